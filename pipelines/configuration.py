@@ -67,6 +67,7 @@ from dptrees.transforms.readers.column_types import column_types
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.csv_rows import check_dialect
 from dptrees.transforms.readers.json_format import JsonFormat
+from dptrees.transforms.readers.schema_contract import SchemaContract
 
 if TYPE_CHECKING:
     from dptrees.transforms.tables.table import InputTable
@@ -92,6 +93,7 @@ class Configuration:
         input_options: of the reader of the format, as `transforms.readers.read.ReadBatches` takes
             them.
         input_arrival: what must be there before the files are read.
+        input_schema: the columns and types that the rows must have; None: those that are read.
         table: that the rows lie in, not looked for yet; None: they lie in files.
         output: the folder of the release.
         key: where the release key lies; not loaded yet.
@@ -126,6 +128,7 @@ class Configuration:
     trees: tuple[TreeSection, ...]
     selected: Mapping[PrivateKeys, KeyTable] = field(default_factory=dict)
     input_arrival: Arrival = AT_ONCE
+    input_schema: SchemaContract | None = None
     table: InputTable | None = None
     ledger: LedgerUrl | None = None
     dataset: str | None = None
@@ -564,6 +567,7 @@ def _checked(
         input_format=section.input.format,
         input_paths=section.input.path,
         input_arrival=section.input.arrival,
+        input_schema=section.input.schema_,
         input_options=formats,
         table=section.input.table_source,
         output=section.output if series is None else run_folder(section.output, series.period),

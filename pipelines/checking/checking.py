@@ -23,6 +23,7 @@ from dptrees.pipelines.running.job import beam_options, check_filesystems
 from dptrees.pipelines.summary import guarantee_warnings
 from dptrees.pipelines.terminal_text import print_json, print_line
 from dptrees.transforms import files
+from dptrees.transforms.readers.contract_files import check_contract
 from dptrees.transforms.readers.file_columns import described, path_columns
 from dptrees.transforms.readers.formats import find_reader
 from dptrees.transforms.readers.listing import match_files
@@ -41,7 +42,10 @@ def find_splits(check: InputCheck, table: InputTable) -> list[TableSplit]:
     Raises:
         InputError: it cannot be read, or lacks what the plan reads.
     """
-    check.layouts.append(ColumnLayout(columns=described(table.schema()), files=1, first=table.name))
+    columns = described(table.schema())
+    if (contract := check.configuration.input_schema) is not None:
+        contract.check(columns, table.name)
+    check.layouts.append(ColumnLayout(columns=columns, files=1, first=table.name))
     return table_splits(table, check.tally.plan)
 
 
@@ -190,7 +194,10 @@ def _print_input(check: InputCheck, number: int, size: int) -> None:
 
 def _find_columns(check: InputCheck, found: list[tuple[str, int]]) -> None:
     configuration = check.configuration
-    reader = find_reader(configuration.input_format)
+    reader, contract = find_reader(configuration.input_format), configuration.input_schema
+    if contract is not None:
+        paths = [name for name, _ in found]
+        check_contract(contract, paths, configuration.input_format, configuration.input_options)
     for name, _ in found:
         columns = reader.describe_columns(open_file(name), name, **configuration.input_options)
         columns |= {each: "of the path" for each in path_columns(name) if each not in columns}

@@ -167,6 +167,7 @@ def release(rows: Any, call: Call) -> Release:
             request=call.wanted,
         )
         if rows is not None and file_paths(rows) is None:
+            _check_no_age(configuration)
             stage = replace(stage, source=stack.enter_context(_held(rows, stage)))
         else:
             source = stack.enter_context(table_rows(configuration.table))
@@ -182,11 +183,25 @@ def release(rows: Any, call: Call) -> Release:
         return made_release
 
 
+def _check_no_age(configuration: Configuration) -> None:
+    """Refuse an age of files for rows in memory.
+
+    Raises:
+        Error: the configuration has one.
+    """
+    if configuration.input_arrival.max_age:
+        raise Error(
+            "input.max_age: rows in memory have no age; remove max_age, or give the paths of files"
+        )
+
+
 @contextmanager
 def _held(rows: Any, stage: Stage) -> Iterator[HeldSource]:
     first, bounds = stage.configuration.selection, stage.configuration.bounds
     columns = (*stage.planned.columns, *(() if first is None else first.columns))
     columns += () if bounds is None else bounds.plan.columns
+    contract = stage.configuration.input_schema
+    columns += () if contract is None else tuple(contract.types)
     batches = to_batches(rows, tuple(dict.fromkeys(columns)))
     with held(batches) as number:
         yield HeldSource(batches, number)

@@ -14,7 +14,7 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.python.error import Error
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.given_rows import GivenRows
-from dptrees.transforms.readers.file_columns import FileColumns, no_column
+from dptrees.transforms.readers.file_columns import FileColumns, described, no_column
 
 # As of Parquet: batches fit a core's caches with their scratch arrays.
 _BATCH_ROWS = 2**17
@@ -187,9 +187,18 @@ class HeldSource:
         self._batches, self._number = batches, number
 
     @property
+    def name(self) -> str:
+        """The name of the rows in messages."""
+        return _NAME
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """An empty tuple: the rows are in the memory of this process."""
         return ()
+
+    def types(self) -> dict[str, str]:
+        """Return the names of the types of the columns."""
+        return described(self._batches[0].schema)
 
     def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
         """Return the size of the rows, after checking that they have the columns of a plan.

@@ -50,6 +50,7 @@ from dptrees.transforms.kept_plan import another_plan, kept_by
 from dptrees.transforms.key_reference import KeyReference
 from dptrees.transforms.layout import PART_KINDS, planned_parts
 from dptrees.transforms.nonce import key_id_of_folder
+from dptrees.transforms.readers.contract_files import check_contract
 from dptrees.transforms.readers.input_file import InputFile
 from dptrees.transforms.readers.listing import ListedOnce
 from dptrees.transforms.readers.read import ReadBatches, check_readable
@@ -68,8 +69,15 @@ class Source(Protocol):
     """Rows that are no files of an input."""
 
     @property
+    def name(self) -> str:
+        """Their name in messages."""
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """The files or folders that workers find them by."""
+
+    def types(self) -> dict[str, str]:
+        """The names of the types of their columns."""
 
     def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
         """Their parts with their sizes, once they are seen to have what a plan reads."""
@@ -142,13 +150,19 @@ class Stage:
         return True
 
     def check_input(self) -> list[tuple[str, int]]:
-        """The input's files with their sizes, once the first one is seen to have what is read."""
+        """The input's files with their sizes, once they keep the contract about their columns, if
+        there is one, and the first one is seen to have what is read."""
+        configuration, contract = self.configuration, self.configuration.input_schema
         if self.source is not None:
+            if contract is not None:
+                contract.check(self.source.types(), self.source.name)
             return self.source.checked(self.plan)
-        check_filesystems(self.configuration.input_paths)
-        listed = self._files()
-        configuration, paths = self.configuration, [file.path for file in listed]
-        check_readable(paths, configuration.input_format, self.plan, configuration.input_options)
+        check_filesystems(configuration.input_paths)
+        listed = self.files()
+        paths, options = [file.path for file in listed], configuration.input_options
+        if contract is not None:
+            check_contract(contract, paths, configuration.input_format, options)
+        check_readable(paths, configuration.input_format, self.plan, options)
         return [(file.path, file.size) for file in listed]
 
     def make(self) -> Stage:
@@ -259,9 +273,12 @@ class Stage:
         if not described(self.options):
             check_committed(output)
 
-    def _files(self) -> list[InputFile]:
+    def files(self) -> list[InputFile]:
         """The files of the input, as the run listed them first."""
-        return self.listed.files(self.configuration.input_paths, self.configuration.input_arrival)
+        arrival = self.configuration.input_arrival
+        if self.request.repair:  # from the rows of a finished release, which are old
+            arrival = replace(arrival, max_age=0)
+        return self.listed.files(self.configuration.input_paths, arrival)
 
     @contextmanager
     def _listed_for(self, key: KeyReference) -> Iterator[SealedList | None]:
@@ -269,7 +286,7 @@ class Stage:
         if self.source is not None:
             yield None
             return
-        found = self._files()
+        found = self.files()
         listed = [each._replace(path=files.absolute(each.path)) for each in found]
         output, keep = files.absolute(self.output), bool(described(self.options))
         with written_list(listed, output, key, keep=keep) as reference:

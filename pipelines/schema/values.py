@@ -108,6 +108,10 @@ _RULES: dict[Callable[[object], object], Schema] = {
             ),
         ]
     },
+    rules.duration: {
+        "anyOf": [{"type": "string", "pattern": "^[1-9][0-9]{0,8}[smhd]$"}, _PARAMETER]
+    },
+    rules.column_types: {"type": "object", "additionalProperties": TEXT, "minProperties": 1},
     rules.key_file: TEXT,
     rules.key_reference: TEXT,
     rules.signing_key: TEXT,

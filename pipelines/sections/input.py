@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import BeforeValidator, PlainValidator
+from pydantic import BeforeValidator, Field, PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
@@ -17,6 +17,7 @@ from dptrees.transforms.readers.arrival import Arrival
 from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT, CsvFormat
 from dptrees.transforms.readers.formats import FORMATS
 from dptrees.transforms.readers.json_format import JsonFormat
+from dptrees.transforms.readers.schema_contract import SchemaContract
 from dptrees.transforms.tables.table import TABLES
 
 _STREAMS = ("kafka", "kinesis", "pubsub", "pulsar", "rabbitmq")
@@ -35,6 +36,10 @@ class InputSection(CsvInput):
     path: Annotated[tuple[Text, ...], BeforeValidator(rules.one_or_several)]
     require: Text | None = None
     min_files: Annotated[int | None, PlainValidator(rules.whole_number)] = None
+    max_age: Annotated[int | None, PlainValidator(rules.duration)] = None
+    schema_: Annotated[SchemaContract | None, PlainValidator(rules.column_types)] = Field(
+        None, alias="schema"
+    )
     missing_column: Annotated[str, PlainValidator(rules.null_or_fail)] = "fail"
 
     @section_rule(mode="before")
@@ -68,6 +73,11 @@ class InputSection(CsvInput):
                 raise RuleBroken("goes with the formats csv and json only", at=".malformed")
         if "missing_column" in self.model_fields_set and self.format not in _WITH_SCHEMA:
             raise RuleBroken("goes with the formats parquet and arrow only", at=".missing_column")
+        if self.schema_ is not None and self.format not in _WITH_SCHEMA:
+            raise RuleBroken(
+                f"goes with parquet, arrow and tables only: files of {self.format} state no types",
+                at=".schema",
+            )
         return self
 
     @section_rule(mode="after")
@@ -82,7 +92,9 @@ class InputSection(CsvInput):
     @property
     def arrival(self) -> Arrival:
         """What must be there before the files are read."""
-        return Arrival(require=self.require or "", min_files=self.min_files or 0)
+        return Arrival(
+            require=self.require or "", min_files=self.min_files or 0, max_age=self.max_age or 0
+        )
 
     @property
     def table_source(self) -> None:

@@ -13,9 +13,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeVar
 
+from dptrees.pipelines.faults.time_limit import parse_seconds
 from dptrees.pipelines.ledger.url import LedgerUrl
 from dptrees.pipelines.sections.aliases import documented
 from dptrees.pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
+from dptrees.transforms.readers.schema_contract import SchemaContract, arrow_type
 from dptrees.transforms.secrets.schemes import has_scheme, is_reference, written
 
 _Value = TypeVar("_Value")
@@ -283,6 +285,36 @@ def truth(value: object) -> bool:
     if not isinstance(value, bool):
         raise RuleBroken(f"{shown(value)} must be true or false")
     return value
+
+
+def duration(value: object) -> int:
+    """A duration with its unit, in seconds.
+
+    >>> duration("26h")
+    93600
+    """
+    if not isinstance(value, str) or value.isdigit():
+        raise RuleBroken(f"{shown(value)} must be a duration such as 90m, 26h or 2d")
+    try:
+        return parse_seconds(value)
+    except ValueError:
+        raise RuleBroken(f"{shown(value)} must be a duration such as 90m, 26h or 2d") from None
+
+
+def column_types(value: object) -> SchemaContract:
+    """Columns, each with the name of its type."""
+    given = section(value)
+    if not given:
+        raise RuleBroken("must name at least one column")
+    types = {}
+    for name, stated in given.items():
+        try:
+            types[name] = arrow_type(at(f".{name}", text, stated))
+        except ValueError as error:
+            if isinstance(error, RuleBroken):
+                raise
+            raise RuleBroken(str(error), at=f".{name}") from None
+    return SchemaContract(types=types)
 
 
 def key_reference(value: object) -> str:

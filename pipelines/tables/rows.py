@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 import apache_beam as beam
 
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.readers.file_columns import described
 from dptrees.transforms.tables.read import ReadTable, table_splits
 from dptrees.transforms.tables.table import InputTable
 
@@ -36,6 +37,11 @@ class TableRows:
         return self._pinned
 
     @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return self._table.name
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """The files or folders that workers find it by.
 
@@ -43,6 +49,14 @@ class TableRows:
             InputError: it is not there.
         """
         return self.pinned.paths
+
+    def types(self) -> dict[str, str]:
+        """The names of the types of its columns.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        return described(self.pinned.schema())
 
     def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
         """Its name and size, once it is seen to have what a plan reads.

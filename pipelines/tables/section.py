@@ -6,7 +6,7 @@ import re
 from datetime import date, datetime, time, timezone
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from pydantic import PlainValidator
+from pydantic import Field, PlainValidator
 
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.error import RuleBroken, shown
@@ -14,6 +14,7 @@ from dptrees.pipelines.sections.section import Section, Text
 from dptrees.transforms.readers.arrival import AT_ONCE, Arrival
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.json_format import JsonFormat
+from dptrees.transforms.readers.schema_contract import SchemaContract
 
 if TYPE_CHECKING:
     from dptrees.transforms.tables.table import InputTable
@@ -58,9 +59,15 @@ class AnyTableInput(Section):
     """Where the rows lie: in a table of the kind that `format` names."""
 
     misplaced: ClassVar[dict[str, str]] = {
-        "path": "goes with formats of files; for a table, give table"
+        "path": "goes with formats of files; for a table, give table",
+        "max_age": "goes with formats of files; for the newest state of a table, give version",
+        "min_files": "goes with formats of files; a table has no files of its own",
+        "require": "goes with formats of files; a table has no files of its own",
     }
     format: Text
+    schema_: Annotated[SchemaContract | None, PlainValidator(rules.column_types)] = Field(
+        None, alias="schema"
+    )
 
     # A table has no files: the path is empty.
     path: ClassVar[tuple[str, ...]] = ()

@@ -60,6 +60,8 @@ WORDS: dict[str, str] = {
     "rules.amount": "a number above 0",
     "rules.whole_number": "a whole number",
     "rules.confidence": "a number above 0, at most 0.9999",
+    "rules.duration": "a whole number with `s`, `m`, `h` or `d`",
+    "rules.column_types": "a section of types by columns",
     "rules.truth": "`true`, `false`",
     "rules.several": "a list",
     "rules.one_or_several": "a value, or a list",

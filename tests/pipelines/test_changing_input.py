@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -118,12 +120,64 @@ def test_an_input_that_is_not_complete(command, workspace) -> None:
         assert outcome.code == 75 and "input.min_files: 2 files are there yet" in outcome.err
 
 
+@pytest.mark.parametrize("command", ["release", "check"])
+def test_an_input_that_is_too_old(command, workspace) -> None:
+    def aged(hours: float) -> None:
+        for path in workspace.rows.iterdir():
+            os.utime(path, (0, time.time() - 3600 * hours))
+
+    def no_older(settings: dict[str, Any]) -> None:
+        settings["input"]["max_age"] = "26h"
+
+    path = workspace.configure(no_older)
+    aged(27)
+    outcome = workspace.run(command, path)
+    assert outcome.code == 75 and outcome.err.startswith("dptrees: input.max_age: the newest of 3")
+    assert not workspace.output.exists()
+    aged(25)
+    assert workspace.run(command, path).code == 0
+    if command == "release":  # the rows of a finished release are old, and may be read again
+        aged(27)
+        assert workspace.run(command, path).code == 0
+        next(workspace.output.glob("cdf/*.parquet")).unlink()
+        assert workspace.run(command, path, "--repair").code == 0
+
+
+@pytest.mark.parametrize("command", ["release", "check"])
+def test_an_input_that_breaks_its_contract(command, workspace) -> None:
+    """It depends on the heads of files alone, and on those of all files."""
+
+    def stated(**types: str) -> str:
+        def change(settings: dict[str, Any]) -> None:
+            settings["input"]["schema"] = types
+
+        return str(workspace.configure(change))
+
+    for types, words in (
+        ({"x": "int64"}, "0.parquet has column 'x' of type double, and it must have type int64"),
+        ({"x": "float64", "until": "date32"}, "has no column 'until', which must have type date32"),
+    ):
+        outcome = workspace.run(command, stated(**types))
+        assert outcome.code == 2 and words in outcome.err and outcome.err.count("\n") == 1
+        assert not workspace.output.exists()
+    pq.write_table(pa.table({"x": pa.array([1.0]), "place": pa.array([7])}), workspace.file(2))
+    outcome = workspace.run(command, stated(x="double", place="string"))
+    assert outcome.code == 2 and "part-2.parquet has column 'place' of type int64" in outcome.err
+    workspace.write_rows()
+    assert workspace.run(command, stated(x="double", place="string")).code == 0
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
         ({"require": "a/b"}, "input.require: 'a/b' must be the name of a file, without a /"),
         ({"min_files": -1}, "input.min_files: -1 must be at least 0"),
         ({"min_files": "x"}, "input.min_files: 'x' must be a whole number"),
+        ({"max_age": 90}, "input.max_age: 90 must be a duration such as 90m, 26h or 2d"),
+        ({"max_age": "0h"}, "input.max_age: '0h' must be a duration such as 90m, 26h or 2d"),
+        ({"schema": {}}, "input.schema: must name at least one column"),
+        ({"schema": {"x": "int"}}, "input.schema.x: 'int' must be the name of a type of Arrow"),
+        ({"format": "csv", "schema": {"x": "int64"}}, "files of csv state no types"),
     ],
 )
 def test_keys_that_cannot_be(given, sentence, workspace) -> None:

@@ -2,6 +2,21 @@
 
 from dataclasses import dataclass
 
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def duration_text(seconds: int) -> str:
+    """A duration in its largest whole unit, as a configuration writes it.
+
+    Args:
+        seconds: at least 1.
+
+    >>> duration_text(93_600), duration_text(172_800), duration_text(90)
+    ('26h', '2d', '90s')
+    """
+    unit, size = next(each for each in _UNITS if seconds % each[1] == 0)
+    return f"{seconds // size}{unit}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
@@ -10,21 +25,25 @@ class Arrival:
     Args:
         require: name of a file that marks a complete folder, such as ``_SUCCESS``; "": none.
         min_files: the least number of files of rows.
+        max_age: seconds since the last change of the newest file, at most; 0: no limit.
     """
 
     require: str = ""
     min_files: int = 0
+    max_age: int = 0
 
     def __post_init__(self) -> None:
         if "/" in self.require:
             raise ValueError(f"require: {self.require!r} must be the name of a file, without a /")
         if self.min_files < 0:
             raise ValueError(f"min_files: {self.min_files} must be at least 0")
+        if self.max_age < 0:
+            raise ValueError(f"max_age: {self.max_age} must be at least 0 seconds")
 
     @property
     def is_awaited(self) -> bool:
         """Whether the files may be yet to come."""
-        return bool(self.require or self.min_files)
+        return bool(self.require or self.min_files or self.max_age)
 
 
 AT_ONCE = Arrival()

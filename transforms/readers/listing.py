@@ -1,6 +1,7 @@
 """Which files an input consists of, and whether all of them are there yet."""
 
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from dptrees.transforms import files
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.files import failure_reason, is_local
 from dptrees.transforms.passing import may_pass
-from dptrees.transforms.readers.arrival import AT_ONCE, Arrival
+from dptrees.transforms.readers.arrival import AT_ONCE, Arrival, duration_text
 from dptrees.transforms.readers.file_columns import path_columns
 from dptrees.transforms.readers.folders import (
     all_below,
@@ -92,7 +93,42 @@ def list_files(patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[Inpu
             f"{arrival.min_files}; run again once they are written",
             again=True,
         )
+    if arrival.max_age:
+        _check_age(chosen, arrival.max_age, time.time())
     return chosen
+
+
+def _check_age(chosen: list[InputFile], max_age: int, now: float) -> None:
+    """Refuse files that are all too old: the files of today may be yet to come.
+
+    Args:
+        chosen: at least one file.
+        max_age: of the newest file, in seconds.
+        now: the time, in seconds since 1970.
+
+    Raises:
+        InputError: the newest file is older, which may pass; or no file states its time.
+    """
+    newest = max(chosen, key=lambda file: file.changed)
+    if not newest.changed:
+        raise InputError(
+            f"input.max_age: the filesystem of {newest.path} does not state when a file changed; "
+            "remove max_age, or use require"
+        )
+    age = int(now - newest.changed)
+    if age > max_age:
+        raise InputError(
+            f"input.max_age: the newest of {len(chosen)} files, {newest.path}, changed "
+            f"{duration_text(_rounded(age))} ago, and at most {duration_text(max_age)} are "
+            "allowed; run again once a newer file is there",
+            again=True,
+        )
+
+
+def _rounded(seconds: int) -> int:
+    """Whole minutes from an hour on, and whole hours from two days on."""
+    unit = 3600 if seconds >= 172_800 else 60 if seconds >= 3600 else 1
+    return seconds // unit * unit
 
 
 def _check_complete(

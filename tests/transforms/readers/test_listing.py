@@ -1,6 +1,7 @@
 """The files of an input: listed once, complete, and read as they were listed or not at all."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from apache_beam.io.filesystem import FileMetadata
 
 from dptrees.transforms.errors import ConservationError, InputError, error_in
-from dptrees.transforms.readers import input_file, read, sealed_list
+from dptrees.transforms.readers import input_file, listing, read, sealed_list
 from dptrees.transforms.readers.arrival import Arrival
 from dptrees.transforms.readers.input_file import InputFile, check_unchanged
 from dptrees.transforms.readers.listing import ListedOnce, list_files
@@ -259,9 +260,40 @@ def test_the_least_number_of_files(folder) -> None:
     assert sentence.startswith("input.min_files: 3 files are there yet, of at least 4")
 
 
+def aged(folder: Path, hours: float) -> None:
+    """Let all files of a folder have changed some hours ago."""
+    for path in folder.iterdir():
+        os.utime(path, (0, time.time() - 3600 * hours))
+
+
+def test_the_age_of_the_newest_file(folder) -> None:
+    aged(folder, 30)
+    assert len(list_files((str(folder),), Arrival(max_age=31 * 3600))) == 3
+    sentence = again((str(folder),), max_age=26 * 3600)
+    assert sentence == (
+        f"input.max_age: the newest of 3 files, {folder}/0.parquet, changed 30h ago, and at most "
+        "26h are allowed; run again once a newer file is there"
+    )
+    os.utime(folder / "1.parquet")
+    assert len(list_files((str(folder),), Arrival(max_age=26 * 3600))) == 3
+
+
+def test_a_file_of_tomorrow_is_not_old(folder) -> None:
+    aged(folder, -24)
+    assert len(list_files((str(folder),), Arrival(max_age=1))) == 3
+
+
+def test_a_store_that_states_no_time(folder, monkeypatch) -> None:
+    plain = listing.listed
+    monkeypatch.setattr(listing, "listed", lambda each: plain(each)._replace(changed=0.0))
+    with pytest.raises(InputError, match="does not state when a file changed") as caught:
+        list_files((str(folder),), Arrival(max_age=60))
+    assert not caught.value.again
+
+
 def test_files_that_are_awaited_may_come(tmp_path) -> None:
     patterns = (f"{tmp_path}/later/*.parquet",)
-    for arrival in ({"require": "_SUCCESS"}, {"min_files": 1}):
+    for arrival in ({"require": "_SUCCESS"}, {"min_files": 1}, {"max_age": 60}):
         assert again(patterns, **arrival).startswith("input.path: no file matches")
     with pytest.raises(InputError, match="no file matches") as caught:
         list_files(patterns)
@@ -279,7 +311,11 @@ def test_a_folder_that_is_being_written_is_refused(place, folder) -> None:
 
 @pytest.mark.parametrize(
     ("arrival", "words"),
-    [({"require": "a/b"}, "require: 'a/b' must be the name"), ({"min_files": -1}, "at least 0")],
+    [
+        ({"require": "a/b"}, "require: 'a/b' must be the name"),
+        ({"min_files": -1}, "at least 0"),
+        ({"max_age": -1}, "at least 0"),
+    ],
 )
 def test_what_is_no_arrival(arrival, words) -> None:
     with pytest.raises(ValueError, match=words):

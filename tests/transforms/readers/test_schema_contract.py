@@ -1,0 +1,89 @@
+"""The contract about the columns of an input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.contract_files import check_contract
+from dptrees.transforms.readers.schema_contract import SchemaContract, arrow_type, unencoded
+
+
+@pytest.mark.parametrize(
+    "type",
+    [
+        pa.int8(),
+        pa.float64(),
+        pa.string(),
+        pa.bool_(),
+        pa.date32(),
+        pa.time64("us"),
+        pa.timestamp("ns"),
+        pa.timestamp("us", "Europe/Berlin"),
+        pa.decimal128(10, 2),
+        pa.decimal256(50, 0),
+    ],
+)
+def test_every_type_has_the_name_that_arrow_writes(type: pa.DataType) -> None:
+    assert arrow_type(str(type)) == str(type) == unencoded(str(type))
+
+
+@pytest.mark.parametrize(
+    "type",
+    [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())],
+)
+def test_an_encoding_is_not_a_part_of_the_type(type: pa.DataType) -> None:
+    assert unencoded(str(type)) == "string"
+    assert arrow_type("large_string") == arrow_type("utf8") == "string"
+
+
+@pytest.mark.parametrize("text", ["", "integer", "list<int64>", "decimal128(99, 2)", "int64 "])
+def test_what_is_no_type(text: str) -> None:
+    with pytest.raises(ValueError, match="must be the name|precision"):
+        SchemaContract(types={"a": text})
+
+
+def test_a_contract_names_a_column() -> None:
+    with pytest.raises(ValueError, match="at least one column"):
+        SchemaContract(types={})
+
+
+def write(path: Path, **columns: pa.Array) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+    return str(path)
+
+
+def test_files_that_keep_the_contract(tmp_path: Path) -> None:
+    contract = SchemaContract(types={"n": "int64", "s": "string", "at.zip": "string"})
+    address = pa.array([{"zip": "10115"}])
+    for type in (pa.string(), pa.large_string()):
+        columns = {"n": pa.array([1]), "s": pa.array(["a"], type), "at": address}
+        path = write(tmp_path / str(type) / "a.parquet", **columns, more=pa.array([1.0]))
+        check_contract(contract, [path], "parquet", {})
+
+
+def test_a_folder_of_the_path_is_a_string(tmp_path: Path) -> None:
+    path = write(tmp_path / "year=2024" / "a.parquet", n=pa.array([1]))
+    check_contract(SchemaContract(types={"year": "string", "n": "int64"}), [path], "parquet", {})
+    with pytest.raises(InputError, match="has column 'year' of type string, and it must have"):
+        check_contract(SchemaContract(types={"year": "int64"}), [path], "parquet", {})
+
+
+def test_the_last_of_many_files_breaks_it(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"{n:02}.parquet", n=pa.array([n])) for n in range(40)]
+    check_contract(SchemaContract(types={"n": "int64"}), paths, "parquet", {})
+    write(Path(paths[-1]), n=pa.array(["kumquat"]))
+    with pytest.raises(InputError) as caught:
+        check_contract(SchemaContract(types={"n": "int64"}), paths, "parquet", {})
+    assert caught.value.sentence == (
+        f"input.schema: {paths[-1]} has column 'n' of type string, and it must have type int64"
+    )
+    assert not caught.value.again
+    write(Path(paths[20]), m=pa.array([1]))  # the first one in order is named
+    with pytest.raises(InputError, match=r"20\.parquet has no column 'n', which must have type"):
+        check_contract(SchemaContract(types={"n": "int64"}), paths, "parquet", {})

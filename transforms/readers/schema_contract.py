@@ -1,0 +1,105 @@
+"""A contract about the columns of an input: their types, checked before a row is read.
+
+Only schemas are read: the heads of files, or the catalog entry of a table. So the result depends on
+no row. A type is compared as Arrow names it; how values are encoded is not a part of the type.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dptrees.transforms.errors import InputError
+
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns), ?tz=([^\s,\]]+)\]")
+_DECIMAL = re.compile(r"decimal(128|256)\((\d{1,2})(?:, ?(\d{1,2}))?\)")
+_DICTIONARY = re.compile(r"dictionary<values=(.+), indices=.*>")
+# Encodings of values of one type, as the names of types have them.
+_ENCODINGS = re.compile(r"^large_|_view$")
+
+
+def arrow_type(text: str) -> str:
+    """The name of a type, as Arrow itself writes it.
+
+    Args:
+        text: a name or an alias.
+
+    Raises:
+        ValueError: Arrow has no such type, or it is nested.
+
+    >>> arrow_type("float64"), arrow_type("timestamp[us,tz=UTC]"), arrow_type("decimal128(10,2)")
+    ('double', 'timestamp[us, tz=UTC]', 'decimal128(10, 2)')
+    """
+    if match := _ZONED.fullmatch(text):
+        return str(pa.timestamp(match[1], match[2]))
+    if match := _DECIMAL.fullmatch(text):
+        make = pa.decimal128 if match[1] == "128" else pa.decimal256
+        try:
+            return str(make(int(match[2]), int(match[3] or 0)))
+        except (ValueError, pa.ArrowException):
+            raise ValueError(f"{text!r} has a precision that Arrow does not have") from None
+    try:
+        return unencoded(str(pa.type_for_alias(text)))
+    except ValueError:
+        raise ValueError(
+            f"{text!r} must be the name of a type of Arrow, such as int64, double, string, bool, "
+            "date32, timestamp[us], timestamp[us, tz=UTC] or decimal128(10, 2)"
+        ) from None
+
+
+def unencoded(name: str) -> str:
+    """The name of the type of values, whatever their encoding.
+
+    >>> unencoded("large_string"), unencoded("dictionary<values=string, indices=int8, ordered=0>")
+    ('string', 'string')
+    """
+    match = _DICTIONARY.fullmatch(name)
+    return _ENCODINGS.sub("", match[1] if match else name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaContract:
+    """Columns that an input must have, with their types. It may have more columns.
+
+    Args:
+        types: the names of types, by columns; a field within a column has a name with dots.
+
+    Raises:
+        ValueError: there is no column, or a type is none of Arrow.
+    """
+
+    types: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if not self.types:
+            raise ValueError("types: must name at least one column")
+        for stated in self.types.values():
+            arrow_type(stated)
+
+    def check(self, found: Mapping[str, str], place: str) -> None:
+        """Refuse columns that break the contract.
+
+        Args:
+            found: the names of types, by columns.
+            place: the name of the file or table, for messages.
+
+        Raises:
+            InputError: a column is missing or has another type; the first one, in the order of the
+                contract.
+
+        >>> SchemaContract(types={"age": "int64"}).check({"age": "string"}, "a.parquet")
+        Traceback (most recent call last):
+        dptrees.transforms.errors.InputError: <dptrees: input.schema: a.parquet has column 'age' ...
+        """
+        for name, stated in self.types.items():
+            expected = arrow_type(stated)
+            if name not in found:
+                raise InputError(
+                    f"input.schema: {place} has no column {name!r}, which must have type {expected}"
+                )
+            if unencoded(found[name]) != expected:
+                raise InputError(
+                    f"input.schema: {place} has column {name!r} of type {found[name]}, and it must "
+                    f"have type {expected}"
+                )
