@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dptrees.pipelines.cluster.needs import ClusterNeeds
 
 # More than anybody has.
-_MOST_ROWS = 1e15
+MOST_ROWS = 1e15
 
 
 def run_plan(
@@ -57,7 +57,7 @@ def run_plan(
     configuration = load_configuration(path, parameters)
     if target_errors is None and workers is None and rows_guess is not None:
         raise UserError("--rows-guess: goes with --target-error or --workers")
-    if workers is not None and not (rows_guess is not None and 1 <= rows_guess <= _MOST_ROWS):
+    if workers is not None and not (rows_guess is not None and 1 <= rows_guess <= MOST_ROWS):
         raise UserError("--workers: needs --rows, a public guess of the rows from 1 to 1e15")
     errors = (
         {} if target_errors is None else target_errors.by_tree(configuration.workloads, rows_guess)

@@ -100,15 +100,27 @@ def discard(folder: str) -> None:
     Raises:
         ExistingReleaseError: the folder contains a finished release, or nothing of a release.
     """
-    _check_unfinished(folder)
+    check_discardable(folder)
     present, parts = _present(folder), _parts(folder, None) | _shared(folder)
-    if not begun(folder):
-        raise ExistingReleaseError(f"output: {folder} contains nothing that --discard could remove")
     for name in (NONCE, RECORD, PLAN):
         files.delete(sorted(present & {files.join(folder, name)}))
     _check_unfinished(folder)  # a job may have committed meanwhile
     files.delete(sorted(parts | (present & {files.join(folder, concluded_file(QUANTILES))})))
     sweep_temporary(folder)
+
+
+def check_discardable(folder: str) -> None:
+    """Refuse a folder that `discard` would refuse; nothing is deleted.
+
+    Args:
+        folder: of a release.
+
+    Raises:
+        ExistingReleaseError: as of `discard`.
+    """
+    _check_unfinished(folder)
+    if not begun(folder):
+        raise ExistingReleaseError(f"output: {folder} contains nothing that --discard could remove")
 
 
 def _check_unfinished(folder: str) -> None:

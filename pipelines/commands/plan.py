@@ -52,7 +52,7 @@ def add_plan(commands: Commands) -> None:
     )
     parser.add_argument(
         "--workers",
-        type=_positive,
+        type=worker_number,
         metavar="NUMBER",
         help="also predict what this number of workers needs for --rows: processor time, "
         "shuffled bytes, memory and files",
@@ -66,7 +66,7 @@ def add_plan(commands: Commands) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
-def _positive(text: str) -> int:
+def worker_number(text: str) -> int:
     """A number of workers."""
     number = int(text) if text.isdecimal() and len(text) < 10 else 0
     if not 1 <= number <= _MOST_WORKERS:

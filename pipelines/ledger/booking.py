@@ -70,9 +70,12 @@ class Booking:
         named = replace(plan, dataset=account.dataset)
         return cls(ledger=ledger, plan=named, output=configuration.output)
 
-    def check_room(self, *later: ReleasePlan) -> None:
+    def check_room(self, *later: ReleasePlan) -> Account:
         """Check that the remaining budget covers later plans beside this one. A reservation, by a
         run that was killed, is paid already.
+
+        Returns:
+            the account as it would be after all of them.
 
         Raises:
             LedgerError: both would pass the total.
@@ -81,6 +84,7 @@ class Booking:
         for plan in (self.plan, *later):
             if self.ledger.active_entry(self.dataset, entry_id(plan)) is None:
                 account = account.charged(account.cost(plan))
+        return account
 
     @property
     def dataset(self) -> str:
@@ -115,13 +119,19 @@ class Booking:
             return self.commit_existing()
         return self.ledger.reserve(self._request(key, nonce=nonce, discard=discard))
 
-    def check(self, key: KeyReference, *, nonce: bytes | None) -> None:
+    def check(self, key: KeyReference, *, nonce: bytes | None, discard: bool = False) -> Account:
         """Refuse what `entry` would refuse, and change nothing.
+
+        Args:
+            key, nonce, discard: as of `entry`.
+
+        Returns:
+            the account as it would be once the release is reserved.
 
         Raises:
             LedgerError, NonceError: as of `entry`.
         """
-        self.ledger.check(self._request(key, nonce=nonce, discard=False))
+        return self.ledger.check(self._request(key, nonce=nonce, discard=discard))
 
     def _request(self, key: KeyReference, *, nonce: bytes | None, discard: bool) -> BudgetRequest:
         found = None if discard else self._found_nonce(nonce)
@@ -158,14 +168,22 @@ class Booking:
         Raises:
             LedgerError: the ledger knows nothing of it.
         """
-        manifest = self._manifest()
+        entry = self.existing_entry()
+        self.ledger.commit(entry.number, entry.nonce, str(self._manifest()["record"]))
+        return entry
+
+    def existing_entry(self) -> LedgerEntry:
+        """The entry of a release that is finished in its folder, as it is.
+
+        Raises:
+            LedgerError: the ledger knows nothing of it.
+        """
         entry = self.active_entry
-        if entry is None or entry.nonce != manifest.get("nonce"):
+        if entry is None or entry.nonce != self._manifest().get("nonce"):
             raise LedgerError(
                 f"output: {self.output} contains a release that is not in {self.ledger.url}, so "
                 "its budget is not counted there; choose another output"
             )
-        self.ledger.commit(entry.number, entry.nonce, str(manifest["record"]))
         return entry
 
     def witness(self, entry: LedgerEntry) -> Witness:

@@ -132,15 +132,21 @@ class Ledger:
         with self.transaction() as connection:
             return self._reserve(connection, request)
 
-    def check(self, request: BudgetRequest) -> None:
+    def check(self, request: BudgetRequest) -> Account:
         """Refuse what `reserve` would refuse, and change nothing.
+
+        Returns:
+            the account as it would be once the release is reserved.
 
         Raises:
             LedgerError: as of `reserve`.
         """
+        found: list[Account] = []
         with suppress(_Undone), self.transaction() as connection:
             self._reserve(connection, request)
+            found.append(locked_account(connection, request.dataset))
             raise _Undone
+        return found[0]
 
     def _reserve(self, connection: Connection, request: BudgetRequest) -> LedgerEntry:
         account = locked_account(connection, request.dataset)

@@ -91,11 +91,11 @@ class Watch:
             UserError: a file of this run would lie in the release.
         """
         for path in filter(None, (self.metrics_file, self.lineage_file)):
-            if _lies_in(path, stage.output):
+            try:
+                check_outside(path, stage.output)
+            except UserError:
                 self.metrics_file = self._lineage = None  # nor is it written there now
-                raise UserError(
-                    f"{path}: lies in the release, which is published; choose another place"
-                )
+                raise
         self.stage = stage
         self._report_lineage(None)
 
@@ -180,8 +180,18 @@ def _lineage(path: str | None, *, is_of_several: bool) -> Lineage | None:
     return None
 
 
-def _lies_in(path: str, output: str) -> bool:
+def check_outside(path: str, output: str) -> None:
+    """Refuse a file for an operator in the folder of a release.
+
+    Args:
+        path: of the file, on a disk of this machine.
+        output: the folder of the release.
+
+    Raises:
+        UserError: the file would be published with the release.
+    """
     if not files.is_local(output):
-        return False
+        return
     folder = os.path.abspath(output.removeprefix("file://"))
-    return os.path.commonpath([folder, os.path.abspath(path)]) == folder
+    if os.path.commonpath([folder, os.path.abspath(path)]) == folder:
+        raise UserError(f"{path}: lies in the release, which is published; choose another place")

@@ -24,16 +24,23 @@ def with_unit_bounds(trees: Stage) -> tuple[Configuration, FolderRequest]:
     Raises:
         UserError: the output holds a release whose choice of bounds is gone.
     """
-    configuration = trees.configuration
-    bounds, selection = configuration.bounds, configuration.selection
+    stage, left = bounds_stage(trees).made()
+    chosen = UnitBounds(plan=stage.planned, values=chosen_bounds(stage.output))
+    return trees.configuration.with_chosen(chosen), left
+
+
+def bounds_stage(trees: Stage) -> FirstStage:
+    """The first stage that chooses the bounds of the unit of trees.
+
+    Args:
+        trees: with bounds that are chosen.
+    """
+    bounds, selection = trees.configuration.bounds, trees.configuration.selection
     assert bounds is not None
-    first = FirstStage(
+    return FirstStage(
         trees=trees,
         plan=bounds.plan,
         folder=FOLDER,
         noun="choice of the bounds of its unit",
         later=() if selection is None else ((SELECTION, selection),),
     )
-    stage, left = first.made()
-    chosen = UnitBounds(plan=stage.planned, values=chosen_bounds(stage.output))
-    return configuration.with_chosen(chosen), left

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.release_folder import ReleaseFolder
@@ -22,6 +23,9 @@ from dptrees.transforms import files
 from dptrees.transforms.kept_plan import sweep_undrawn
 from dptrees.transforms.layout import MANIFEST, NONCE, PLAN, RECORD
 from dptrees.transforms.sweep import missing_files, sweep_temporary, sweep_unnamed
+
+if TYPE_CHECKING:
+    from dptrees.pipelines.ledger.account import Account
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +47,44 @@ class FirstStage:
     noun: str
     later: Sequence[tuple[str, ReleasePlan]] = ()
 
+    @property
+    def output(self) -> str:
+        """Its own folder."""
+        return files.join(self.trees.output, self.folder)
+
+    @property
+    def stage(self) -> Stage:
+        """The stage, with the request of the whole output."""
+        configuration = replace(self.trees.configuration, output=self.output)
+        return replace(self.trees, configuration=configuration, planned=self.plan)
+
+    def exists(self) -> bool:
+        """Whether it is finished, and complete or to be repaired.
+
+        Raises:
+            UserError: its folder holds something else, or not all of it.
+        """
+        stage = self.stage
+        if not check_output(stage.output, stage.plan, stage.request):
+            return False
+        if not stage.request.repair:
+            check_released(stage.output, stage.request)
+        return True
+
+    def check_room(self) -> Account | None:
+        """Refuse a ledger whose budget does not cover all stages that are to come.
+
+        Returns:
+            the account as it would be after all of them; None without a ledger.
+
+        Raises:
+            LedgerError: it does not.
+        """
+        booking = self.stage.booking
+        if booking is None:
+            return None
+        return booking.check_room(*(plan for _, plan in self.later), self.trees.planned)
+
     def made(self) -> tuple[Stage, FolderRequest]:
         """Make the stage, unless it exists.
 
@@ -53,20 +95,14 @@ class FirstStage:
         Raises:
             UserError: the output holds what was made of another one.
         """
-        trees, output, request = self.trees, self.trees.output, self.trees.request
-        folder = files.join(output, self.folder)
-        configuration = replace(trees.configuration, output=folder)
-        stage = replace(trees, configuration=configuration, planned=self.plan)
+        folder, stage, request = self.output, self.stage, self.trees.request
         if not check_output(folder, stage.plan, request):
-            self._check_not_begun()
-            check_repairable(output, request)
+            self.check_not_begun()
             stage.check_input()
-            trees.check_input()
-            if stage.booking:
-                stage.booking.check_room(*(plan for _, plan in self.later), trees.planned)
-            begun = any(files.exists(files.join(folder, name)) for name in (NONCE, PLAN))
-            left = replace(request, repair=False, discard=request.discard and begun)
-            stage = _made(replace(stage, request=left))
+            self.trees.check_input()
+            self.check_room()
+            begun, stage = self.pending()
+            stage = _made(stage)
             return stage, replace(request, discard=request.discard and not begun)
         if missing_files(folder, ReleaseFolder(folder).files):
             if not request.repair:
@@ -76,11 +112,19 @@ class FirstStage:
             stage.booking.commit_existing()
         return stage, request
 
-    def _check_not_begun(self) -> None:
+    def pending(self) -> tuple[bool, Stage]:
+        """Whether it has begun in its folder, and the stage as it is to be made."""
+        request, folder = self.trees.request, self.output
+        begun = any(files.exists(files.join(folder, name)) for name in (NONCE, PLAN))
+        left = replace(request, repair=False, discard=request.discard and begun)
+        return begun, replace(self.stage, request=left)
+
+    def check_not_begun(self) -> None:
         """Refuse to release anew what later stages were made, or begun, with.
 
         Raises:
-            UserError: their own files exist, but not the files of this stage.
+            UserError: their own files exist, but not the files of this stage; or a release is to be
+                repaired that is not finished.
         """
         output = self.trees.output
         folders = (output, *(files.join(output, name) for name, _ in self.later))
@@ -90,6 +134,7 @@ class FirstStage:
                 f"output: {output} contains a release, or the beginning of one, but not the "
                 f"{self.noun} in {self.folder}; choose another output"
             )
+        check_repairable(self.trees.output, self.trees.request)
 
 
 def _made(stage: Stage) -> Stage:

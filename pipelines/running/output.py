@@ -20,6 +20,7 @@ from dptrees.transforms.layout import MANIFEST, PART_KINDS, TO_DATE
 from dptrees.transforms.sweep import (
     begun,
     begun_without_record,
+    check_discardable,
     discard,
     drawn,
     missing_files,
@@ -71,7 +72,7 @@ def check_released(output: str, request: FolderRequest) -> None:
         ExistingReleaseError: the release is to be discarded.
     """
     if request.discard:
-        discard(output)  # refused
+        check_discardable(output)  # refused
     folder = ReleaseFolder(output)
     missing = missing_files(output, folder.files)
     if missing:

@@ -32,7 +32,7 @@ _NO_STEP = (
 _RUNNERS = ("portable", "flink", "spark", "prism")
 
 
-def check_workers(options: PipelineOptions, key: KeyReference) -> None:
+def check_workers(options: PipelineOptions, key: KeyReference) -> bool:
     """Sees that the engine answers, and that its workers have the launcher's Python, dptrees and
     key. Workers that are threads of the launcher need no look.
 
@@ -40,23 +40,27 @@ def check_workers(options: PipelineOptions, key: KeyReference) -> None:
         options: Beam's.
         key: with its check value.
 
+    Returns:
+        whether a worker was looked at.
+
     Raises:
         PreflightError: they differ.
         InputError: the job server does not answer, or the job failed.
         TimeLimitError: no worker ran the step in time.
     """
     portable = options.view_as(PortableOptions)
-    _check_endpoint(portable.job_endpoint)
+    check_endpoint(options)
     runner = str(options.view_as(StandardOptions).runner)
     short = runner.split(".")[-1].lower().removesuffix("runner")
     here = runs_here(options) or portable.environment_type == "LOOPBACK"
     unseen = job_jar_path(options) or options.view_as(PreflightOptions).no_preflight
     if here or short not in _RUNNERS or unseen:
-        return
+        return False
     pipeline = beam.Pipeline(options=_once(options))
     pipeline | "Preflight" >> LookAtWorkers(key)
     with time_limit(_WAIT_SECONDS, _NO_STEP), _waiting():
         check_found(finish_job(pipeline).metrics())
+    return True
 
 
 def _once(options: PipelineOptions) -> PipelineOptions:
@@ -65,14 +69,22 @@ def _once(options: PipelineOptions) -> PipelineOptions:
     return PipelineOptions.from_dictionary(given | {"number_of_execution_retries": 0})
 
 
-def _check_endpoint(endpoint: str | None) -> None:
+def check_endpoint(options: PipelineOptions) -> str:
     """Sees that a job server answers; Beam would wait for minutes.
 
+    Args:
+        options: Beam's.
+
+    Returns:
+        where it answers; "" where no job server is named.
+
     Raises:
-        InputError: it does not.
+        UserError: its place is none.
+        InputError: it does not answer.
     """
+    endpoint = str(options.view_as(PortableOptions).job_endpoint or "")
     if not endpoint or endpoint == "embed":
-        return
+        return ""
     if ":" not in endpoint:
         raise UserError(f"--job_endpoint={endpoint}: is not HOST:PORT")
     with grpc.insecure_channel(endpoint) as channel:
@@ -82,6 +94,7 @@ def _check_endpoint(endpoint: str | None) -> None:
             raise InputError(
                 f"--job_endpoint: no job server answers at {endpoint}", again=True
             ) from None
+    return endpoint
 
 
 @contextmanager

@@ -30,12 +30,20 @@ def with_keys(trees: Stage) -> tuple[Configuration, FolderRequest]:
         UserError: the output holds a release whose selection is gone; or no key was selected.
     """
     configuration = trees.configuration
-    plan = configuration.selection
-    assert plan is not None
-    first = FirstStage(trees=trees, plan=plan, folder=FOLDER, noun="selection of its keys")
-    stage, left = first.made()
+    stage, left = keys_stage(trees).made()
     selected = selected_keys(stage.output, configuration)
     return replace(configuration, selected=selected, kept_selection=stage.planned), left
+
+
+def keys_stage(trees: Stage) -> FirstStage:
+    """The first stage that selects the keys of trees.
+
+    Args:
+        trees: with private keys.
+    """
+    plan = trees.configuration.selection
+    assert plan is not None
+    return FirstStage(trees=trees, plan=plan, folder=FOLDER, noun="selection of its keys")
 
 
 def selected_keys(folder: str, configuration: Configuration) -> Mapping[PrivateKeys, KeyTable]:

@@ -133,8 +133,8 @@ class Stage:
         """The plan, with the data set whose budget it spends."""
         return self.planned if self.booking is None else self.booking.plan
 
-    def is_released(self) -> bool:
-        """Whether it is there already, and is to stay as it is.
+    def is_finished(self) -> bool:
+        """Whether it is there already, and is to stay as it is; the ledger is not looked at.
 
         Raises:
             UserError: the output holds something else, or not all of it.
@@ -145,6 +145,17 @@ class Stage:
         ):
             return False
         check_released(self.output, self.request)
+        return True
+
+    def is_released(self) -> bool:
+        """Whether it is there already, and is to stay as it is; the ledger then knows it.
+
+        Raises:
+            UserError: as of `is_finished`.
+            LedgerError: the ledger does not know it.
+        """
+        if not self.is_finished():
+            return False
         if self.booking:
             self.booking.commit_existing()
         return True
@@ -176,9 +187,8 @@ class Stage:
             SigningKey(reference=self.configuration.signing_key).load()  # seen before a row is read
         if not self.request.repair:
             check_turn(self.plan, self.output)
-        begun_under = self._begun_under()
-        if is_dataflow(self.options):
-            self._check_dataflow()
+        begun_under = self.begun_under()
+        self.check_reach()
         key = self.configuration.key.checked(begun_under)
         matched = self.check_input()
         check_folder(self.output, self.plan, self.request)
@@ -227,8 +237,14 @@ class Stage:
             raise another_plan(self.output)
         return replace(self, planned=plan)
 
-    def _check_dataflow(self) -> None:
-        """Sees that workers of Dataflow reach what there is, and chooses their machines."""
+    def check_reach(self) -> None:
+        """On Dataflow, check that workers reach what there is, and choose their machines.
+
+        Raises:
+            UserError: they do not.
+        """
+        if not is_dataflow(self.options):
+            return
         configuration = self.configuration
         check_dataflow_references(configuration)
         paths = configuration.input_paths if self.source is None else self.source.paths
@@ -238,7 +254,7 @@ class Stage:
         needed = process_memory(Leaves.from_plan(configuration, self.plan), unit_rows=unit_rows)
         size_workers(self.options, needed)
 
-    def _begun_under(self) -> str | None:
+    def begun_under(self) -> str | None:
         """The id of the key under which a release was begun and goes on, as its folder shows, or
         else its ledger or the run of a series before it; None where it was not."""
         if self.request.discard:

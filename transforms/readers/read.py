@@ -92,8 +92,7 @@ def check_readable(
     if options.get("missing_column") != "null":
         return
     missing, seen, looked = set(plan.columns), set[str](), 0
-    step = max(1, len(paths) // (_MOST_LOOKED_AT - 1))
-    for path in sorted({*paths[::step][: _MOST_LOOKED_AT - 1], paths[-1]}):
+    for path in spread(paths):
         found = reader.describe_columns(open_file(path), path, **options)
         looked, missing = looked + 1, missing - found.keys() - path_columns(path).keys()
         seen |= found.keys()
@@ -105,6 +104,19 @@ def check_readable(
         f"input.missing_column: none of {looked} files that were looked at has the column "
         f"{min(missing)!r}; their columns are {', '.join(sorted(seen))}"
     )
+
+
+def spread(paths: Sequence[str]) -> list[str]:
+    """Some paths of many: the first, the last, and others spread between them.
+
+    Args:
+        paths: at least one, in order.
+
+    >>> spread(["a", "b", "c"]), len(spread([f"{number:03}" for number in range(1000)]))
+    (['a', 'b', 'c'], 32)
+    """
+    step = max(1, len(paths) // (_MOST_LOOKED_AT - 1))
+    return sorted({*paths[::step][: _MOST_LOOKED_AT - 1], paths[-1]})
 
 
 class ReadBatches(beam.PTransform):

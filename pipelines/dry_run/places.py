@@ -1,0 +1,217 @@
+"""What a dry run finds outside the input: the output, the keys, the engine and the ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apache_beam.options.pipeline_options import StandardOptions
+
+from dptrees.pipelines.dry_run.finding import Finding
+from dptrees.pipelines.ledger.account import Account
+from dptrees.pipelines.proof.signature import SigningKey
+from dptrees.pipelines.running.described import described
+from dptrees.pipelines.running.first_stage import FirstStage
+from dptrees.pipelines.running.job import runs_here
+from dptrees.pipelines.running.output import check_folder
+from dptrees.pipelines.running.preflight import check_endpoint, check_workers
+from dptrees.pipelines.running.stage import Stage
+from dptrees.pipelines.terminal_text import escaped
+from dptrees.transforms import files
+from dptrees.transforms.carry import check_turn
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import SIGNATURE
+from dptrees.transforms.sweep import begun, check_discardable
+
+
+def output_finding(stage: Stage, first: FirstStage | None) -> Finding:
+    """The output of a release that is not finished.
+
+    Args:
+        stage: that is to be made.
+        first: the first stage that it is; None: it has the trees.
+
+    Raises:
+        UserError: the run would end here.
+    """
+    if first is not None:
+        first.check_not_begun()
+    check_folder(stage.output, stage.plan, stage.request)
+    if stage.request.discard and stage.booking is None:
+        check_discardable(stage.output)
+    folder, place = stage.output, escaped(stage.output)
+    has_begun = begun(folder)
+    state = f"{place} holds the beginning of this release" if has_begun else f"{place} is new"
+    local = files.is_local(folder)
+    lines = [state + (", and may be written" if local else "")]
+    if not local:
+        lines.append("whether it may be written is not tried: a store shows that only by a write")
+    if first is not None:
+        lines.append(f"a first job makes the {first.noun}, and the job of the trees follows")
+    entry: dict[str, Any] = {"begun": has_begun, "writable": True if local else None}
+    return Finding(name="output", lines=lines, entry=entry)
+
+
+def finished_finding(stage: Stage) -> Finding:
+    """The output of a finished release.
+
+    Raises:
+        ReleaseError, UserError: the run would end here.
+    """
+    signing, signature = stage.configuration.signing_key, files.join(stage.output, SIGNATURE)
+    if signing is not None and not files.exists(signature):
+        SigningKey(reference=signing).load()
+    line = f"{escaped(stage.output)} holds the finished release"
+    return Finding(name="output", lines=[line], entry={"finished": True})
+
+
+def key_finding(stage: Stage) -> tuple[Finding, KeyReference]:
+    """The release key, and its reference with the check value.
+
+    Raises:
+        ReleaseError, UserError: the run would end here.
+    """
+    begun_under = stage.begun_under()
+    stage.check_reach()
+    key = stage.configuration.key.checked(begun_under)
+    place = stage.configuration.key.reference
+    lines = [f"{escaped(place)} can be read; the key has id {key.key_id}"]
+    return Finding(name="key", lines=lines, entry={"place": place, "id": key.key_id}), key
+
+
+def signing_finding(stage: Stage) -> Finding:
+    """The key that will sign the manifest.
+
+    Raises:
+        ReleaseError, UserError: it cannot be read.
+    """
+    place = stage.configuration.signing_key
+    assert place is not None
+    SigningKey(reference=place).load()
+    line = f"{escaped(place)} can be read"
+    return Finding(name="signing", lines=[line], entry={"place": place})
+
+
+def room_finding(first: FirstStage) -> Finding:
+    """The budget for all stages that are to come.
+
+    Raises:
+        LedgerError: it does not suffice.
+    """
+    first.check_room()
+    return Finding(name="ledger")
+
+
+def series_finding(stage: Stage) -> Finding:
+    """The turn of a run of a series.
+
+    Raises:
+        SeriesError: it is not its turn.
+    """
+    run = stage.plan.run
+    assert run is not None
+    if not stage.request.repair:
+        check_turn(stage.plan, stage.output)
+    line = f"period {run.period} of {run.periods} is next"
+    return Finding(
+        name="series", lines=[line], entry={"period": run.period, "periods": run.periods}
+    )
+
+
+def engine_finding(stage: Stage, key: KeyReference | None) -> Finding:
+    """The engine of a job.
+
+    Args:
+        stage: that it would run.
+        key: with its check value; None: it could not be read, so no worker is looked at.
+
+    Raises:
+        ReleaseError, UserError: the run would end here.
+    """
+    options = stage.options
+    runner = str(options.view_as(StandardOptions).runner).split(".")[-1]
+    seen = False
+    endpoint = check_endpoint(options)
+    if key is not None:
+        seen = check_workers(options, key)
+    entry = {
+        "runner": runner,
+        "job_endpoint": endpoint or None,
+        "worker_checked": seen,
+        "runs_here": runs_here(options),
+    }
+    if runs_here(options):
+        return Finding(name="engine", lines=["this process runs the job"], entry=entry)
+    lines = [f"{escaped(runner)}" + (f", a job server answers at {endpoint}" if endpoint else "")]
+    if seen:
+        lines.append("a worker has the Python, the dptrees and the key of this machine")
+    else:
+        lines.append("no worker was looked at")
+    if sentence := described(options):
+        lines.append(escaped(sentence))
+    return Finding(name="engine", lines=lines, entry=entry)
+
+
+def ledger_finding(stage: Stage, first: FirstStage | None, key: KeyReference | None) -> Finding:
+    """The ledger, and the budget that would remain.
+
+    Args:
+        stage: that is to be made.
+        first: the first stage that it is; None: it has the trees.
+        key: with its check value; None: it could not be read, so the reservation is not tried.
+
+    Raises:
+        LedgerError: the run would end here.
+    """
+    booking = stage.booking
+    if booking is None:
+        line = "there is none: budgets of several releases are not added up"
+        return Finding(name="ledger", lines=[line], entry={"url": None})
+    account, entry = booking.account, booking.active_entry
+    state = None if entry is None else entry.state.value
+    lines = [f"{escaped(str(booking.ledger.url))}, data set {account.dataset}"]
+    lines.append(f"{account.balance} is spent or reserved")
+    result: dict[str, Any] = {"url": str(booking.ledger.url), "dataset": account.dataset}
+    result |= {"left": _left(account), "release": state}
+    if state is not None:
+        lines.append(f"this release is {state} already, and costs nothing more")
+    if key is not None:
+        request = stage.request
+        if request.repair:
+            booking.existing_entry()
+            after = account
+        else:
+            room = None if first is None else first.check_room()
+            after = booking.check(key, nonce=request.nonce, discard=request.discard)
+            after = room or after
+        result["left_after"] = _left(after)
+        amounts = ", ".join(f"{name} {amount:g}" for name, amount in _left(after).items())
+        lines.append(f"after this release {amounts} would be left")
+    return Finding(name="ledger", lines=lines, entry=result)
+
+
+def finished_ledger_finding(stage: Stage) -> Finding:
+    """The ledger of a finished release.
+
+    Raises:
+        LedgerError: it does not know the release.
+    """
+    booking = stage.booking
+    if booking is None:
+        return ledger_finding(stage, None, None)
+    state = booking.existing_entry().state.value
+    account = booking.account
+    lines = [
+        f"{escaped(str(booking.ledger.url))}, data set {account.dataset}",
+        f"this release is {state}; {account.balance} is spent or reserved",
+    ]
+    entry = {"url": str(booking.ledger.url), "dataset": account.dataset}
+    return Finding(
+        name="ledger", lines=lines, entry=entry | {"left": _left(account), "release": state}
+    )
+
+
+def _left(account: Account) -> dict[str, float]:
+    """The remaining budget, by the names of its amounts."""
+    left = account.total - account.spent
+    names = account.total.counted(account.measure)
+    return {name: float(getattr(left, name)) for name in names}

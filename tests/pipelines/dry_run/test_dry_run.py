@@ -1,0 +1,381 @@
+"""A dry run: it ends as the run would end before its job, and changes nothing anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dptrees.pipelines.dry_run import input as dry_input
+from dptrees.pipelines.running import preflight
+from dptrees.pipelines.running import stage as stages
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers import parquet_rows
+from tests.pipelines.test_private_keys import change as private_keys
+from tests.pipelines.test_private_keys import shops  # noqa: F401, a fixture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.pipelines.conftest import Outcome, Workspace
+
+Settings = dict[str, Any]
+
+
+def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file and folder below a folder, with its time and its bytes."""
+    return {
+        str(path.relative_to(folder)): (
+            path.stat().st_mtime_ns,
+            path.read_bytes() if path.is_file() else b"",
+        )
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def dry(workspace: Workspace, *options: str) -> Outcome:
+    """A dry run of the written configuration, which leaves everything as it was."""
+    before = everything(workspace.folder)
+    outcome = workspace.run("release", workspace.folder / "release.yaml", "--dry-run", *options)
+    assert everything(workspace.folder) == before
+    assert not any(value in outcome.out + outcome.err for value in workspace.SENTINELS)
+    return outcome
+
+
+def report(workspace: Workspace, *options: str) -> dict[str, Any]:
+    """The report of a dry run for a program."""
+    result = json.loads(dry(workspace, "--json", *options).out)
+    assert isinstance(result, dict)
+    return result
+
+
+def no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let any reading of rows fail."""
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a row was read")
+
+    monkeypatch.setattr(parquet_rows, "batches", refused)
+    monkeypatch.setattr(stages, "run_job", refused)
+
+
+def ledgered(workspace: Workspace, *, epsilon: float = 3.0) -> Callable[[Settings], None]:
+    """The change of a configuration whose release is counted in a new ledger."""
+    url = f"sqlite:///{workspace.folder}/budget.db"
+    given = ("--dataset", "people", "--epsilon", epsilon)
+    assert workspace.run("ledger", "init", url, *given).code == 0
+    return lambda settings: settings.update(ledger=url, dataset="people")
+
+
+def test_a_release_that_would_start(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace.configure(ledgered(workspace))
+    no_rows(monkeypatch)
+    outcome = dry(workspace, "--run-id", "nightly-7")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines()[-1] == "the release would start"
+    for words in (
+        "Do not publish this report",
+        "run nightly-7",
+        "3 files of parquet",
+        "place: string",
+        "is new, and may be written",
+        "epsilon 0 of 3 is spent or reserved",
+        "after this release epsilon 2 would be left",
+        "predicted error",
+    ):
+        assert words in outcome.out
+    found = report(workspace)
+    assert found["would_start"] and found["exit_code"] == 0 and found["state"] == "new"
+    sizes = [path.stat().st_size for path in workspace.rows.iterdir()]
+    rows = found["input"]
+    assert (rows["files"], rows["bytes"], rows["heads_read"]) == (3, sum(sizes), 3)
+    assert rows["columns"] == {"x": "double", "place": "string"}
+    assert rows["oldest"] <= rows["newest"] and rows["newest"].endswith("+00:00")
+    assert found["ledger"]["left_after"] == {"epsilon": 2.0}
+    assert len(found["key"]["id"]) == 16 and found["engine"]["runs_here"]
+    assert [each["name"] for each in found["total"]["trees"]] == ["all", "places"]
+
+
+def gone(workspace: Workspace) -> None:
+    for path in workspace.rows.iterdir():
+        path.unlink()
+
+
+def no_place(workspace: Workspace) -> None:
+    pq.write_table(pa.table({"x": pa.array([1.0])}), workspace.file(0))
+
+
+def no_parquet(workspace: Workspace) -> None:
+    workspace.file(0).write_text("kumquat")
+
+
+def old(workspace: Workspace) -> None:
+    for path in workspace.rows.iterdir():
+        os.utime(path, (0, time.time() - 200_000))
+
+
+def stranger(workspace: Workspace) -> None:
+    workspace.output.mkdir()
+    (workspace.output / "notes.txt").write_text("mine")
+
+
+def a_file(workspace: Workspace) -> None:
+    workspace.output.write_text("mine")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "settings", "options", "code"),
+    [
+        (gone, {}, (), 2),
+        (gone, {"input": {"min_files": 1}}, (), 75),
+        (None, {"input": {"min_files": 9}}, (), 75),
+        (None, {"input": {"require": "_SUCCESS"}}, (), 75),
+        (old, {"input": {"max_age": "2d"}}, (), 75),
+        (None, {"input": {"schema": {"x": "int64"}}}, (), 2),
+        (no_place, {}, (), 2),
+        (no_parquet, {}, (), 2),
+        (stranger, {}, (), 2),
+        (a_file, {}, (), 2),
+        (lambda workspace: workspace.key.unlink(), {}, (), 2),
+        (lambda workspace: workspace.key.chmod(0o644), {}, (), 2),
+        (lambda workspace: workspace.key.write_text("no key"), {}, (), 2),
+        (None, {"signing_key": "absent.pem"}, (), 2),
+        (None, {"ledger": "sqlite:///absent.db", "dataset": "people"}, (), 2),
+        (None, {"trees": []}, (), 2),
+        (None, {}, ("--repair",), 2),
+        (None, {}, ("--discard",), 2),
+        (None, {}, ("--runner=Nonsense",), 2),
+        (None, {}, ("--runner=PortableRunner", "--job_endpoint=localhost"), 2),
+        (None, {}, ("--runner=PortableRunner", "--job_endpoint=localhost:1"), 75),
+        (None, {}, ("--no_such_option",), 2),
+    ],
+)
+def test_a_dry_run_ends_as_the_run(
+    prepare: Callable[[Workspace], object] | None,
+    settings: Settings,
+    options: tuple[str, ...],
+    code: int,
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its sentence on standard error is the run's, too."""
+    monkeypatch.setattr(preflight, "ANSWER_SECONDS", 0.2)
+    monkeypatch.chdir(workspace.folder)
+    if prepare is not None:
+        prepare(workspace)
+
+    def apply(own: Settings) -> None:
+        for key, value in settings.items():
+            own[key] = own[key] | value if isinstance(value, dict) else value
+
+    path = workspace.configure(apply)
+    outcome = dry(workspace, *options)
+    run = workspace.run("release", path, *options)
+    assert (outcome.code, outcome.err) == (run.code, run.err)
+    assert run.code == code and run.err.count("\n") == 1
+
+
+def test_all_faults_are_shown_and_the_first_one_counts(workspace: Workspace) -> None:
+    workspace.key.unlink()
+    gone(workspace)
+    workspace.configure(lambda settings: settings["input"].update(min_files=1))
+    outcome = dry(workspace)
+    assert outcome.code == 2 and "release.key does not exist" in outcome.err
+    assert "REFUSED, exit code 2: key:" in outcome.out
+    assert "REFUSED, exit code 75: input.path: no file matches" in outcome.out
+    assert outcome.out.splitlines()[-1] == "the release would not start: exit code 2"
+    found = report(workspace)
+    assert not found["key"]["ok"] and found["input"]["exit_code"] == 75
+    assert found["exit_code"] == 2 and found["output"]["ok"]
+
+
+def test_a_budget_that_does_not_suffice(workspace: Workspace) -> None:
+    path = workspace.configure(ledgered(workspace, epsilon=0.5))
+    outcome, run = dry(workspace), workspace.run("release", path)
+    assert (outcome.code, outcome.err) == (run.code, run.err) == (2, run.err)
+    assert "the total of data set people would be exceeded" in outcome.err
+
+
+def test_a_ledger_that_is_locked_stays_free(workspace: Workspace) -> None:
+    """After a dry run another process takes its lock at once, and finds no entry."""
+    workspace.configure(ledgered(workspace))
+    assert dry(workspace).code == 0
+    with sqlite3.connect(workspace.folder / "budget.db", timeout=0.1) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        assert connection.execute("SELECT count(*) FROM dptrees_releases").fetchone() == (0,)
+
+
+def test_a_finished_release(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = workspace.configure(ledgered(workspace))
+    assert workspace.run("release", path).code == 0
+    no_rows(monkeypatch)
+    gone(workspace)  # a run would read nothing
+    outcome = dry(workspace)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.splitlines()[-1].startswith("the release exists: a run would read no row")
+    found = report(workspace)
+    assert found["state"] == "finished" and found["ledger"]["release"] == "committed"
+    part = next(workspace.output.rglob("nodes/*.parquet"))
+    part.unlink()
+    outcome, run = dry(workspace), workspace.run("release", path)
+    assert (outcome.code, outcome.err) == (run.code, run.err)
+    assert outcome.code == 2 and "is missing, of" in outcome.err
+
+
+def test_a_finished_release_that_the_ledger_does_not_know(workspace: Workspace) -> None:
+    change = ledgered(workspace)
+    path = workspace.configure(change)
+    assert workspace.run("release", path).code == 0
+    (workspace.folder / "budget.db").unlink()
+    ledgered(workspace)
+    outcome, run = dry(workspace), workspace.run("release", path)
+    assert (outcome.code, outcome.err) == (run.code, run.err)
+    assert outcome.code == 2 and "is not in sqlite" in outcome.err
+
+
+def test_a_release_that_was_begun(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = workspace.configure(ledgered(workspace))
+
+    def killed(*_: Any) -> None:
+        raise InputError("input: gone", again=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stages, "run_job", killed)
+        assert workspace.run("release", path).code == 75
+    outcome = dry(workspace)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "holds the beginning of this release, and may be written" in outcome.out
+    assert "this release is reserved already, and costs nothing more" in outcome.out
+    assert "after this release epsilon 2 would be left" in outcome.out
+    found = report(workspace)
+    assert found["state"] == "begun" and found["ledger"]["release"] == "reserved"
+    # Nothing was drawn, so its budget is given back.
+    assert report(workspace, "--discard")["ledger"]["left_after"] == {"epsilon": 2.0}
+    assert dry(workspace, "--repair").code == workspace.run("release", path, "--repair").code == 2
+
+
+def test_a_release_with_private_keys(
+    shops: Workspace,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two jobs, which the ledger counts together."""
+    url = f"sqlite:///{shops.folder}/budget.db"
+    given = ("--dataset", "people", "--epsilon", 3, "--delta", 1e-3)
+    assert shops.run("ledger", "init", url, *given).code == 0
+    apply = private_keys()
+
+    def change(settings: Settings) -> None:
+        apply(settings)
+        settings.update(ledger=url, dataset="people")
+
+    path = shops.configure(change)
+    found = report(shops)
+    assert found["would_start"] and found["state"] == "new"
+    assert found["ledger"]["left_after"]["epsilon"] == pytest.approx(1)
+    assert "a first job makes the selection of its keys" in dry(shops).out
+    run_job, jobs = stages.run_job, []
+
+    def second_fails(*arguments: Any) -> None:
+        jobs.append(arguments)
+        if len(jobs) == 2:
+            raise InputError("input: gone", again=True)
+        run_job(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stages, "run_job", second_fails)
+        assert shops.run("release", path).code == 75
+    found = report(shops)
+    assert found["would_start"] and found["state"] == "begun"
+    assert found["ledger"]["left_after"]["epsilon"] == pytest.approx(1)
+    assert shops.run("release", path).code == 0
+    assert report(shops)["state"] == "finished"
+
+
+DAYS = ("2026-11-01", "2026-11-02", "2026-11-03")
+
+
+@pytest.fixture
+def daily(workspace: Workspace) -> str:
+    """The configuration of a series of days, the third without a file."""
+    for number, day in enumerate(DAYS[:2]):
+        workspace.file(number).rename(workspace.rows / f"{day}.parquet")
+
+    def change(settings: Settings) -> None:
+        settings["input"]["path"] = str(workspace.rows / "${date}.parquet")
+        settings["parameters"] = {"date": {"type": "date"}}
+        settings["series"] = {"periods": 4, "start": DAYS[0], "period": "${date}"}
+        settings["trees"] = settings["trees"][:1]
+
+    return workspace.configure(change)
+
+
+def test_a_series(workspace: Workspace, daily: str) -> None:
+    outcome = dry(workspace, "--through", DAYS[1])
+    assert outcome.code == 0 and outcome.out.count("the release would start") == 2
+    assert "period 1 of 4 is next" in outcome.out
+    assert "period-0001, so only its input is looked at" in outcome.out
+    assert workspace.run("release", daily, "--set", f"date={DAYS[0]}").code == 0
+    for days in (("--set", f"date={DAYS[2]}"), ("--through", DAYS[2])):
+        outcome, run = dry(workspace, *days), None
+        assert outcome.code == 2, outcome
+        if days[0] == "--set":
+            assert "which" in outcome.err and "contains no finished release" in outcome.err
+        else:
+            assert "no file matches" in outcome.err
+            assert "the release exists" in outcome.out and "period 2 of 4 is next" in outcome.out
+        run = workspace.run("release", daily, *days)
+        assert (run.code, run.err) == (outcome.code, outcome.err)
+
+
+def test_options_that_go_with_a_dry_run(workspace: Workspace) -> None:
+    path = workspace.configure()
+    assert workspace.run("release", path, "--workers", "2", "--rows-guess", "1e6").code == 2
+    outcome = dry(workspace, "--workers", "2")
+    assert outcome.code == 2 and "--workers, --rows-guess: go together" in outcome.err
+    outcome = dry(workspace, "--rows-guess", "0.5", "--workers", "1")
+    assert outcome.code == 2 and "--rows-guess: 0.5 must be from 1 to 1e15" in outcome.err
+    options = ("--workers", "2", "--rows-guess", "1e6")
+    assert "on 2 workers, each of one core, for 1,000,000 rows" in dry(workspace, *options).out
+    plan = json.loads(workspace.run("plan", path, "--json", "--rows", "1e6", "--workers", "2").out)
+    assert report(workspace, *options)["cluster"] == plan["cluster"]
+
+
+def test_files_for_operators_are_checked_and_not_written(workspace: Workspace) -> None:
+    workspace.configure()
+    assert dry(workspace, "--metrics-file", str(workspace.folder / "run.prom")).code == 0
+    inside = ("--metrics-file", str(workspace.output / "run.prom"))
+    assert dry(workspace, *inside).code == 2
+
+
+def test_heads_of_many_files(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only the first one: the job would find a fault after the budget is reserved."""
+    workspace.configure()
+    pq.write_table(pa.table({"x": pa.array(["a"]), "place": pa.array(["a"])}), workspace.file(2))
+    outcome = dry(workspace)
+    assert outcome.code == 2 and "part-2.parquet" in outcome.err
+    monkeypatch.setattr(dry_input, "spread", lambda paths: paths[:1])
+    assert dry(workspace).code == 0
+
+
+def test_formats_of_text(workspace: Workspace) -> None:
+    for path in workspace.rows.iterdir():
+        path.unlink()
+    (workspace.rows / "a.csv").write_text("x,place\n61.7313,kumquat\n")
+    (workspace.rows / "a.jsonl").write_text('{"x": 61.7313, "place": "kumquat"}\n')
+
+    def of(format: str, ending: str) -> None:
+        given = {"format": format, "path": str(workspace.rows / f"*.{ending}")}
+        workspace.configure(lambda settings: settings.update(input=given))
+
+    of("csv", "csv")
+    assert report(workspace)["input"]["columns"] == {"x": "text", "place": "text"}
+    of("json", "jsonl")
+    assert report(workspace)["input"]["columns"] is None
+    assert "columns are not looked for: the names are in the rows" in dry(workspace).out
