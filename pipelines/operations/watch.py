@@ -17,7 +17,7 @@ from dptrees.pipelines.faults.exit_code import ExitCode
 from dptrees.pipelines.faults.log import LOG, remark, run_id
 from dptrees.pipelines.faults.outcome import Outcome, failure_outcome
 from dptrees.pipelines.faults.stopping import stopped_by
-from dptrees.pipelines.operations.exposition import check_place, write_metrics
+from dptrees.pipelines.operations.exposition import check_place, exposition, write_metrics
 from dptrees.pipelines.operations.run_metrics import Ended, run_metrics
 from dptrees.pipelines.running.stage import Stage
 from dptrees.pipelines.user_error import UserError
@@ -25,6 +25,7 @@ from dptrees.transforms import files
 
 if TYPE_CHECKING:
     from dptrees.pipelines.operations.lineage import Lineage
+    from dptrees.pipelines.operations.push import Pushgateway
 
 # The library of OpenLineage sends events to the place that one of these names.
 _TRANSPORTS = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
@@ -43,6 +44,8 @@ class CommandRun:
         made: how many releases it made; None while it has come to no end of one.
         completed: when it last saw a release finished, in seconds.
         steps: the steps of all its releases that came to their end.
+        stage: of the last release that was planned; None while there is none.
+        folders: of the releases that are finished, in order.
     """
 
     is_of_several: bool = False
@@ -50,6 +53,8 @@ class CommandRun:
     made: int | None = field(default=None, init=False)
     completed: float | None = field(default=None, init=False)
     steps: list[dict[str, object]] = field(default_factory=list, init=False)
+    stage: Stage | None = field(default=None, init=False)
+    folders: list[str] = field(default_factory=list, init=False)
 
 
 @dataclass(kw_only=True)
@@ -61,6 +66,7 @@ class Watch:
         metrics_file: where its metrics are written; None: nowhere.
         lineage_file: to which its events of OpenLineage are added; None: they go where the
             environment says, if it does.
+        gateway: to which its metrics are sent; None: to none.
         run: that it is a part of.
 
     Attributes:
@@ -74,6 +80,7 @@ class Watch:
     config: str = ""
     metrics_file: str | None = None
     lineage_file: str | None = None
+    gateway: Pushgateway | None = None
     run: CommandRun = field(default_factory=CommandRun)
     stage: Stage | None = field(default=None, init=False)
     made: bool | None = field(default=None, init=False)
@@ -90,6 +97,7 @@ class Watch:
         Raises:
             UserError: a file of this run would lie in the release.
         """
+        self.run.stage = stage
         for path in filter(None, (self.metrics_file, self.lineage_file)):
             try:
                 check_outside(path, stage.output)
@@ -114,11 +122,12 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        outcome, now, run = _outcome(error), round(time.time(), 3), self.run
+        outcome, now, run = run_outcome(error), round(time.time(), 3), self.run
         if self.stage is not None:
             run.steps += self.stage.record.steps
         if outcome.code == ExitCode.DONE and self.made is not None:
             run.made, run.completed = (run.made or 0) + self.made, now
+            run.folders += [] if self.stage is None else [self.stage.output]
         ended = Ended(
             code=int(outcome.code),
             time=now,
@@ -143,16 +152,47 @@ class Watch:
             remark("lineage: an event of this run cannot be sent")
 
     def _report_metrics(self, ended: Ended) -> None:
-        if self.metrics_file is None:
+        if self.metrics_file is None and self.gateway is None:
             return
         try:
-            write_metrics(self.metrics_file, run_metrics(self.config, self.stage, ended))
+            metrics = run_metrics(self.config, self.stage, ended)
         except Exception:  # of a ledger that went away meanwhile, say
-            remark(f"{self.metrics_file}: the metrics of this run cannot be written")
+            place = self.metrics_file or "--push-metrics"
+            remark(f"{place}: the metrics of this run cannot be made")
+            return
+        if self.metrics_file is not None:
+            try:
+                write_metrics(self.metrics_file, metrics)
+            except Exception:  # of a full disk, say
+                remark(f"{self.metrics_file}: the metrics of this run cannot be written")
+        if self.gateway is not None:
+            self._push(self.gateway, exposition(metrics))
+
+    def _push(self, gateway: Pushgateway, text: str) -> None:
+        """Send the metrics; a failure is one remark."""
+        from dptrees.pipelines.operations.push import PushError  # with a client of HTTP
+
+        release = self.config if self.stage is None else self.stage.planned.name
+        reason = ""
+        try:
+            gateway.push(text, release)
+        except PushError as error:
+            reason = str(error)
+        except Exception:  # of a file of credentials that is gone, say
+            reason = "its credentials cannot be read"
+        if reason:
+            remark(
+                f"--push-metrics: the metrics of this run cannot be sent to {gateway.place}: {reason}; "
+                "the release and the exit code of this run stay as they are"
+            )
 
 
-def _outcome(error: BaseException | None) -> Outcome:
-    """How the command will end."""
+def run_outcome(error: BaseException | None) -> Outcome:
+    """How the command will end.
+
+    Args:
+        error: with which the run ended; None: it ended well.
+    """
     if error is None:
         return Outcome(code=ExitCode.DONE, sentence="")
     outcome = failure_outcome(error, stopped_by())
