@@ -16,7 +16,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "dptrees ledger history sqlite:///budget.db",
     ),
     "check": ("dptrees check ages.yaml", "dptrees check ages.yaml --rows 1000 --json"),
-    "release": ("dptrees release ages.yaml", "dptrees release ages.yaml --repair"),
+    "release": (
+        "dptrees release ages.yaml --dry-run",
+        "dptrees release ages.yaml --on-success 'ls out/ages' --on-failure 'echo no release'",
+        "dptrees release ages.yaml --repair",
+    ),
     "query": (
         "dptrees query out/ages cdf --tree age 18 65",
         "dptrees query out/ages quantile --tree age 0.25 0.5 0.75",

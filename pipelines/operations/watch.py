@@ -182,8 +182,8 @@ class Watch:
             reason = "its credentials cannot be read"
         if reason:
             remark(
-                f"--push-metrics: the metrics of this run cannot be sent to {gateway.place}: {reason}; "
-                "the release and the exit code of this run stay as they are"
+                f"--push-metrics: the metrics of this run cannot be sent to {gateway.place}: "
+                f"{reason}; the release and the exit code of this run stay as they are"
             )
 
 
