@@ -112,17 +112,25 @@ def run_dry(
         if LOG.run:
             print_line(f"run {LOG.run}")
     fault: Exception | None = None
-    for each in _dry_runs(path, request, parameters, through):
-        if request.as_json:
-            entry = each.to_entry()
-            print_json(entry | ({"run": LOG.run} if LOG.run else {}), indent=1)
-        else:
-            for line in each.to_lines():
-                print_line(line)
-        fault = fault or each.fault
+    try:
+        for each in _dry_runs(path, request, parameters, through):
+            _print(each, as_json=request.as_json)
+            fault = fault or each.fault
+    except Exception:
+        if fault is None:
+            raise  # else a run would not come so far
     if fault is not None:
         raise fault
     return 0
+
+
+def _print(each: DryRun, *, as_json: bool) -> None:
+    """Print the report of one release."""
+    if as_json:
+        print_json(each.to_entry() | ({"run": LOG.run} if LOG.run else {}), indent=1)
+        return
+    for line in each.to_lines():
+        print_line(line)
 
 
 def _dry_runs(

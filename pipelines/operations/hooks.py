@@ -132,7 +132,7 @@ class Hooks:
         seconds: after which a hook is stopped.
         config: the path of the configuration.
         run: that is watched.
-        secrets: references of secrets in addition to those of the configuration.
+        secrets: references of more secrets than the configuration names.
     """
 
     success: Hook | None = None

@@ -145,7 +145,7 @@ def test_an_input_that_is_too_old(command, workspace) -> None:
 
 @pytest.mark.parametrize("command", ["release", "check"])
 def test_an_input_that_breaks_its_contract(command, workspace) -> None:
-    """It depends on the heads of files alone, and on those of all files."""
+    """It depends on the heads of all files, and on nothing else."""
 
     def stated(**types: str) -> str:
         def change(settings: dict[str, Any]) -> None:

@@ -183,6 +183,46 @@ def test_a_missing_column_and_a_type_are_reported(
     assert not here.output.exists()
 
 
+def test_a_contract_about_columns(place: tuple[Workspace, Change]) -> None:
+    here, change = place
+
+    def stated(**types: str) -> Change:
+        def apply(settings: dict[str, Any]) -> None:
+            change(settings)
+            settings["input"] = settings["input"] | {"schema": types}
+
+        return apply
+
+    for types, words in (
+        ({"x": "int64"}, "has column 'x' of type double, and it must have type int64"),
+        ({"x": "double", "city": "string"}, "has no column 'city', which must have type string"),
+    ):
+        outcomes = [here.release(stated(**types)), here.release(stated(**types), "--dry-run")]
+        outcomes.append(here.run("check", here.configure(stated(**types))))
+        for outcome in outcomes:
+            assert outcome.code == 2 and "input.schema: the " in outcome.err
+            assert words in outcome.err and PASSWORD not in outcome.out + outcome.err
+    assert not here.output.exists()
+    assert here.release(stated(x="float64", place="string")).code == 0
+
+
+def test_a_dry_run(place: tuple[Workspace, Change]) -> None:
+    here, change = place
+    outcome = here.release(change, "--dry-run", "--json")
+    assert outcome.code == 0, outcome.err
+    found = json.loads(outcome.out)["input"]
+    types = {name: type.removeprefix("large_") for name, type in found["columns"].items()}
+    assert types == {"x": "double", "place": "string"} and found["bytes"] > 0
+    assert PASSWORD not in outcome.out and not here.output.exists()
+
+
+@pytest.mark.parametrize("key", ["max_age", "min_files", "require"])
+def test_a_table_has_no_files_of_its_own(workspace: Workspace, key: str) -> None:
+    given = {"format": "delta", "table": "visits", key: "1d"}
+    outcome = workspace.release(lambda settings: settings.update(input=given))
+    assert outcome.code == 2 and f"input.{key}: goes with formats of files" in outcome.err
+
+
 def test_from_python(place: tuple[Workspace, Change]) -> None:
     here, change = place
     made = dptrees.release(None, here.configure(change))

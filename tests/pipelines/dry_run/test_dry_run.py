@@ -334,6 +334,19 @@ def test_a_series(workspace: Workspace, daily: str) -> None:
         assert (run.code, run.err) == (outcome.code, outcome.err)
 
 
+def test_the_first_fault_of_a_series_counts(workspace: Workspace, daily: str) -> None:
+    """Also if a later period is refused at once: a run would not come so far."""
+    settings = workspace.settings
+    settings["input"] |= {"path": str(workspace.rows / "${date}.parquet"), "min_files": 9}
+    settings["parameters"] = {"date": {"type": "date", "choices": list(DAYS[:1])}}
+    settings["series"] = {"periods": 4, "start": DAYS[0], "period": "${date}"}
+    path = workspace.configure(lambda own: own.update(settings))
+    outcome = dry(workspace, "--through", DAYS[1])
+    run = workspace.run("release", path, "--through", DAYS[1])
+    assert (outcome.code, outcome.err) == (run.code, run.err)
+    assert outcome.code == 75 and "input.min_files" in outcome.err
+
+
 def test_options_that_go_with_a_dry_run(workspace: Workspace) -> None:
     path = workspace.configure()
     assert workspace.run("release", path, "--workers", "2", "--rows-guess", "1e6").code == 2

@@ -243,3 +243,24 @@ def test_a_tree_whose_rows_are_dropped_is_reported() -> None:
 @pytest.fixture(autouse=True)
 def _in_work(work: Path) -> None:
     """All of it in a folder of its own."""
+
+
+def test_a_contract_about_columns() -> None:
+    """It may name columns that no tree reads; rows in memory have types, and no age."""
+    columns = {"minutes": [1, 2, 3], "city": ["a", "b", "c"], "more": [0.5, 1.5, 2.5]}
+    rows = pa.table({name: values * 200 for name, values in columns.items()})
+
+    def config(**given: Any) -> dict[str, Any]:
+        return CONFIG | {"input": {"format": "parquet", "path": "unused", **given}}
+
+    for frame in (rows, rows.to_pydict()):
+        kept = dptrees.release(frame, config(schema={"minutes": "int64", "city": "string"}))
+        assert kept["minutes"].name == "minutes"
+        for types, words in (
+            ({"city": "int64"}, "rows has column 'city' of type string, and it must have type int"),
+            ({"town": "string"}, "rows has no column 'town'"),
+        ):
+            with pytest.raises(dptrees.Error, match=words):
+                dptrees.release(frame, config(schema=types))
+    with pytest.raises(dptrees.Error, match=r"input\.max_age: rows in memory have no age"):
+        dptrees.release(rows, config(max_age="1d"))
