@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dptrees.pipelines.faults.stopping import listening, stopped_by
 from dptrees.transforms.errors import ReleaseError
 
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION = re.compile(r"(\d{1,9})([smhd]?)")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_DURATION = re.compile(r"(\d{1,9})([smh]?)")
 
 
 class TimeLimitError(ReleaseError):
@@ -27,7 +27,7 @@ def parse_seconds(text: str) -> int:
     """Return the seconds of a duration.
 
     Args:
-        text: a whole number, in seconds or with the unit s, m, h or d.
+        text: a whole number, in seconds or with the unit s, m or h.
 
     Raises:
         ValueError: it is none, or 0.

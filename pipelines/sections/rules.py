@@ -13,10 +13,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from dptrees.pipelines.faults.time_limit import parse_seconds
 from dptrees.pipelines.ledger.url import LedgerUrl
 from dptrees.pipelines.sections.aliases import documented
 from dptrees.pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
+from dptrees.transforms.readers.arrival import duration_seconds
 from dptrees.transforms.readers.schema_contract import SchemaContract, arrow_type
 from dptrees.transforms.secrets.schemes import has_scheme, is_reference, written
 
@@ -293,10 +293,8 @@ def duration(value: object) -> int:
     >>> duration("26h")
     93600
     """
-    if not isinstance(value, str) or value.isdigit():
-        raise RuleBroken(f"{shown(value)} must be a duration such as 90m, 26h or 2d")
     try:
-        return parse_seconds(value)
+        return duration_seconds(value if isinstance(value, str) else "")
     except ValueError:
         raise RuleBroken(f"{shown(value)} must be a duration such as 90m, 26h or 2d") from None
 

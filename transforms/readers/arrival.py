@@ -1,8 +1,28 @@
 """What must be there before the files of an input are read."""
 
+import re
 from dataclasses import dataclass
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_DURATION = re.compile(r"([1-9]\d{0,8})([smhd])")
+
+
+def duration_seconds(text: str) -> int:
+    """The seconds of a duration.
+
+    Args:
+        text: a whole number with the unit s, m, h or d.
+
+    Raises:
+        ValueError: it is none, or 0.
+
+    >>> duration_seconds("26h")
+    93600
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} must be a duration such as 90m, 26h or 2d")
+    return int(match[1]) * dict(_UNITS)[match[2]]
 
 
 def duration_text(seconds: int) -> str:
