@@ -43,7 +43,7 @@ def test_an_encoding_is_not_a_part_of_the_type(type: pa.DataType) -> None:
 
 @pytest.mark.parametrize("text", ["", "integer", "list<int64>", "decimal128(99, 2)", "int64 "])
 def test_what_is_no_type(text: str) -> None:
-    with pytest.raises(ValueError, match="must be the name|precision"):
+    with pytest.raises(ValueError, match=r"must be the name|precision"):
         SchemaContract(types={"a": text})
 
 
