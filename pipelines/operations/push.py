@@ -14,7 +14,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import Request, urlopen
 
 from dptrees.pipelines.user_error import UserError
 from dptrees.transforms.secrets.schemes import find_scheme, is_reference
@@ -31,13 +31,6 @@ _PASSING = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT)
 
 class PushError(Exception):
     """The metrics could not be sent; the message holds neither an address nor a credential."""
-
-
-class _Stay(HTTPRedirectHandler):
-    """Follows no redirect: credentials belong to one server."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +150,8 @@ class Pushgateway:
 def _sent(request: Request, seconds: float) -> tuple[str, bool]:
     """Why a request failed, "" if it did not; and whether that may pass."""
     try:
-        with build_opener(_Stay).open(request, timeout=seconds):
+        # No redirect of a PUT is followed, so credentials stay with one server.
+        with urlopen(request, timeout=seconds):
             return "", False
     except HTTPError as error:
         error.close()
