@@ -43,7 +43,7 @@ def input_finding(stages: Sequence[Stage]) -> Finding:
         types, looked = _types(stages, files)
         entry["heads_read"] = looked
         if looked:
-            heads.append(f"columns that are read, in {_number(looked, 'head')} of files:")
+            heads.append(f"columns that are read, in the heads of {_number(looked, 'file')}:")
     entry["columns"] = {name: types.get(name) for name in columns} if types else None
     lines = [*heads, *(f"  {escaped(name)}: {types[name]}" for name in columns if name in types)]
     if not types:

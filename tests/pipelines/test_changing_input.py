@@ -132,7 +132,9 @@ def test_an_input_that_is_too_old(command, workspace) -> None:
     path = workspace.configure(no_older)
     aged(27)
     outcome = workspace.run(command, path)
-    assert outcome.code == 75 and outcome.err.startswith("dptrees: input.max_age: the newest of 3")
+    assert outcome.code == 75 and outcome.err.startswith(
+        "dptrees: input.max_age: the newest file, "
+    )
     assert not workspace.output.exists()
     aged(25)
     assert workspace.run(command, path).code == 0

@@ -118,7 +118,7 @@ def _check_age(chosen: list[InputFile], max_age: int, now: float) -> None:
     age = int(now - newest.changed)
     if age > max_age:
         raise InputError(
-            f"input.max_age: the newest of {len(chosen)} files, {newest.path}, changed "
+            f"input.max_age: the newest file, {newest.path}, changed "
             f"{duration_text(_rounded(age))} ago, and at most {duration_text(max_age)} are "
             "allowed; run again once a newer file is there",
             again=True,

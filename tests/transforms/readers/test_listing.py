@@ -271,7 +271,7 @@ def test_the_age_of_the_newest_file(folder) -> None:
     assert len(list_files((str(folder),), Arrival(max_age=31 * 3600))) == 3
     sentence = again((str(folder),), max_age=26 * 3600)
     assert sentence == (
-        f"input.max_age: the newest of 3 files, {folder}/0.parquet, changed 30h ago, and at most "
+        f"input.max_age: the newest file, {folder}/0.parquet, changed 30h ago, and at most "
         "26h are allowed; run again once a newer file is there"
     )
     os.utime(folder / "1.parquet")
