@@ -57,6 +57,7 @@ STEPS = {
             "docs/deploy/index.md",
             "docs/transform.md",
             "examples/*",
+            "pipelines/dry_run/**",
             "pipelines/running/**",
             "tests/deploy/test_flink.py",
             "tests/deploy/test_job_jar.py",

@@ -34,8 +34,9 @@ def input_finding(stages: Sequence[Stage]) -> Finding:
     first = stages[0]
     if first.source is not None:
         (name, size), types = sizes[0], first.source.types()
-        entry: dict[str, Any] = {"table": name, "bytes": size}
-        heads = [f"{escaped(name)}: {size:,} bytes"]
+        # A driver of a database does not report the size of what it reads.
+        entry: dict[str, Any] = {"table": name, "bytes": size or None}
+        heads = [f"{escaped(name)}: {f'{size:,} bytes' if size else 'size unknown'}"]
     else:
         files = first.files()
         entry = _files_entry(files) | {"format": first.configuration.input_format}
