@@ -109,7 +109,7 @@ class BoundRows(beam.PTransform):
             batches
             # pa.RecordBatch -> (ShardKey, bytes); counts of rows that are units of their own
             | "ByUnit"
-            >> beam.ParDo(_SendRows(self._plan, self._key, shards)).with_outputs(
+            >> beam.ParDo(SendRows(self._plan, self._key, shards)).with_outputs(
                 BALANCE, _COUNTS, main="rows"
             )
         )
@@ -118,7 +118,7 @@ class BoundRows(beam.PTransform):
             | "Trees" >> beam.Create(range(len(self._plan.questions)), reshuffle=False)
             # tree -> (ShardKey, b"")
             | "EmptyShards"
-            >> beam.ParDo(_EmptyShards(self._plan, shards)).with_outputs(BALANCE, main="rows")
+            >> beam.ParDo(EmptyShards(self._plan, shards)).with_outputs(BALANCE, main="rows")
         )
         bounded = (
             (sent["rows"], empty["rows"], *earlier[:1])
@@ -127,7 +127,7 @@ class BoundRows(beam.PTransform):
             | "ByShard" >> beam.GroupByKey()
             # -> (PlaceKey, bytes)
             | "Stay"
-            >> beam.ParDo(_CountBounded(self._plan, self._key)).with_outputs(
+            >> beam.ParDo(CountBounded(self._plan, self._key)).with_outputs(
                 BALANCE, *remembered, main=_COUNTS
             )
         )
@@ -167,7 +167,9 @@ def _named_workers(options: PipelineOptions) -> int:
 
 
 @beam.typehints.with_output_types(tuple[ShardKey, bytes], **{BALANCE: tuple[str, int]})
-class _EmptyShards(beam.DoFn):
+class EmptyShards(beam.DoFn):
+    """Gives every shard of a tree, without rows, so that each exists."""
+
     def __init__(self, plan: ReleasePlan, shards: int) -> None:
         self._plan, self._shards = plan, shards
 
@@ -182,7 +184,7 @@ class _EmptyShards(beam.DoFn):
 @beam.typehints.with_output_types(
     tuple[ShardKey, bytes], **{BALANCE: tuple[str, int], _COUNTS: tuple[PlaceKey, bytes]}
 )
-class _SendRows(CountingDoFn):
+class SendRows(CountingDoFn):
     """Sends the rows of a bundle to the shards of their units, and counts those without a unit
     where each is its own."""
 
@@ -252,7 +254,7 @@ def _read_units(ids: UnitIds, unit: PrivacyUnit, batch: pa.RecordBatch) -> Units
     tuple[PlaceKey, bytes],
     **{BALANCE: tuple[str, int], _DIGEST: bytes, _UNITS: tuple[ShardKey, bytes]},
 )
-class _CountBounded(CountingDoFn):
+class CountBounded(CountingDoFn):
     """Counts the rows of shards that stay."""
 
     def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:

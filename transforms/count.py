@@ -13,7 +13,7 @@ leave before a bundle ends depends on how many leaves its rows touch (docs/engin
 For a tree whose leaves no process holds, `transforms.match` comes before the sum.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -38,6 +38,8 @@ from dptrees.transforms.readers.read import BALANCE
 from dptrees.transforms.record import pack_digest
 
 _DIGEST = "digest"
+# From the plan and the place of the release key.
+MakeCounting = Callable[[ReleasePlan, KeyReference], beam.PTransform]
 
 
 class CountRows(beam.PTransform):
@@ -48,6 +50,8 @@ class CountRows(beam.PTransform):
         key: where the release key lies.
         carry: what else is counted: what an earlier run carried on; None: nothing.
         earlier: what runs before counted of every unit; None: it does not matter.
+        counting: the transform that makes partial counts, if another engine counts the rows; None:
+            the steps here.
 
     Returns:
         by name: `counts`, PCollection[tuple[PlaceKey, bytes]] with every place of the plan once;
@@ -61,15 +65,19 @@ class CountRows(beam.PTransform):
         key: KeyReference,
         carry: beam.PTransform | None = None,
         earlier: beam.PTransform | None = None,
+        counting: MakeCounting | None = None,
     ) -> None:
         super().__init__()
         self._plan, self._key, self._carry, self._earlier = plan, key, carry, earlier
+        self._counting = counting
 
     def expand(self, batches: Any) -> Any:
         carried = [] if self._carry is None else [batches.pipeline | "Carry" >> self._carry]
         # pa.RecordBatch -> (PlaceKey, bytes), and the balance
-        if self._plan.unit.is_row:
-            step = beam.ParDo(_CountRows(self._plan, self._key))
+        if self._counting is not None:
+            partial = batches | "Partial" >> self._counting(self._plan, self._key)
+        elif self._plan.unit.is_row:
+            step = beam.ParDo(CountBundle(self._plan, self._key))
             tags = [BALANCE, *([SLOTS] if matched_trees(self._plan) else [])]
             partial = batches | "Partial" >> step.with_outputs(*tags, main="counts")
         else:
@@ -131,7 +139,7 @@ class _EmptyPlaces(beam.DoFn):
 @beam.typehints.with_output_types(
     tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], SLOTS: tuple[PlaceKey, bytes]}
 )
-class _CountRows(CountingDoFn):
+class CountBundle(CountingDoFn):
     """Counts a bundle's rows."""
 
     def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:

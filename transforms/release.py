@@ -11,7 +11,7 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms import files
 from dptrees.transforms.carry import Carry, carries, check_turn
 from dptrees.transforms.commit import Commit
-from dptrees.transforms.count import CountRows
+from dptrees.transforms.count import CountRows, MakeCounting
 from dptrees.transforms.draw import DrawTrees
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.existing_release import is_released, read_manifest
@@ -61,6 +61,8 @@ class ReleaseTrees(beam.PTransform):
             both. None: it keeps neither, and a release is recognized by its specification only.
         schema: the types of the columns of rows, by name; None: from the type of the elements.
             Dictionaries need a schema.
+        counting: the transform that makes partial counts of the input, if another engine counts the
+            rows, such as `transforms.given_counts.GivenCounts`; None: the steps here count them.
         again: the folder of a finished release, to make the release another time from its rows and
             compare both; the turn of a run in a series is then not checked.
 
@@ -90,12 +92,13 @@ class ReleaseTrees(beam.PTransform):
         request: Mapping[str, Any] | None = None,
         schema: pa.Schema | None = None,
         again: str | None = None,
+        counting: MakeCounting | None = None,
     ) -> None:
         super().__init__()
         self._schema = schema
         self._public = {"parameters": dict(parameters or {}), "report": dict(report or {})}
         self._plan, self._key, self._output, self._request = plan, key, output, request
-        self._again = again
+        self._again, self._counting = again, counting
         self._nonce, self._repair, self._witness = nonce, repair, witness
 
     def expand(self, rows: Any) -> Any:
@@ -141,7 +144,7 @@ class ReleaseTrees(beam.PTransform):
         own = self._again or self._output
         carry = Carry(plan, key, own) if carries(plan) else None
         earlier = OpenUnits(plan, key, own) if has_earlier_units(plan) else None
-        counted = batches | "Count" >> CountRows(plan, key, carry, earlier)
+        counted = batches | "Count" >> CountRows(plan, key, carry, earlier, self._counting)
         counts, digests = counted["counts"], counted["digest"]
         balance = (given, counted[BALANCE]) | "Balance" >> beam.Flatten()
         record = RecordDraw(plan, key, self._output, nonce, self._witness)

@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import StandardOptions
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.pipelines.configuration import Configuration
 from dptrees.pipelines.python.config import AnyConfig
+from dptrees.pipelines.python.engine_rows import EngineRows
 from dptrees.pipelines.python.error import Error
 from dptrees.pipelines.python.release import Release
 from dptrees.pipelines.python.remarks import warn_caller
@@ -144,8 +145,8 @@ def release(rows: Any, call: Call) -> Release:
     """Make a release, or open it if it exists in its folder.
 
     Args:
-        rows: rows that `pipelines.python.rows` reads, or paths of files, or None: the input of the
-            configuration.
+        rows: rows that `pipelines.python.rows` reads, rows of an engine, or paths of files, or
+            None: the input of the configuration.
         call: the other arguments.
 
     Raises:
@@ -168,6 +169,9 @@ def release(rows: Any, call: Call) -> Release:
         )
         if rows is not None and file_paths(rows) is None:
             _check_no_age(configuration)
+        if isinstance(rows, EngineRows):
+            stage = stack.enter_context(rows.counted(stage))
+        elif rows is not None and file_paths(rows) is None:
             stage = replace(stage, source=stack.enter_context(_held(rows, stage)))
         else:
             source = stack.enter_context(table_rows(configuration.table))
@@ -177,7 +181,8 @@ def release(rows: Any, call: Call) -> Release:
         for line in total_warnings(ReleaseFolder(stage.output)):
             warn_caller(line.removeprefix("warning: "))
         if call.in_memory and rows is not None:
-            made_release.together = note_spent(rows, configuration.guarantee.budget)
+            table = rows.table if isinstance(rows, EngineRows) else rows
+            made_release.together = note_spent(table, configuration.guarantee.budget)
         if made_release.together is not None and not call.in_session:
             warn_caller(f"{made_release.together}; dptrees.Session refuses what passes a total")
         return made_release

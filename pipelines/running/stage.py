@@ -44,6 +44,7 @@ from dptrees.pipelines.running.worker_memory import Leaves, process_memory
 from dptrees.transforms import files
 from dptrees.transforms.carry import check_turn
 from dptrees.transforms.commit import check_committed
+from dptrees.transforms.count import MakeCounting
 from dptrees.transforms.errors import ReleaseError
 from dptrees.transforms.existing_release import is_released
 from dptrees.transforms.kept_plan import another_plan, kept_by
@@ -98,6 +99,7 @@ class Stage:
         source: of the rows; None: the files of the input.
         record: of the run that the stage is a part of.
         listed: the files of the input, which all stages of a run read.
+        counting: what counts the rows, if another engine does; None: the steps of the pipeline.
     """
 
     configuration: Configuration
@@ -107,6 +109,7 @@ class Stage:
     source: Source | None = None
     record: RunRecord = field(default_factory=RunRecord)
     listed: ListedOnce = field(default_factory=ListedOnce)
+    counting: MakeCounting | None = None
 
     @property
     def output(self) -> str:
@@ -328,6 +331,7 @@ class Stage:
             parameters=configuration.parameters,
             report=configuration.report,
             request=configuration.request,
+            counting=self.counting,
         )
         limit_threads(plan, self.options)
         run_job(read, release, self.options)

@@ -140,14 +140,14 @@ def test_a_loss_at_every_hand_over(place, change, plan, released, tmp_path) -> N
 
 def test_a_shard_that_comes_in_two_halves(released, monkeypatch) -> None:
     """Its units would be bounded twice."""
-    original = bound._CountBounded.process
+    original = bound.CountBounded.process
 
     def halved(self: Any, element: Any) -> Any:
         key, messages = element
         for part in (messages[::2], messages[1::2]):
             yield from original(self, (key, part))
 
-    monkeypatch.setattr(bound._CountBounded, "process", halved)
+    monkeypatch.setattr(bound.CountBounded, "process", halved)
     with pytest.raises(ConservationError, match="shards of units of tree ordered do not balance"):
         released(unit_releases.PLANS["ordered"](), in_bundles(ROWS, 200))
 
@@ -277,7 +277,7 @@ def test_when_rows_leave_follows_from_the_rows_read(reference, monkeypatch) -> N
     monkeypatch.setattr(bound, "WAITING_ROWS", 300)
     plan = unit_releases.PLANS["ordered"]()
     for person_of in (None, 7):
-        step = bound._SendRows(plan, reference, 5)
+        step = bound.SendRows(plan, reference, 5)
         step.setup()
         step.start_bundle()
         columns = {
@@ -295,11 +295,11 @@ def test_shards_without_rows_are_counted_as_others_are(plan, reference) -> None:
     rows = ROWS.combine_chunks().to_batches()[0]
     sent = []
     for batch in (rows, rows.slice(0, 0)):
-        send = bound._SendRows(plan, reference, 5)
+        send = bound.SendRows(plan, reference, 5)
         send.setup()
         send.start_bundle()
         shards = [*send.process(batch), *outputs(send.finish_bundle())[MAIN]]
-        step = bound._CountBounded(plan, reference)
+        step = bound.CountBounded(plan, reference)
         step.setup()
         step.start_bundle()
         found = [each for place, data in shards for each in step.process((place, [data]))]
@@ -329,7 +329,7 @@ def test_a_unit_that_cannot_be_read(people, sentence, piped) -> None:
 
 
 def test_a_unit_of_ones_own_rows_that_cannot_be_read(reference) -> None:
-    step = bound._SendRows(unit_releases.PLANS["ordered"](), reference, 5)
+    step = bound.SendRows(unit_releases.PLANS["ordered"](), reference, 5)
     step.setup()
     step.start_bundle()
     batch = pa.RecordBatch.from_arrays([pa.array([3]), pa.array([[1]])], names=["number", "person"])

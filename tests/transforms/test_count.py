@@ -9,7 +9,7 @@ from apache_beam.testing.util import assert_that
 from dptrees.dpcore.questions.leaf_counts import merged_chunk, pack_dense
 from dptrees.dpcore.rows.packing import unpack
 from dptrees.transforms.conservation import tree_chunks, tree_partials, tree_rows
-from dptrees.transforms.count import CountRows, _CountRows, _MergePlace
+from dptrees.transforms.count import CountBundle, CountRows, _MergePlace
 from dptrees.transforms.readers.read import BALANCE
 from tests.memory import stays_below
 from tests.transforms.eager import MAIN, counted, grouped, outputs
@@ -68,7 +68,7 @@ def test_when_sparse_increments_leave_follows_from_the_rows_read(
     mixed[::100] = 0.5
     dropped = pa.RecordBatch.from_arrays([pa.array(mixed)], names=["value"])
     for batch in (kept, dropped):
-        step = _CountRows(make_plan("value"), reference)
+        step = CountBundle(make_plan("value"), reference)
         step.setup()
         step.start_bundle()
         parts = [batch.slice(start, 200) for start in range(0, 1000, 200)]

@@ -15,7 +15,7 @@ from dptrees.dpcore.rows.packing import unpack
 from dptrees.dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
 from dptrees.dpcore.trees.exact_sums import LARGEST_SUM
 from dptrees.transforms.conservation import residue, tree_rows
-from dptrees.transforms.count import _CountRows, _MergePlace
+from dptrees.transforms.count import CountBundle, _MergePlace
 from dptrees.transforms.readers.read import BALANCE
 from tests.dpcore.hierarchy_questions import CODES, hierarchy_question, make_release_plan
 from tests.transforms.eager import MAIN, counted, grouped, outputs, summed
@@ -36,7 +36,7 @@ def large_bundle(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[Any]]:
 
     def planted(sign: int) -> list[Any]:
         bundles: list[Any] = []
-        start_bundle = _CountRows.start_bundle
+        start_bundle = CountBundle.start_bundle
 
         def started(step: Any) -> None:
             start_bundle(step)
@@ -52,7 +52,7 @@ def large_bundle(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[Any]]:
                 sums._largest = LARGEST_SUM
                 step._balance[tree_rows(question.name)] += sum(values)
 
-        monkeypatch.setattr(_CountRows, "start_bundle", started)
+        monkeypatch.setattr(CountBundle, "start_bundle", started)
         return bundles
 
     return planted

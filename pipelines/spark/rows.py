@@ -1,0 +1,232 @@
+"""A Spark DataFrame as the rows of a release: what Spark counts, and what the driver gets."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import apache_beam as beam
+
+from dptrees.dpcore import __version__
+from dptrees.dpcore.bounding.unit_rows import MOST_SHARDS, SHARDS
+from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.python.engine_rows import EngineRows
+from dptrees.pipelines.python.error import Error
+from dptrees.pipelines.python.making import OneTimeKey
+from dptrees.pipelines.running.stage import Stage
+from dptrees.pipelines.spark.faults import spark_fault
+from dptrees.pipelines.spark.messages import (
+    FAULT,
+    ORDER,
+    RECEIVED,
+    SHARD_COLUMNS,
+    TABLE,
+    Digest,
+    Message,
+    check_digests,
+    from_pieces,
+)
+from dptrees.pipelines.spark.schema import arrow_schema, check_readable
+from dptrees.pipelines.spark.tasks import (
+    KeyIsUsedError,
+    NoKey,
+    UnusedKey,
+    Work,
+    count_rows,
+    count_shards,
+    give_shards,
+    send_rows,
+)
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.given_counts import GivenCounts, HeldCounting, held_counting
+from dptrees.transforms.held_files import KEPT_SCHEME
+from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.match import matched_trees
+from dptrees.transforms.readers.file_columns import FileColumns
+
+_NAME = "rows"
+# Plans that are larger travel without their public tables, which workers read from the output.
+_MOST_PLAN_BYTES = 2**25
+
+
+class FrameRows(EngineRows):
+    """The rows of a Spark DataFrame.
+
+    Args:
+        frame: the DataFrame, of Spark or of Spark Connect.
+    """
+
+    def __init__(self, frame: Any) -> None:
+        if not hasattr(frame, "mapInArrow") or not hasattr(frame, "schema"):
+            module = type(frame).__module__
+            hint = ": give df.to_spark()" if module.startswith("pyspark.pandas") else ""
+            raise Error(f"df: {type(frame).__name__} is no DataFrame of Spark{hint}")
+        if getattr(frame, "isStreaming", False):
+            raise Error("df: it is a stream, but a release counts all rows once: give a table")
+        self._frame = frame
+
+    @property
+    def table(self) -> object:
+        """The DataFrame."""
+        return self._frame
+
+    @contextmanager
+    def counted(self, stage: Stage) -> Iterator[Stage]:
+        """Return the stage with rows that Spark counts.
+
+        Raises:
+            Error: if the configuration has something that Spark does not do.
+        """
+        source = _Source(self._frame, stage)
+        with held_counting(source.partial_counts) as number:
+            source.number = number
+            yield replace(stage, source=source, counting=GivenCounts)
+
+
+class _Source:
+    """The source of a stage: it checks the columns, and counts them once the job runs."""
+
+    def __init__(self, frame: Any, stage: Stage) -> None:
+        self._frame = frame
+        self._has_key = not isinstance(stage.configuration.key, OneTimeKey)
+        self._in_memory = stage.output.startswith(f"{KEPT_SCHEME}://")
+        # The plans of the stages, with their public tables.
+        self._plans: dict[bytes, ReleasePlan] = {}
+        self.number = -1
+        if stage.configuration.series is not None:
+            raise Error("series: dptrees.spark.release makes single releases; use the command")
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """An empty tuple: Spark reads the rows."""
+        return ()
+
+    def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
+        """Return no size, after checking that Spark can count the columns of a plan.
+
+        Raises:
+            InputError: if a column is missing, or has a type that cannot be used; if a key is
+                needed on executors.
+        """
+        self._names(plan)
+        if not self._has_key and needs_key(plan):
+            raise InputError(
+                "key: is needed, since Spark's executors use it while they count: give "
+                "key='env:NAME', or a file that every executor can read"
+            )
+        if self._in_memory and matched_trees(plan):
+            raise InputError(
+                "output: is needed with a table of leaves that is read in parts: give a folder "
+                "that every executor can read"
+            )
+        self._plans[plan.digest] = plan
+        return [(_NAME, 0)]
+
+    def reading(self, plan: ReleasePlan) -> beam.PTransform:
+        """Return the number of the held counting as a transform: nothing reads rows here."""
+        return HeldCounting(self.number)
+
+    def _names(self, plan: ReleasePlan) -> list[str]:
+        """The columns of the DataFrame that a plan reads.
+
+        Raises:
+            InputError: if one is missing, or has a type that cannot be used.
+        """
+        schema = arrow_schema(self._frame)
+        # A column of another type exists: its type is the mistake.
+        check_readable(self._frame, [name.split(".")[0] for name in plan.columns])
+        within = FileColumns.from_schema(schema, _NAME, plan).within
+        return list(dict.fromkeys(names[0] for names in within.values()))
+
+    def partial_counts(self, plan: ReleasePlan, key: KeyReference) -> Iterator[tuple[str, Any]]:
+        """Let Spark count all rows, in one action, and yield the partial counts."""
+        names = self._names(plan)
+        work = self._work(plan, key, names)
+        try:
+            pieces = self._job(plan, work, names).collect()
+        except Exception as error:
+            raise spark_fault(error) from None
+        yield from _outputs(list(from_pieces(pieces)), is_direct=plan.unit.is_row)
+
+    def _work(self, plan: ReleasePlan, key: KeyReference, names: list[str]) -> bytes:
+        whole = self._plans.get(plan.digest, plan)
+        used = key if needs_key(whole) else UnusedKey(reference="")
+        shards = _shard_count(self._frame)
+        work = Work(plan=whole, key=used, names=tuple(names), shards=shards)
+        if matched_trees(plan):
+            return pickle.dumps(replace(work, plan=plan))
+        data = pickle.dumps(work)
+        if len(data) > _MOST_PLAN_BYTES and not self._in_memory:
+            data = pickle.dumps(replace(work, plan=plan))
+        return data
+
+    def _job(self, plan: ReleasePlan, work: bytes, names: list[str]) -> Any:
+        """The table of messages to the driver."""
+        rows = self._selected(names)
+        if plan.unit.is_row:
+            return rows.mapInArrow(partial(count_rows, __version__, work), TABLE)
+        sent = rows.mapInArrow(partial(send_rows, __version__, work), TABLE)
+        single = self._frame.sparkSession.range(0, 1, 1, 1)
+        shards = single.mapInArrow(partial(give_shards, __version__, work), TABLE)
+        by_shard = sent.union(shards).repartition(*SHARD_COLUMNS).sortWithinPartitions(*ORDER)
+        return by_shard.mapInArrow(partial(count_shards, __version__, work), TABLE)
+
+    def _selected(self, names: list[str]) -> Any:
+        """The columns, by their places: Spark compares names without their case, and reads dots."""
+        every = self._frame.schema.names
+        numbered = [f"c{place}" for place in range(len(every))]
+        chosen = [numbered[every.index(name)] for name in names]
+        return self._frame.toDF(*numbered).select(*chosen)
+
+
+def needs_key(plan: ReleasePlan) -> bool:
+    """Whether the release key is used where rows are counted."""
+    if not plan.unit.is_row:
+        return True
+    choices = KeyedChoices(key=NoKey(), release=plan.name)  # type: ignore[arg-type]
+    try:
+        for question in plan.questions:
+            question.counter(dense=False, choices=choices)
+    except KeyIsUsedError:
+        return True
+    return False
+
+
+def _shard_count(frame: Any) -> int:
+    """The number of shards of units, from the number of partitions of a shuffle.
+
+    No result depends on it.
+    """
+    partitions = frame.sparkSession.conf.get("spark.sql.shuffle.partitions")
+    number = int(partitions) if re.fullmatch("[0-9]+", partitions or "") else 0
+    return min(max(SHARDS, 1 << max(number - 1, 0).bit_length()), MOST_SHARDS)
+
+
+def _outputs(messages: list[Message], *, is_direct: bool) -> Iterator[tuple[str, Any]]:
+    """Yield the outputs of all tasks, after checking that none was lost or mixed.
+
+    Args:
+        messages: of all tasks.
+        is_direct: whether the driver is the receiver of the tasks that read rows.
+
+    Raises:
+        InputError: a task met an error that a user can fix.
+        ConservationError: Spark lost or mixed messages.
+    """
+    for each in messages:
+        if each.output == FAULT:
+            raise InputError(each.data.decode())
+    received = Digest()
+    for _ in received.passing(messages) if is_direct else ():
+        pass
+    digests = [each for each in messages if each.is_digest]
+    check_digests([*digests, received.message(RECEIVED)])
+    for each in messages:
+        if not each.is_digest:
+            yield each.output, each.value
