@@ -76,8 +76,8 @@ class Message(NamedTuple):
         if output == BALANCE:
             name, increment = value
             return cls(output, name, 0, increment, b"")
-        (name, *numbers), data = value
-        return cls(output, name, *(numbers if len(numbers) == 2 else (0, *numbers)), data)
+        (name, *parts, number), data = value
+        return cls(output, name, parts[0] if parts else 0, number, data)
 
     @property
     def value(self) -> Any:
@@ -192,14 +192,14 @@ def from_pieces(pieces: Iterable[Any]) -> Iterator[Message]:
     """
     parts: list[bytes] = []
     begun: tuple[Any, ...] | None = None
-    for *head, sender, serial, piece, is_last, data in pieces:
-        message = (*head, sender, serial)
+    for output, name, part, number, sender, serial, piece, is_last, data in pieces:
+        message = (output, name, part, number, sender, serial)
         if piece != len(parts) or (parts and message != begun):
             raise _lost_piece()
         begun = message
         parts.append(bytes(data))
         if is_last:
-            yield Message(*head, b"".join(parts))
+            yield Message(output, name, part, number, b"".join(parts))
             parts = []
     if parts:
         raise _lost_piece()

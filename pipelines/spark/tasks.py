@@ -13,6 +13,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from itertools import groupby
 from typing import Any
 
@@ -288,7 +289,5 @@ def _read(work: bytes) -> Work:
 
 
 def _partition() -> int:
-    from pyspark import TaskContext  # an optional dependency
-
-    context = TaskContext.get()
+    context = import_module("pyspark").TaskContext.get()  # an optional dependency
     return 0 if context is None else int(context.partitionId())
