@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from dptrees.pipelines.spark.tasks import FAULT_MARK
 from dptrees.transforms.errors import InputError, ReleaseError, error_in
 
 _MISSING = re.compile(r"No module named '(dptrees|dpcore|transforms|pipelines)\b")
 _NO_ROOM = "spark.driver.maxResultSize"
-_OURS = re.compile(r"^RuntimeError: (\w+ in \w+\.py, line \d+)$", re.MULTILINE)
+_OURS = re.compile(rf"{FAULT_MARK}: (\w+ in [\w.]+, line \d+)")
 _PASSING = ("ExecutorLostFailure", "FetchFailed", "was cancelled", "SparkContext was shut down")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 

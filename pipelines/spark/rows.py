@@ -63,7 +63,7 @@ class FrameRows(EngineRows):
     """
 
     def __init__(self, frame: Any) -> None:
-        if not hasattr(frame, "mapInArrow") or not hasattr(frame, "schema"):
+        if not hasattr(type(frame), "mapInArrow"):
             module = type(frame).__module__
             hint = ": give df.to_spark()" if module.startswith("pyspark.pandas") else ""
             raise Error(f"df: {type(frame).__name__} is no DataFrame of Spark{hint}")
@@ -99,8 +99,6 @@ class _Source:
         # The plans of the stages, with their public tables.
         self._plans: dict[bytes, ReleasePlan] = {}
         self.number = -1
-        if stage.configuration.series is not None:
-            raise Error("series: dptrees.spark.release makes single releases; use the command")
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -115,6 +113,11 @@ class _Source:
                 needed on executors.
         """
         self._names(plan)
+        if plan.remembering:
+            raise InputError(
+                "series.max_periods: Spark's executors do not count in how many periods a unit is: "
+                "make this series by the command"
+            )
         if not self._has_key and needs_key(plan):
             raise InputError(
                 "key: is needed, since Spark's executors use it while they count: give "

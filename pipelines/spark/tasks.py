@@ -45,6 +45,8 @@ from dptrees.transforms.readers.read import BALANCE
 Batches = Iterable[pa.RecordBatch]
 # The rows that are counted together: they fit a processor's caches with their scratch arrays.
 _BATCH_ROWS = 2**17
+# The driver finds it in the text of an error.
+FAULT_MARK = "a fault of dptrees"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +248,7 @@ def _task(
     except MemoryError:
         raise
     except Exception as error:
-        raise RuntimeError(_place(error)) from None
+        raise RuntimeError(f"{FAULT_MARK}: {_place(error)}") from None
 
 
 def _with_digest(messages: Iterator[Message], sends_digest: bool) -> Iterator[Message]:
