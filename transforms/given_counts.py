@@ -1,7 +1,7 @@
 """Partial counts that another engine made of the rows, as the counting steps would give them.
 
 The engine reads and counts the rows in its own tasks (`transforms.bundle`), and this process gets
-partial counts with their balance. All later steps are those of every release. A graph travels
+partial counts with their balance. All later steps are the same as in every release. A graph travels
 pickled, also within one process, so that it holds the number under which the counting is held.
 """
 

@@ -41,7 +41,7 @@ _SCHEMA = pa.schema(
 # Bytes of the pieces in a batch that a task gives.
 _BATCH_BYTES = 2**24
 
-# Outputs of tasks, in addition to those of the counting steps.
+# Outputs of tasks, in addition to the outputs of the counting steps.
 ROWS, FAULT, SENT, RECEIVED = "rows", "fault", "sent", "received"
 # The task that gives every shard without rows; others have the number of their partition.
 SHARDS_TASK = -1

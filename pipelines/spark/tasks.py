@@ -88,7 +88,7 @@ class KeyIsUsedError(Exception):
 
 
 def count_rows(version: str, work: bytes, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Count the rows of a partition, each of which is a privacy unit.
+    """Count the rows of a partition; each row is a privacy unit.
 
     Args:
         version: the version of dptrees on the driver.

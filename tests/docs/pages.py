@@ -40,6 +40,7 @@ RUN = (
     "operations-failures.md",
     "operations-keys.md",
     "reference/python.md",
+    "spark.md",
     "tables.md",
     *(f"cookbook/{path.name}" for path in sorted((DOCS / "cookbook").glob("*.md"))),
 )

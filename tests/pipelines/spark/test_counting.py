@@ -50,7 +50,7 @@ def config(**privacy: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("unit", [{}, UNIT], ids=["row", "unit"])
 @pytest.mark.parametrize("name", ["cdf", "sums", "hierarchy", "sparse-paths", "box-count-min"])
 def test_the_same_bytes(name: str, unit: dict[str, Any], rows: pa.Table, engine: Engine) -> None:
-    """Of the release of the rows in memory, in other partitions and batches."""
+    """Compare with the release of the rows in memory; partitions and batches differ."""
     given = read_config(name)
     given["privacy"] |= unit
     if name == "cdf" and unit:  # rows without a unit are units of their own

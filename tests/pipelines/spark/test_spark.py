@@ -62,7 +62,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture
 def frame(spark: Any, work: Path) -> Any:
-    """The rows, in other partitions than those of the file."""
+    """The rows, in other partitions than the file has."""
     read = spark.read.parquet(str(work / "rows.parquet"))
     # Spark reads unsigned integers of 64 bits as decimal numbers.
     return read.withColumn("address", read.address.cast("bigint")).repartition(3)
