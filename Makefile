@@ -166,6 +166,7 @@ mutants: $(INSTALLED_DEV)
 	@$(BIN)/python -m tests.mutants --since $(SINCE) $(SAMPLE:%=--sample %) $(ALL:%=--all %)
 
 include .ci/fetch.mk
+include .ci/spark.mk
 
 build/tools/bin/uv: | $(BIN)/python
 	@$(BIN)/python -m venv build/tools

@@ -64,9 +64,13 @@ class FrameRows(EngineRows):
 
     def __init__(self, frame: Any) -> None:
         if not hasattr(type(frame), "mapInArrow"):
-            module = type(frame).__module__
-            hint = ": give df.to_spark()" if module.startswith("pyspark.pandas") else ""
-            raise Error(f"df: {type(frame).__name__} is no DataFrame of Spark{hint}")
+            library = type(frame).__module__.partition(".")[0]
+            way = (
+                "give df.to_spark()"
+                if library == "pyspark"
+                else "dptrees.release takes other tables"
+            )
+            raise Error(f"df: {library}.{type(frame).__name__} is no DataFrame of Spark; {way}")
         if getattr(frame, "isStreaming", False):
             raise Error("df: it is a stream, but a release counts all rows once: give a table")
         self._frame = frame
