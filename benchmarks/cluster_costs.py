@@ -32,8 +32,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 FILES, GROUP_ROWS = 16, 2**20
 CODES, ROWS_PER_PERSON = 10**6, 20
 LEVELS = ("small", "other", "third")
-STEPS = (*ROW_STEPS, "_SendRows", "_CountBounded")
-SHUFFLED = ("_CountRows", "_SendRows", "_CountBounded", "_Draw", "_Gather")
+STEPS = (*ROW_STEPS, "SendRows", "CountBounded")
+SHUFFLED = ("CountBundle", "SendRows", "CountBounded", "_Draw", "_Gather")
 MB = 2**20
 # Fewer bytes matter to nobody, and are not predicted well.
 _SOME_BYTES = 1e6

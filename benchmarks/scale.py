@@ -64,8 +64,8 @@ MB = 2**20
 PLAN, HISTOGRAM, AFTER, REPORT = "plan", "histogram", "after", "report"
 BEGINS, ENDS = {"_Shards": HISTOGRAM, "_Record": AFTER}, {"_Commit": REPORT}
 # What is done per row; and steps that run with the histogram, though they belong after it.
-ROW_STEPS, LATER_STEPS = ("_ReadSplit", "_CountRows"), ("_MergePlace",)
-# Their bytes are shuffled once per release, the bytes of _CountRows once per bundle of rows.
+ROW_STEPS, LATER_STEPS = ("_ReadSplit", "CountBundle"), ("_MergePlace",)
+# Their bytes are shuffled once per release, the bytes of CountBundle once per bundle of rows.
 SHUFFLED_STEPS = ("_Draw", "_Gather")
 
 
@@ -349,7 +349,7 @@ def cost_lines(rows: int, leaves: int, profile: Profile) -> Iterator[str]:
     for name in (PLAN, REPORT):
         seconds = profile.phases[name].seconds
         yield f"{seconds / leaves * 1e9:10.1f} ns per leaf in the launcher, {name}"
-    partial = profile.steps["_CountRows"].made
+    partial = profile.steps["CountBundle"].made
     shuffled = sum(profile.steps[name].made for name in SHUFFLED_STEPS)
     yield f"{partial / leaves:10.2f} bytes per leaf shuffled as partial histograms of one worker"
     yield f"{shuffled / leaves:10.2f} bytes per leaf shuffled after the noise"

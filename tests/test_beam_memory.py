@@ -11,7 +11,7 @@ from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, StandardOptions
 from apache_beam.transforms import core
 
-from dptrees.transforms.count import _CountRows, _EmptyPlaces, _MergePlace
+from dptrees.transforms.count import CountBundle, _EmptyPlaces, _MergePlace
 from tests import beam_memory
 
 FLAGS = ["--runner=FnApiRunner", "--experiments=one", "--direct_num_workers=2"]
@@ -56,7 +56,7 @@ class Parameters(beam.DoFn):
         return first
 
 
-@pytest.mark.parametrize("kind", [Parameters, _CountRows, _MergePlace, _EmptyPlaces])
+@pytest.mark.parametrize("kind", [Parameters, CountBundle, _MergePlace, _EmptyPlaces])
 def test_signatures_are_those_of_the_methods(kind: type[beam.DoFn]) -> None:
     step = kind.__new__(kind)
     found, plain = core.get_function_args_defaults, unwrap(core.get_function_args_defaults)

@@ -251,7 +251,7 @@ def test_watches_a_release(folder: Path) -> None:
     # What is made on one side of a group is given on the other, in one element or several.
     assert steps["_Finish"].given > 0.9 * steps["_Draw"].largest_made
     text = "\n".join([*scale.profile_lines(profile), *scale.cost_lines(330_000, 8100, profile)])
-    for name in ("histogram", "_CountRows", "_Draw", "_Finish", "ns per row"):
+    for name in ("histogram", "CountBundle", "_Draw", "_Finish", "ns per row"):
         assert name in text
     line = scale.table_line(330_000, 8100, scale.Run(seconds=1, processor=1, peak=1), profile)
     assert len(line) == len(scale.HEADING.splitlines()[1])

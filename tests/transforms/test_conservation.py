@@ -83,13 +83,13 @@ OUTPUTS = {
     "files": (read._Match, "process", MAIN),
     "splits": (read._SplitFile, "process", MAIN),
     "batches": (read._ReadSplit, "process", MAIN),
-    "partial counts": (count._CountRows, "finish_bundle", MAIN),
+    "partial counts": (count.CountBundle, "finish_bundle", MAIN),
 }
 BALANCES = {
     "balance of files": (read._Match, "process", read.BALANCE),
     "balance of splits": (read._SplitFile, "process", read.BALANCE),
     "balance of batches": (read._ReadSplit, "process", read.BALANCE),
-    "balance of rows": (count._CountRows, "finish_bundle", read.BALANCE),
+    "balance of rows": (count.CountBundle, "finish_bundle", read.BALANCE),
 }
 
 
@@ -130,7 +130,7 @@ def test_a_bundle_whose_counts_and_balance_are_both_lost(fails, monkeypatch) -> 
         planted.append(self)
         return iter(())
 
-    monkeypatch.setattr(count._CountRows, "finish_bundle", lost)
+    monkeypatch.setattr(count.CountBundle, "finish_bundle", lost)
     assert "rows do not balance" in fails(planted)
 
 

@@ -314,14 +314,14 @@ def test_units_that_are_lost_stop_the_run(
 def test_what_a_shard_leaves_is_not_lost(
     copy: People, monkeypatch: pytest.MonkeyPatch, tag: str
 ) -> None:
-    own = bound._CountBounded.process
+    own = bound.CountBounded.process
 
     def losing(self: Any, element: Any) -> Any:
         for each in own(self, element):
             if element[0][1] != 5 or getattr(each, "tag", "") != tag:
                 yield each
 
-    monkeypatch.setattr(bound._CountBounded, "process", losing)
+    monkeypatch.setattr(bound.CountBounded, "process", losing)
     refused(copy.period(3), "the engine lost or repeated data")
     assert not (copy.period_folder(3) / "manifest.json").exists()
 
