@@ -11,7 +11,7 @@ _MISSING = re.compile(r"No module named '(dptrees|dpcore|transforms|pipelines)\b
 _NO_ROOM = "spark.driver.maxResultSize"
 _OURS = re.compile(rf"{FAULT_MARK}: (\w+ in [\w.]+, line \d+)")
 _PASSING = ("ExecutorLostFailure", "FetchFailed", "was cancelled", "SparkContext was shut down")
-_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
+_CONDITION = re.compile(r"[A-Z][A-Z0-9_.]+")
 
 
 def spark_fault(error: Exception) -> ReleaseError:
@@ -39,12 +39,18 @@ def spark_fault(error: Exception) -> ReleaseError:
         )
     if (found := _OURS.search(text)) is not None:
         return InputError(f"spark: a task failed with {found[1]}; this is a fault of dptrees")
-    name = _condition(error, text)
+    name = _condition(error)
     again = any(each in text for each in _PASSING)
     return InputError(f"spark: the job failed with {name}; see Spark's own log", again=again)
 
 
-def _condition(error: Exception, text: str) -> str:
-    """The name of an error of Spark, without its message."""
-    found = _CONDITION.search(text)
-    return found[1] if found else type(error).__name__
+def _condition(error: Exception) -> str:
+    """The name of an error of Spark; never a part of its message, which may hold a value."""
+    # Spark 3.5 has the second of these methods only.
+    for method in ("getCondition", "getErrorClass"):
+        if callable(read := getattr(error, method, None)):
+            name = read()
+            if isinstance(name, str) and _CONDITION.fullmatch(name):
+                return name
+            break
+    return type(error).__name__
