@@ -48,7 +48,7 @@ from dptrees.transforms.given_counts import GivenCounts, HeldCounting, held_coun
 from dptrees.transforms.held_files import KEPT_SCHEME
 from dptrees.transforms.key_reference import KeyReference
 from dptrees.transforms.match import matched_trees
-from dptrees.transforms.readers.file_columns import FileColumns
+from dptrees.transforms.readers.file_columns import FileColumns, described
 
 _NAME = "rows"
 # Plans that are larger travel without their public tables, which workers read from the output.
@@ -105,9 +105,18 @@ class _Source:
         self.number = -1
 
     @property
+    def name(self) -> str:
+        """The name of the rows in messages."""
+        return _NAME
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """An empty tuple: Spark reads the rows."""
         return ()
+
+    def types(self) -> dict[str, str]:
+        """Return the names of the types of the columns, as of a Parquet file."""
+        return described(arrow_schema(self._frame))
 
     def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
         """Return no size, after checking that Spark can count the columns of a plan.

@@ -284,3 +284,17 @@ def test_a_finished_release_is_not_counted_again(rows: pa.Table, engine: Engine)
     with pytest.warns(UserWarning, match="no rows were read"):
         release(engine.frame(rows), config(), key="release.key", output="out")
     assert engine.actions == 1
+
+
+@pytest.mark.usefixtures("work")
+def test_a_contract_about_columns(rows: pa.Table, engine: Engine) -> None:
+    """Spark's types have the names that they have in a Parquet file."""
+
+    def given(**types: str) -> dict[str, Any]:
+        return config() | {"input": {"format": "parquet", "path": "unused", "schema": types}}
+
+    with pytest.raises(dptrees.Error, match="rows has column 'city' of type string"):
+        release(engine.frame(rows), given(city="int64"))
+    assert engine.actions == 0
+    release(engine.frame(rows), given(city="string", minutes="int64"))
+    assert engine.actions == 1
