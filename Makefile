@@ -38,6 +38,8 @@ help:
 	@echo "make test-oldest-beam  tests on the oldest Beam that setup.py allows"
 	@echo "make container   the images of worker and launcher, by docker or buildah"
 	@echo "make container-bases  what they begin with, where no registry of images is reached"
+	@echo "make spark       fetch pyspark 3.5 and 4 into build/ (needs java)"
+	@echo "make test-spark  releases of Spark DataFrames with both"
 	@echo "make locks       the locks of the images follow setup.py (UPGRADE=1: to what is newest)"
 	@echo "make sbom        the list of the packages of the images, in build/container"
 	@echo "make licences    the licences of all packages that images can have, as a page"

@@ -60,6 +60,8 @@ ODBC = ["arrow-odbc>=10,<11"]
 TABLES = [*ICEBERG, *DELTA, *SQL, *ADBC, *ODBC]
 # Drivers of 70 MB each, whose tests `make test` skips.
 LARGE_DRIVERS = [*DUCKDB, *SNOWFLAKE]
+# DataFrames of Spark. Its Arrow batches need pandas; dptrees does not.
+SPARK = ["pandas>=2.2,<4", "pyspark>=3.5,<5"]
 # Events of OpenLineage, by its own library.
 LINEAGE = ["openlineage-python>=1.30,<2"]
 # What Beam YAML cannot start without. The rest of its extra wants an older pandas, for files of CSV
@@ -155,6 +157,7 @@ setup(
         "postgresql": POSTGRESQL,
         "iceberg": ICEBERG,
         "delta": DELTA,
+        "spark": SPARK,
         "sql": SQL,
         "adbc": ADBC,
         "duckdb": DUCKDB,

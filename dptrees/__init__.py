@@ -26,6 +26,10 @@ These are for a Beam pipeline:
     DPTree                    the transform of Beam YAML, and of pipelines in other languages
     error_sentence(error)     find the sentence of dptrees in an error of an engine
 
+This is for a Spark DataFrame, and needs ``import dptrees.spark``:
+
+    spark.release(df, config) make a Release; Spark counts the rows
+
 These are the classes; ``help(dptrees.Release)`` describes one:
 
     Release                   a finished release: release["age"] is a TreeAnswers; save, sample,

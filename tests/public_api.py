@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 import dptrees
+import dptrees.spark
 from dptrees.pipelines.command import command_parser
 from dptrees.pipelines.faults.exit_code import ExitCode
 from dptrees.pipelines.operations.exposition import PREFIX
@@ -52,6 +53,8 @@ def python_names() -> Iterator[str]:
                     yield from parameters(f"{name}.{member}", value)
         elif callable(found):
             yield from parameters(name, found)
+    yield "spark.release"
+    yield from parameters("spark.release", dptrees.spark.release)
 
 
 def is_ours(kind: type, member: str) -> bool:

@@ -51,6 +51,11 @@ def to_batches(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
             holds.
         Error: if the rows have another type.
     """
+    if type(rows).__module__.startswith("pyspark."):
+        raise Error(
+            "rows: the rows of a Spark DataFrame would all come to this process: use "
+            "dptrees.spark.release, which counts them in Spark, or give rows.toArrow()"
+        )
     if hasattr(rows, "__dataframe__") and type(rows).__module__.startswith("pandas"):
         return _in_batches(_read_pandas(rows, columns), columns)
     if isinstance(rows, Mapping):

@@ -214,3 +214,17 @@ def test_how_files_are_read_stays_the_configurations(work: Path) -> None:
     with pytest.raises(dptrees.Error, match="has a malformed row"):
         dptrees.release("ages.csv", config | {"input": {"format": "csv", "malformed": "fail"}})
     assert len(dptrees.release("ages.csv", config)["age"].cdf()) == 50
+
+
+def test_a_spark_frame_is_not_collected() -> None:
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.classic.dataframe"})()
+    with pytest.raises(dptrees.Error, match=r"use dptrees\.spark\.release"):
+        dptrees.release(
+            frame,
+            {
+                "privacy": {"epsilon": 1, "neighbors": "add_remove"},
+                "trees": [
+                    {"name": "age", "domain": {"column": "age", "lower": 0, "upper": 9, "cells": 9}}
+                ],
+            },
+        )
