@@ -77,7 +77,7 @@ def amount(value: object) -> Fraction:
     """
     number = _number(value)
     if number is None or not number > 0:
-        raise RuleBroken(f"{shown(value)} must be a number above 0")
+        raise RuleBroken(f"{shown(value)} must be a number above 0{_quotes(value)}")
     if not number.adjusted() >= -_LARGEST_EXPONENT or number > 10**_LARGEST_EXPONENT:
         raise RuleBroken(f"{shown(value)} must be from 1e-15 to 1e15")
     return Fraction(number)
@@ -95,7 +95,7 @@ def delta(value: object) -> Fraction:
     """A probability above 0 and far below 1."""
     number = _number(value)
     if number is None or not 0 < number < 1:
-        raise RuleBroken(f"{shown(value)} must be a number above 0 and below 1")
+        raise RuleBroken(f"{shown(value)} must be a number above 0 and below 1{_quotes(value)}")
     if number.adjusted() < -100:
         raise RuleBroken(f"{shown(value)} must be at least 1e-100")
     return Fraction(number)
@@ -166,8 +166,21 @@ def confidence(value: object) -> float:
     """The confidence of intervals."""
     number = _number(value)
     if number is None or not 0 < float(number) <= 0.9999:
-        raise RuleBroken(f"{shown(value)} must be a number above 0 and at most 0.9999")
+        raise RuleBroken(
+            f"{shown(value)} must be a number above 0 and at most 0.9999{_quotes(value)}"
+        )
     return float(number)
+
+
+def _quotes(value: object) -> str:
+    """Advice on a number that is written as a string.
+
+    >>> _quotes("0.5"), _quotes("half"), _quotes(-1)
+    ('; remove the quotes', '', '')
+    """
+    if isinstance(value, str) and re.fullmatch(r"(0|[1-9]\d*)(\.\d+)?", value):
+        return "; remove the quotes"
+    return ""
 
 
 def _number(value: object) -> Decimal | None:
