@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import base64
 import http.client
+import threading
 import time
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_address
+from queue import Empty, SimpleQueue
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
 from dptrees.pipelines.user_error import UserError
 from dptrees.transforms.secrets.schemes import find_scheme, is_reference
@@ -52,16 +54,18 @@ class Pushgateway:
     credentials: str | None = None
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self._whole)
         try:
+            parts = urlsplit(self._whole)
             is_place = bool(parts.hostname) and (parts.port is None or parts.port > 0)
         except ValueError:
-            is_place = False
-        if "@" in parts.netloc:  # not shown: it holds a password
+            parts, is_place = urlsplit(""), False
+        # A password may hold any sign: an URL with "@" that is not understood is not shown.
+        if "@" in parts.netloc or ("@" in self.url and not is_place):
             raise UserError(f"{OPTION}: the URL must not contain credentials; use {CREDENTIALS}")
         if parts.scheme not in ("https", "http") or not is_place or parts.query or parts.fragment:
+            shown = self.url if "@" not in self.url else "it"
             raise UserError(
-                f"{OPTION}: {self.url} must be the URL of a Pushgateway, such as "
+                f"{OPTION}: {shown} must be the URL of a Pushgateway, such as "
                 "https://pushgateway.example.org or https://HOST/metrics/job/NAME"
             )
         if self.credentials is None:
@@ -126,7 +130,7 @@ class Pushgateway:
         end = time.monotonic() + LIMIT_SECONDS
         for pause in (*_PAUSES, None):
             left = end - time.monotonic()
-            reason, may_pass = _sent(request, min(_TRY_SECONDS, left))
+            reason, may_pass = _sent_within(request, min(_TRY_SECONDS, left))
             if not reason:
                 return
             if pause is None or not may_pass or time.monotonic() + pause >= end:
@@ -147,11 +151,31 @@ class Pushgateway:
         return f"Basic {base64.b64encode(text.encode()).decode()}"
 
 
+def _sent_within(request: Request, seconds: float) -> tuple[str, bool]:
+    """What `_sent` returns, or that the server does not answer in time.
+
+    The limit of a socket is one of each byte, and a name has none while it is looked up.
+    """
+    answers = SimpleQueue[tuple[str, bool]]()
+    thread = threading.Thread(target=lambda: answers.put(_sent(request, seconds)), daemon=True)
+    thread.start()
+    try:
+        return answers.get(timeout=seconds)
+    except Empty:
+        return "the server does not answer", True
+
+
+def _opener(request: Request) -> OpenerDirector:
+    """A client without a proxy for this machine: the request may hold credentials in clear."""
+    host = urlsplit(request.full_url).hostname or ""
+    return build_opener(ProxyHandler({})) if _is_this_machine(host) else build_opener()
+
+
 def _sent(request: Request, seconds: float) -> tuple[str, bool]:
     """Why a request failed, "" if it did not; and whether that may pass."""
     try:
         # No redirect of a PUT is followed, so credentials stay with one server.
-        with urlopen(request, timeout=seconds):
+        with _opener(request).open(request, timeout=seconds):
             return "", False
     except HTTPError as error:
         error.close()

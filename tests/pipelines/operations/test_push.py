@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -149,6 +149,37 @@ def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         Pushgateway(url=server.url).push("", "a")
 
 
+def test_a_server_that_answers_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is one of the whole answer, not of each byte."""
+    monkeypatch.setattr(push, "LIMIT_SECONDS", 0.6)
+    monkeypatch.setattr(push, "_TRY_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+
+        def drip() -> None:
+            connection, _ = plain.accept()
+            with connection, suppress(OSError):
+                for byte in b"HTTP/1.1 200 OK\r\nX: " + b"a" * 60:
+                    connection.sendall(bytes([byte]))
+                    time.sleep(0.05)
+
+        for _ in range(3):
+            threading.Thread(target=drip, daemon=True).start()
+        begun = time.monotonic()
+        with pytest.raises(PushError, match="does not answer"):
+            Pushgateway(url=f"http://127.0.0.1:{plain.getsockname()[1]}").push("", "a")
+        assert time.monotonic() - begun < 1.5
+
+
+def test_no_proxy_gets_the_credentials_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are sent in clear."""
+    monkeypatch.delenv("no_proxy")
+    monkeypatch.setenv("GATEWAY", "me:secret")
+    with Server().running() as proxy, Server().running() as server:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        Pushgateway(url=server.url, credentials="env:GATEWAY").push("", "a")
+    assert (len(proxy.requests), len(server.requests)) == (0, 1)
+
+
 CREDENTIALS = ("me:pass:word", "Bearer abc.def")
 
 
@@ -186,6 +217,10 @@ def test_credentials(
         (("https://gateway:x",), "must be the URL of a Pushgateway"),
         (("https://gateway?a=b",), "must be the URL of a Pushgateway"),
         (("https://me:secret@gateway",), "must not contain credentials"),
+        (("https://me:p/secret@gateway",), "must not contain credentials"),
+        (("https:///me:secret@gateway",), "must not contain credentials"),
+        (("https://me#secret@gateway",), "it must be the URL of a Pushgateway"),
+        (("https://[gateway",), "must be the URL of a Pushgateway"),
         (("http://gateway", "env:GATEWAY"), "would be sent in clear to http://gateway"),
         (("https://gateway", "secret"), "the place of the credentials and not the credentials"),
         (("https://gateway", "env:ABSENT"), "the environment variable ABSENT is not set"),
