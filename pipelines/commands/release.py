@@ -81,7 +81,7 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
         seconds=chosen.hook_timeout,
         config=chosen.config,
         run=run,
-        secrets=tuple(filter(None, [chosen.push_credentials])),
+        secrets=tuple(filter(None, [chosen.push_credentials, *parameters.values()])),
     )
     if chosen.through is None:
         with hooks, watching() as watch, time_limit(chosen.timeout, too_long):

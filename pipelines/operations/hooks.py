@@ -8,11 +8,13 @@ does, the release and the exit code of its run stay as they are (docs/decisions/
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,6 +46,9 @@ _SECRET_WORDS = ("dptrees-key-", "PRIVATE KEY")
 # Lines of a hook that are shown as events.
 _MOST_LINES = 1000
 _KILL_SECONDS = 2.0
+# A variable that a configuration names, also one that is refused; and the most bytes of its file.
+_VARIABLE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+_LARGEST_FILE = 2**24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +163,8 @@ class Hooks:
     def _environment(self, outcome: Outcome) -> dict[str, str]:
         """The environment of a hook: that of this process without secrets, and the facts."""
         stage = self.run.stage
-        names = secret_variables(None if stage is None else stage.configuration, self.secrets)
+        more = (*self.secrets, *_written_places(self.config))
+        names = secret_variables(None if stage is None else stage.configuration, more)
         result = {
             name: value
             for name, value in os.environ.items()
@@ -194,6 +200,16 @@ def secret_variables(configuration: Configuration | None, more: Iterable[str]) -
     return {each.partition(":")[2] for each in references if each.startswith("env:")}
 
 
+def _written_places(path: str) -> list[str]:
+    """The variables that the text of a configuration names; it may be refused before it is read."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_LARGEST_FILE).decode(errors="replace")
+    except (OSError, ValueError):
+        return []
+    return _VARIABLE.findall(text)
+
+
 def _show(option: str, output: IO[bytes] | None) -> None:
     """Report the lines of a hook as events, if they are not shown by themselves."""
     for number, line in enumerate(output or ()):
@@ -203,10 +219,25 @@ def _show(option: str, output: IO[bytes] | None) -> None:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process with all processes that it started; one that has ended stays ended."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_KILL_SECONDS)
+    if process.poll() is not None:
+        return
+    end = time.monotonic() + _KILL_SECONDS
+    is_there = _signal_group(process.pid, signal.SIGTERM)
+    # Also after the command itself has ended: a process that it started may ignore the signal.
+    while is_there and time.monotonic() < end:
+        time.sleep(0.02)
+        process.poll()
+        is_there = _signal_group(process.pid, 0)
+    if is_there:
+        _signal_group(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_KILL_SECONDS)
+
+
+def _signal_group(group: int, number: int) -> bool:
+    """Send a signal to a group of processes, 0 to send none; return whether one is there."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

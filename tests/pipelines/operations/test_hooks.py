@@ -128,6 +128,23 @@ def test_no_secret_reaches_a_hook(workspace: Workspace, monkeypatch: pytest.Monk
     assert not any("dptrees-key-" in value for value in found.values())
 
 
+def test_no_secret_of_a_refused_configuration_reaches_a_hook(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its text names the variables, also if it is no configuration."""
+    hook, file = command(workspace)
+    monkeypatch.setenv("VISITS", "postgresql://me:secret@db/visits")
+    monkeypatch.setenv("PLACE", "postgresql://me:secret@db/visits")
+
+    def of_a_table(settings: dict[str, Any]) -> None:
+        settings["input"] = {"format": "postgresql", "connection": "env:VISITS", "table": "visits"}
+        settings["trees"] = []
+
+    options = ("--on-failure", hook, "--set", "place=env:PLACE")
+    assert workspace.release(of_a_table, *options).code == 2
+    assert "me:secret" not in file.read_text()
+
+
 @pytest.mark.parametrize(("option", "code"), [("--on-success", 0), ("--on-failure", 2)])
 def test_a_hook_that_fails_changes_nothing(option: str, code: int, workspace: Workspace) -> None:
     script = workspace.folder / "fails.sh"
@@ -143,10 +160,11 @@ def test_a_hook_that_fails_changes_nothing(option: str, code: int, workspace: Wo
     assert (workspace.output / "manifest.json").exists() == (code == 0)
 
 
-def test_a_hook_that_takes_too_long(workspace: Workspace) -> None:
-    """With the processes that it started."""
+@pytest.mark.parametrize("started", ["sleep 60", "(trap '' TERM; sleep 60)"])
+def test_a_hook_that_takes_too_long(started: str, workspace: Workspace) -> None:
+    """With the processes that it started, also those that ignore a signal."""
     script, child = workspace.folder / "slow.sh", workspace.folder / "child"
-    script.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {child}\nwait\n")
+    script.write_text(f"#!/bin/sh\n{started} &\necho $! > {child}\nwait\n")
     script.chmod(0o700)
     begun = time.monotonic()
     options = ("--on-success", str(script), "--hook-timeout", "1s")
