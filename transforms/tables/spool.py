@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from dptrees.transforms.errors import InputError
 from dptrees.transforms.nameless_file import NamelessFile, StoredBytes
 
 # Bytes of rows that stay in memory.
@@ -74,8 +75,10 @@ class Spool:
             return reader.read_next_batch()
 
     def close(self) -> None:
-        """Free the memory and the file."""
+        """Free the memory and the file; a reader that is late gets an error, and no end of rows."""
         with self._lock:
+            self._fault = InputError("input: the rows are gone, because the job has ended")
+            self._is_whole = False
             self._blocks.clear()
             if self._file is not None:
                 self._file.close()

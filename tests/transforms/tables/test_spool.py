@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from dptrees.transforms.errors import InputError
 from dptrees.transforms.nameless_file import NamelessFile
 from dptrees.transforms.tables import spool
 from dptrees.transforms.tables.spool import RowStream, Spool
@@ -82,6 +83,17 @@ def test_a_stream_that_ends_early_is_never_begun_again() -> None:
     for _ in range(2):
         with pytest.raises(OSError, match="broke"):
             read(rows)
+
+
+def test_a_late_reader_gets_no_end_of_rows() -> None:
+    """A part of the rows that seems whole would be counted as if it were."""
+    for taken in (0, 1):
+        rows = Spool(RowStream(schema=SCHEMA, batches=batches(2, 3)))
+        for number in range(taken):
+            assert rows.block(number) is not None
+        rows.close()
+        with pytest.raises(InputError, match="the rows are gone"):
+            rows.block(1)
 
 
 def test_no_rows() -> None:
