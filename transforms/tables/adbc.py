@@ -17,7 +17,7 @@ import pyarrow as pa
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.tables.adbc_drivers import database_options, known_driver, library
 from dptrees.transforms.tables.connection import connection_text
-from dptrees.transforms.tables.query import KeptQuery, RepeatableQuery
+from dptrees.transforms.tables.query import FLOATS, KeptQuery, RepeatableQuery
 from dptrees.transforms.tables.spool import RowStream
 from dptrees.transforms.tables.sqlite_columns import sqlite_query
 from dptrees.transforms.tables.table import reading_table
@@ -45,6 +45,9 @@ class AdbcSource:
         query: in the SQL of the source.
         table: the name that the query was made from; None: the user gave the query.
     """
+
+    # DuckDB gives a time of a zone without its zone.
+    inexact: ClassVar[tuple[str, ...]] = (*FLOATS, "time32", "time64")
 
     driver: str
     connection: str

@@ -2,8 +2,10 @@
 
 ODBC reports types less exactly than Arrow has them, so some are read in wider ones: a decimal as
 its string, which becomes the nearest double, and a float of 32 bits as a double. Both are refused
-in columns of the privacy unit (`transforms.tables.query`). A value that does not fit is an error,
-never cut. SQLite is refused: its ODBC driver converts values to the types of columns silently.
+in columns of the privacy unit (`transforms.tables.query`). So are dates and times: a driver may
+convert two times with zones to one hour of the day on which clocks are set back, and a year before
+our era to one of it. A value that does not fit is an error, never cut. SQLite is refused: its ODBC
+driver converts values to the types of columns silently.
 """
 
 import re
@@ -16,7 +18,7 @@ import pyarrow as pa
 
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.tables.connection import CONNECTION, connection_text
-from dptrees.transforms.tables.query import KeptQuery, RepeatableQuery
+from dptrees.transforms.tables.query import FLOATS, KeptQuery, RepeatableQuery
 from dptrees.transforms.tables.spool import RowStream
 from dptrees.transforms.tables.table import reading_table
 
@@ -48,6 +50,8 @@ class OdbcSource:
         query: in the SQL of the source.
         table: the name that the query was made from; None: the user gave the query.
     """
+
+    inexact: ClassVar[tuple[str, ...]] = (*FLOATS, "date", "time")
 
     connection: str
     query: str

@@ -11,7 +11,7 @@ follow, for any source of rows (`QuerySource`):
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import ClassVar, Protocol
@@ -27,7 +27,8 @@ from dptrees.transforms.tables.table import UNKNOWN_ROWS, TableSplit
 # Parts of kept rows: a few for each thread that counts them.
 _PARTS = 16
 
-_FLOATS = ("halffloat", "float", "double")
+# The beginnings of the names of types that round.
+FLOATS = ("halffloat", "float", "double")
 
 _spools: dict[int, Spool] = {}
 _numbers = count()
@@ -48,6 +49,10 @@ class QuerySource(Protocol):
     def connection(self) -> str:
         """The place of what a connection needs, ``env:NAME`` or ``file:PATH``."""
 
+    @property
+    def inexact(self) -> tuple[str, ...]:
+        """Beginnings of the names of types in which two values of the source may be one."""
+
     def opened(self, query: str | None = None) -> AbstractContextManager[RowStream]:
         """The rows of the query, or of another one, over a connection of its own.
 
@@ -66,6 +71,18 @@ def quoted_table(name: str) -> str:
     """
     parts = (part.replace('"', '""') for part in name.split("."))
     return ".".join(f'"{part}"' for part in parts)
+
+
+@contextmanager
+def _connection() -> Iterator[ExitStack]:
+    """What a query holds open. When it is closed at the end, all rows were read or another fault is
+    reported: a fault of closing is shown in no words, which would be the driver's."""
+    held = ExitStack()
+    try:
+        yield held
+    finally:
+        with suppress(Exception):
+            held.close()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +116,7 @@ class _Query:
         """The columns, if the unit has exact values."""
         types = described(schema)
         for name in self.units:
-            if types.get(name) in _FLOATS:
+            if types.get(name, "").startswith(self.source.inexact):
                 raise InputError(
                     f"privacy.unit: {self.name} gives {name!r} as {types[name]}, "
                     "so that a driver may have rounded two units to one: cast it to an integer or "
@@ -131,8 +148,7 @@ class KeptQuery(_Query):
     def pinned(self) -> Iterator[Self]:
         """The query with its rows, which last as long as the block; see `InputTable`."""
         number = next(_numbers)
-        with ExitStack() as held:
-            stream = held.enter_context(ExitStack())
+        with _connection() as stream, ExitStack() as held:  # the reader ends before
             with self.source.translated():
                 spool = Spool(stream.enter_context(self.source.opened()), stream.close)
             held.callback(spool.close)
@@ -233,9 +249,9 @@ class RepeatableQuery(_Query):
         """
         assert self.columns is not None
         rows = 0
-        with ExitStack() as open:
+        with _connection() as connection:
             with self.source.translated():
-                stream = open.enter_context(self.source.opened())
+                stream = connection.enter_context(self.source.opened())
             if stream.schema != self.columns:
                 raise self._changed("columns")
             while True:

@@ -71,6 +71,35 @@ def test_types(run: Callable[[str], None], read_pinned: RowsOf) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        # One hour of Oslo, before and after the clocks were set back.
+        ("timestamptz", ("2026-10-25 00:30:00+00", "2026-10-25 01:30:00+00")),
+        ("date", ("0044-01-01 BC", "0044-01-01")),
+    ],
+)
+def test_dates_and_times_that_become_one(
+    kind: str,
+    values: tuple[str, str],
+    run: Callable[[str], None],
+    read_pinned: RowsOf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are refused as units. As strings they are two."""
+    monkeypatch.setenv("PGTZ", "Europe/Oslo")
+    rows = f"(VALUES ({kind} '{values[0]}'), ('{values[1]}')) AS v (u)"
+    with odbc_query(f"SELECT u FROM {rows}").pinned() as table:
+        assert len(set(read_pinned(table, ("u",)))) == 1
+        with pytest.raises(InputError, match="the ODBC query gives 'u' as "):
+            table.with_units(("u",)).schema()
+    text = "timezone('UTC', u)::text" if kind == "timestamptz" else "u::text"
+    with odbc_query(f"SELECT {text} AS u FROM {rows}").pinned() as table:
+        table = table.with_units(("u",))
+        assert table.schema().types == [pa.string()]
+        assert len(set(read_pinned(table, ("u",)))) == 2
+
+
+@pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("SELECT * FROM nowhere", "it, or something that it names, does not exist"),
