@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.tables.query import KeptQuery, RepeatableQuery
 from dptrees.transforms.tables.spool import RowStream
-from dptrees.transforms.tables.table import InputTable, reading_table
+from dptrees.transforms.tables.table import reading_table
 
 ROWS = pa.record_batch({"n": [1, 2, 3]})
 
@@ -43,12 +44,12 @@ class FailsAtTheEnd:
             yield
 
 
-def not_read(_: InputTable) -> None:
+def not_read(_: Any) -> None:
     """A job that fails before a row is read."""
     raise KeyboardInterrupt
 
 
-def read(table: InputTable) -> None:
+def read(table: Any) -> None:
     """A job that reads all rows."""
     (split,) = table.splits(["n"])
     assert list(table.batches(split, ["n"])) == [ROWS]
@@ -58,7 +59,7 @@ def read(table: InputTable) -> None:
     ("job", "fault"), [(not_read, KeyboardInterrupt), (read, InputError)], ids=["failed", "read"]
 )
 def test_a_connection_that_cannot_be_closed(
-    job: Callable[[InputTable], None], fault: type[BaseException]
+    job: Callable[[Any], None], fault: type[BaseException]
 ) -> None:
     """The fault of the job stays, and no fault has the words of the driver."""
     with pytest.raises(fault) as no, KeptQuery(source=FailsAtTheEnd()).pinned() as table:
