@@ -137,19 +137,23 @@ _MODULES = {
 _WITH_BEAM = {"DPTree", "Plan", "Release", "ReleaseTrees", "Request", "Session", "TreeAnswers"}
 
 
-def __getattr__(name: str) -> Any:
-    """Import the module of a public name when the name is first used."""
-    if name not in _MODULES:
-        near = difflib.get_close_matches(name, __all__, n=1)
-        more = f"; did you mean {near[0]}?" if near else ""
-        raise AttributeError(f"module 'dptrees' has no attribute {name!r}{more}")
-    if name in _WITH_BEAM:
-        from dptrees.pipelines.python.beam import quiet_import
+# Hidden from type checkers, which would accept any name of dptrees.
+if not TYPE_CHECKING:
 
-        quiet_import()
-    found = getattr(importlib.import_module(_MODULES[name]), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> Any:
+        """Import the module of a public name when the name is first used."""
+        if name not in _MODULES:
+            near = difflib.get_close_matches(name, __all__, n=1)
+            more = f"; did you mean {near[0]}?" if near else ""
+            raise AttributeError(f"module 'dptrees' has no attribute {name!r}{more}")
+        from dptrees.pipelines.python.beam import IMPORT_LOCK, quiet_import
+
+        with IMPORT_LOCK:
+            if name in _WITH_BEAM:
+                quiet_import()
+            found = getattr(importlib.import_module(_MODULES[name]), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -1,19 +1,30 @@
-"""Import of Beam on first use: it takes a second, and warns of packages that it does not find."""
+"""Import of Beam on first use: it takes a second, and warns of packages that it does not find.
+
+Beam's modules import each other in circles. Two threads that begin at two of them get modules that
+are half imported, so one thread imports at a time.
+"""
 
 from __future__ import annotations
 
 import gc
 import logging
-import sys
+from threading import RLock
 from types import ModuleType
 
-_MAKING = "dptrees.pipelines.python.making"
+# Held by the thread that imports Beam, or what is behind it.
+IMPORT_LOCK = RLock()
+_imported: list[ModuleType] = []
 
 
 def quiet_import() -> ModuleType:
     """Import the module that makes releases, without the warnings of Beam, and return it."""
-    if (there := sys.modules.get(_MAKING)) is not None:
-        return there
+    with IMPORT_LOCK:
+        if not _imported:
+            _imported.append(_import_making())
+        return _imported[0]
+
+
+def _import_making() -> ModuleType:
     disabled, collects = logging.root.manager.disable, gc.isenabled()
     logging.disable(logging.WARNING)
     # An import leaves no cycles to collect, and looking for them takes a tenth of its time.

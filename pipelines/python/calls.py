@@ -113,6 +113,9 @@ def of(
     Returns:
         A request without queries; add them with its methods.
     """
+    from dptrees.pipelines.python.beam import quiet_import
+
+    quiet_import()  # in one thread at a time
     from dptrees.pipelines.python.request import Request
 
     privacy = Privacy(
@@ -148,6 +151,9 @@ def plan(
     Raises:
         Error: in one sentence that says what to fix.
     """
+    from dptrees.pipelines.python.beam import quiet_import
+
+    quiet_import()  # in one thread at a time
     from dptrees.pipelines.python.planned import planned
 
     with user_errors():
@@ -267,6 +273,9 @@ def open(path: _Path, *, window: str | None = None) -> Release:
     Raises:
         Error: if there is no release, or it is damaged.
     """
+    from dptrees.pipelines.python.beam import quiet_import
+
+    quiet_import()  # in one thread at a time
     from dptrees.pipelines.python.release import Release
     from dptrees.pipelines.series.opening import opened
 
