@@ -88,7 +88,10 @@ def commit_time() -> str:
 def export_commit(folder: Path) -> None:
     """Write the files of the last commit, and nothing else, into a folder."""
     archive = folder / "commit.tar"
-    run("git", "archive", "--output", archive, "HEAD")
+    # A user's own settings would change the ends of lines, the rights and the list of files.
+    plain = ("core.autocrlf=false", "core.eol=lf", "core.attributesFile=", "tar.umask=0022")
+    settings = [word for each in plain for word in ("-c", each)]
+    run("git", *settings, "archive", "--output", archive, "HEAD")
     with tarfile.open(archive) as files:
         files.extractall(folder, filter="tar")
     archive.unlink()

@@ -73,3 +73,19 @@ def test_extras_of_users_alone_are_listed(tmp_path: Path) -> None:
         text = "Provides-Extra: gcp\nProvides-Extra: dev\nProvides-Extra: aws\n"
         files.writestr("dptrees-1.dist-info/METADATA", text)
     assert distribution.extras(wheel) == ["aws", "gcp"]
+
+
+@pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="no checkout of git")
+def test_settings_of_a_user_of_git_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ends of lines and rights are those of the commit."""
+    settings = {"core.autocrlf": "true", "tar.umask": "0077"}
+    monkeypatch.setenv("GIT_CONFIG_COUNT", str(len(settings)))
+    for number, (name, value) in enumerate(settings.items()):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", name)
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", value)
+    distribution.export_commit(tmp_path)
+    setup = tmp_path / "setup.py"
+    assert b"\r" not in setup.read_bytes()
+    assert setup.stat().st_mode & 0o777 == 0o644
