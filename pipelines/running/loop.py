@@ -33,6 +33,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from dptrees.pipelines.running.allocator import keep_freed_memory
 from dptrees.pipelines.running.waiting import WaitingPairs
+from dptrees.transforms.tables.driver_calls import LOOK_SECONDS, end_driver_calls, hear_signals
 
 Values = list[Any]
 Receive = Callable[[Any], None]
@@ -211,7 +212,12 @@ class _Loop:
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join()
+                while thread.is_alive():
+                    thread.join(LOOK_SECONDS)
+                    hear_signals()
+        except BaseException:
+            end_driver_calls()  # one may wait for hours
+            raise
         finally:
             stop.set()  # where this thread is interrupted, the others end with their element
             for thread in threads:

@@ -72,7 +72,11 @@ class AdbcSource:
             cursor.execute(query)
             reader = cursor.fetch_record_batch()
             schema = plain_schema(reader.schema)
-            yield RowStream(schema=schema, batches=(batch.cast(schema) for batch in reader))
+            yield RowStream(
+                schema=schema,
+                batches=(batch.cast(schema) for batch in reader),
+                cancel=cursor.adbc_cancel,
+            )
 
     @contextmanager
     def translated(self) -> Iterator[None]:

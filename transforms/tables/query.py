@@ -11,7 +11,7 @@ follow, for any source of rows (`QuerySource`):
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import ClassVar, Protocol
@@ -21,7 +21,8 @@ from typing_extensions import Self
 
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.file_columns import described
-from dptrees.transforms.tables.spool import RowStream, Spool
+from dptrees.transforms.tables.driver_calls import DriverCalls, driver_calls
+from dptrees.transforms.tables.spool import BLOCK_BYTES, BLOCK_ROWS, RowStream, Spool
 from dptrees.transforms.tables.table import UNKNOWN_ROWS, TableSplit
 
 # Parts of kept rows: a few for each thread that counts them.
@@ -63,6 +64,27 @@ class QuerySource(Protocol):
         """Reports faults of the driver as the input's, never in the driver's words."""
 
 
+def _opened(calls: DriverCalls, source: QuerySource, query: str | None = None) -> RowStream:
+    """The rows of a source, over a connection that lasts as long as its calls."""
+    stream = calls.run(lambda: calls.held.enter_context(source.opened(query)))
+    calls.cancel = stream.cancel
+    return stream
+
+
+def _called(calls: DriverCalls, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches, by calls that take several of them: some drivers give few rows at once."""
+    while some := calls.run(lambda: _some(batches)):
+        yield from some
+
+
+def _some(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    found, rows, size = list[pa.RecordBatch](), 0, 0
+    while rows < BLOCK_ROWS and size < BLOCK_BYTES and (batch := next(batches, None)) is not None:
+        found.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+    return found
+
+
 def quoted_table(name: str) -> str:
     """A name of a table, with its schema or without, as standard SQL writes it.
 
@@ -71,18 +93,6 @@ def quoted_table(name: str) -> str:
     """
     parts = (part.replace('"', '""') for part in name.split("."))
     return ".".join(f'"{part}"' for part in parts)
-
-
-@contextmanager
-def _connection() -> Iterator[ExitStack]:
-    """What a query holds open. When it is closed at the end, all rows were read or another fault is
-    reported: a fault of closing is shown in no words, which would be the driver's."""
-    held = ExitStack()
-    try:
-        yield held
-    finally:
-        with suppress(Exception):
-            held.close()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +158,15 @@ class KeptQuery(_Query):
     def pinned(self) -> Iterator[Self]:
         """The query with its rows, which last as long as the block; see `InputTable`."""
         number = next(_numbers)
-        with _connection() as stream, ExitStack() as held:  # the reader ends before
+        with driver_calls() as calls, ExitStack() as held:
             with self.source.translated():
-                spool = Spool(stream.enter_context(self.source.opened()), stream.close)
+                stream = _opened(calls, self.source)
+                spool = Spool(
+                    replace(stream, batches=_called(calls, stream.batches)),
+                    lambda: calls.run(calls.held.close),
+                )
             held.callback(spool.close)
+            held.callback(calls.stop)  # before: it may hold a lock of the rows
             _spools[number] = spool
             held.callback(_spools.pop, number)
             yield replace(self, number=number)
@@ -218,10 +233,11 @@ class RepeatableQuery(_Query):
         """The query with its columns and their number of rows; see `InputTable`."""
         counting = f"SELECT count(*) AS n FROM (\n{self.source.query}\n) AS q"
         with self.source.translated():
-            with self.source.opened() as stream:
-                columns = stream.schema
-            with self.source.opened(counting) as stream:
-                (rows,) = [int(row) for batch in stream.batches for row in batch[0].to_pylist()]
+            with driver_calls() as calls:
+                columns = _opened(calls, self.source).schema
+            with driver_calls() as calls:
+                batches = _called(calls, _opened(calls, self.source, counting).batches)
+                (rows,) = [int(row) for batch in batches for row in batch[0].to_pylist()]
         yield replace(self, columns=columns, rows=rows)
 
     def schema(self) -> pa.Schema:
@@ -249,14 +265,15 @@ class RepeatableQuery(_Query):
         """
         assert self.columns is not None
         rows = 0
-        with _connection() as connection:
+        with driver_calls() as calls:
             with self.source.translated():
-                stream = connection.enter_context(self.source.opened())
+                stream = _opened(calls, self.source)
+            taken = _called(calls, stream.batches)
             if stream.schema != self.columns:
                 raise self._changed("columns")
             while True:
                 with self.source.translated():
-                    batch = next(stream.batches, None)
+                    batch = next(taken, None)
                 if batch is None:
                     break
                 rows += batch.num_rows

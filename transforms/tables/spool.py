@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.nameless_file import NamelessFile, StoredBytes
+from dptrees.transforms.tables.driver_calls import CANCEL_SECONDS
 
 # Bytes of rows that stay in memory.
 MEMORY_BYTES = 2**25
 # Drivers give batches of a few rows to many thousands. Blocks are joined up to either limit.
-_BLOCK_ROWS, _BLOCK_BYTES = 2**16, 2**23
+BLOCK_ROWS, BLOCK_BYTES = 2**16, 2**23
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +30,12 @@ class RowStream:
     Args:
         schema: their columns.
         batches: their rows, once.
+        cancel: ends a call of the driver from another thread, if the driver can do that.
     """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
+    cancel: Callable[[], object] = lambda: None
 
 
 class Spool:
@@ -76,12 +79,17 @@ class Spool:
 
     def close(self) -> None:
         """Free the memory and the file; a reader that is late gets an error, and no end of rows."""
-        with self._lock:
-            self._fault = InputError("input: the rows are gone, because the job has ended")
+        self._fault = InputError("input: the rows are gone, because the job has ended")
+        # A reader that waits for its driver has the lock; then the process is about to end.
+        if not self._lock.acquire(timeout=CANCEL_SECONDS):
+            return
+        try:
             self._is_whole = False
             self._blocks.clear()
             if self._file is not None:
                 self._file.close()
+        finally:
+            self._lock.release()
 
     def _take(self) -> None:
         """Take a block of rows from the stream."""
@@ -89,7 +97,7 @@ class Spool:
             raise self._fault
         try:
             waiting, rows, size = list[pa.RecordBatch](), 0, 0
-            while rows < _BLOCK_ROWS and size < _BLOCK_BYTES:
+            while rows < BLOCK_ROWS and size < BLOCK_BYTES:
                 batch = next(self._batches, None)
                 if batch is None:
                     self._is_whole = True

@@ -61,7 +61,7 @@ def test_a_second_attempt_reads_the_same_rows(
     visits: sqlite3.Connection, read_pinned: RowsOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first one fails after half of the rows, and the table changes meanwhile."""
-    monkeypatch.setattr("dptrees.transforms.tables.spool._BLOCK_ROWS", 1000)
+    monkeypatch.setattr("dptrees.transforms.tables.spool.BLOCK_ROWS", 1000)
     with sqlite_query(ALL).pinned() as table:
         (split,) = table.splits(["id"])
         first = table.batches(split, ["id"])

@@ -34,7 +34,7 @@ def read(rows: Spool) -> list[int]:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "_BLOCK_ROWS", 10)
+    monkeypatch.setattr(spool, "BLOCK_ROWS", 10)
 
 
 @pytest.mark.usefixtures("small_blocks")
