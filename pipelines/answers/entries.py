@@ -178,7 +178,7 @@ def _error(answer: Answer) -> float | None:
     """The error of an estimate; where it is not known, what its interval would have."""
     if answer.std_error is not None or math.isinf(answer.ci_high - answer.ci_low):
         return answer.std_error
-    return (answer.ci_high - answer.ci_low) / 4
+    return (answer.ci_high - answer.ci_low) / 4 or None
 
 
 def share_error(answer: Answer) -> float | None:

@@ -1,9 +1,9 @@
 """Numbers for a person, in the terminal, on the page and in Python, by one rule.
 
 An estimate is rounded at the second digit of its error; an integer has no decimals. Intervals and
-half-widths are rounded outwards, so that the shown interval covers the computed one; an estimate
-whose interval has no width is exact. Thousands are separated and nothing has an exponent.
-Programs get all digits, by --json and --csv.
+half-widths are rounded outwards, so that the shown interval covers the computed one. Only a number
+whose error is 0 is exact: noise far below 0 leaves an interval from 0 to 0. Thousands are separated
+and nothing has an exponent. Programs get all digits, by --json and --csv.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ def with_margin(value: float, low: float, high: float, error: float | None = Non
     ('85,500 ± 1,300', '3.2 [0.0 to 20.4]')
     >>> with_margin(7.0, 7.0, 7.0, 0.0), with_margin(7.0, 7.0, 7.0, 0.18)
     ('7, exact', '7 ± 0')
+    >>> with_margin(-927.38, 0.0, 0.0, 445.2), with_margin(-927.38, 0.0, 0.0)
+    ('-930 [0 to 0]', '-930 [0 to 0]')
     >>> with_margin(7.0, -math.inf, math.inf)
     '7'
     """
@@ -86,6 +88,9 @@ def with_margin(value: float, low: float, high: float, error: float | None = Non
             return f"{figure(value, half)} ± {_rounded(half, place, _up)}"
     if math.isinf(low) and math.isinf(high):
         return figure(value)
+    if low == high:
+        # Noise below the bound of the counts, by more than the interval is wide.
+        return f"{figure(value, error or abs(value) / 4)} [{interval(low, high, None)}]"
     error = (high - low) / 4
     return f"{figure(value, error)} [{interval(low, high, error)}]"
 
@@ -95,12 +100,13 @@ def interval(low: float | None, high: float | None, error: float | None) -> str:
 
     Args:
         low, high: its ends; infinite or None where nothing is known.
-        error: the standard error; None: what an interval of this width would have.
+        error: the standard error; None: what an interval of this width would have; 0: the number is
+            exact.
 
     >>> interval(84277.2, 86758.1, 626.5), interval(0.0, math.inf, None), interval(-3.0, 4.0, None)
     ('84,270 to 86,760', '0 or more', '-3.0 to 4.0')
-    >>> interval(None, None, None), interval(7.0, 7.0, 0.0), interval(7.0, 7.0, 2.5)
-    ('-', 'exact', '7')
+    >>> interval(None, None, None), interval(7.0, 7.0, 0.0), interval(0.0, 0.0, 445.2)
+    ('-', 'exact', '0 to 0')
     """
     low = None if low is None or math.isinf(low) else low
     high = None if high is None or math.isinf(high) else high
@@ -109,7 +115,7 @@ def interval(low: float | None, high: float | None, error: float | None) -> str:
             return f"{_rounded(low, _place(low, error), _down)} or more"
         return "-" if high is None else f"{_rounded(high, _place(high, error), _up)} or less"
     if low == high:
-        return figure(low) if error else "exact"
+        return "exact" if error == 0 else f"{figure(low)} to {figure(high)}"
     error = (high - low) / 4 if error is None or error == 0 else error
     ends = (
         _rounded(low, _place(low, error), _down),

@@ -86,6 +86,8 @@ def _has_wide_cells(entries: Sequence[StatisticEntry]) -> bool:
 
 def _error(found: Statistic) -> float | None:
     """What decides how many digits are shown: the wider of noise and cells."""
+    if found.std_error == 0 and not found.within:
+        return 0.0
     known = [each for each in (_known(found.std_error), found.within / 2) if each]
     return max(known, default=None)
 

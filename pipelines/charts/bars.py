@@ -21,6 +21,7 @@ class Bar:
         count: consistent.
         low, high: the ends of the interval; the upper one may be infinite.
         estimate: None where there is none.
+        error: the standard error; 0 for an exact count, None if it is unknown.
         look: the class of its color.
     """
 
@@ -29,6 +30,7 @@ class Bar:
     low: float
     high: float
     estimate: float | None = None
+    error: float | None = None
     look: str = ""
 
     @property
@@ -85,7 +87,7 @@ class Bars:
                 "look": f"bar {bar.look}".rstrip(),
                 "exact": bar.count,
                 "about": figure(bar.count, (bar.high - bar.low) / 4),
-                "interval": interval(bar.low, bar.high, None),
+                "interval": interval(bar.low, bar.high, 0.0 if bar.error == 0 else None),
                 "ends": " ".join("" if each is None else f"{each:.10g}" for each in bar.ends),
                 "width": min(SIDE, max(0, round(bar.count / most * SIDE))),
                 "low": low,

@@ -3,7 +3,7 @@
 (() => {
   const { release, element, whole, decimal, save } = page;
   const number = (value) => Number.isInteger(value) ? whole.format(value) : decimal(value, 1);
-  const interval = (low, high) => low === null ? "" : (high === null || high === low ? ", " : ", interval ") +
+  const interval = (low, high) => low === null ? "" : (high === null ? ", " : ", interval ") +
     page.interval(low, high, Number.isInteger(low) && Number.isInteger(high) ? 0 : 1);
 
   // The place of a sorted list that is nearest to a value.

@@ -32,8 +32,9 @@ def crosstab(
     return {"titles": [noun, *keys], "rows": rows}
 
 
-_NAMES = ("count", "ci_low", "ci_high")
+_NAMES = ("count", "ci_low", "ci_high", "std_error")
 
 
-def _cell(count: int, low: float, high: float) -> dict[str, str]:
-    return {"value": figure(count, (high - low) / 4), "interval": interval(low, high, None)}
+def _cell(count: int, low: float, high: float, error: float | None) -> dict[str, str]:
+    known = 0.0 if error == 0 else None
+    return {"value": figure(count, (high - low) / 4), "interval": interval(low, high, known)}

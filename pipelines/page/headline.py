@@ -34,10 +34,20 @@ def table_bars(
         names: of the bars.
         looks: the classes of their colors; none: all have one color.
     """
-    columns = (rows[name].to_pylist() for name in ("count", "ci_low", "ci_high", "estimate"))
+    columns = [rows[name].to_pylist() for name in ("count", "ci_low", "ci_high", "estimate")]
+    has_errors = "std_error" in rows.column_names
+    columns.append(rows["std_error"].to_pylist() if has_errors else [None] * len(rows))
     named = zip(names, *columns, strict=True)
-    for (name, count, low, high, estimate), look in zip(named, looks, strict=False):
-        yield Bar(name=clip(name), count=count, low=low, high=high, estimate=estimate, look=look)
+    for (name, count, low, high, estimate, error), look in zip(named, looks, strict=False):
+        yield Bar(
+            name=clip(name),
+            count=count,
+            low=low,
+            high=high,
+            estimate=estimate,
+            error=error,
+            look=look,
+        )
 
 
 def largest_rows(rows: pa.Table, most: int) -> pa.Table:

@@ -25,10 +25,14 @@ const page = (() => {
     const scale = 10 ** Math.abs(place);
     return decimal((place > 0 ? how(value / scale) * scale : how(value * scale) / scale) + 0, Math.max(0, -place));
   }
-  // An interval without an upper end has none in the data.
+  // An interval without an upper end has none in the data. One without a width is not exact: it
+  // ends at 0 on both sides if noise made the count far too small.
   function interval(low, high, digits) {
     const place = placeOf(low, high, digits);
-    if (high === low) return "exact";
+    if (high === low) {
+      const end = figure(low, Number.isInteger(low) ? 0 : -Math.min(2, digits));
+      return end + " to " + end;
+    }
     const from = figure(low, place, (value) => Math.floor(value + 1e-6));
     return high === null ? from + " or more"
       : from + " to " + figure(high, place, (value) => Math.ceil(value - 1e-6));

@@ -1,0 +1,35 @@
+"""Intervals of bars: only a count without an error is exact."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from dptrees.pipelines.charts.bars import Bars
+from dptrees.pipelines.page.crosstab import crosstab
+from dptrees.pipelines.page.headline import rows_text, table_bars
+
+NODES = pa.table(
+    {
+        "label": ["far below 0", "invariant", "noisy"],
+        "count": [0, 7, 5],
+        "estimate": [-927.0, 7.0, 5.0],
+        "std_error": [445.0, 0.0, 1.0],
+        "ci_low": [0.0, 7.0, 3.0],
+        "ci_high": [0.0, 7.0, 9.0],
+    }
+)
+INTERVALS = ["0 to 0", "exact", "3.0 to 9.0"]
+
+
+def test_an_interval_without_a_width_is_exact_only_without_an_error() -> None:
+    bars = Bars(
+        name="place",
+        bars=list(table_bars(NODES, NODES["label"].to_pylist())),
+        title="Rows",
+        confidence="95 %",
+        in_order=True,
+    )
+    assert [row["interval"] for row in bars.rows] == INTERVALS
+    rows = crosstab("place", NODES["label"], ["all"], [NODES])["rows"]
+    assert [row[1]["interval"] for row in rows] == INTERVALS  # type: ignore[attr-defined]
+    assert [rows_text(NODES, place) for place in (0, 1)] == ["-930 [0 to 0]", "7, exact"]
