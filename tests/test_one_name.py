@@ -118,13 +118,15 @@ def test_beam_yaml(project: Path, installed: Path) -> None:
 def pool(project: Path, installed: Path) -> Iterator[str]:
     """The address of Beam's worker pool, whose workers start in the project."""
     port = free_port()
+    # The pool starts its workers as `python`: this one, also if its environment is not activated.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     started = subprocess.Popen(
         [
             *(sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main"),
             f"--service_port={port}",
         ],
         cwd=project,
-        env=os.environ | {"PYTHONPATH": f"{project}{os.pathsep}{installed}"},
+        env=os.environ | {"PATH": path, "PYTHONPATH": f"{project}{os.pathsep}{installed}"},
         start_new_session=True,
     )
     yield f"localhost:{port}"
