@@ -145,7 +145,8 @@ if not TYPE_CHECKING:
         if name not in _MODULES:
             near = difflib.get_close_matches(name, __all__, n=1)
             more = f"; did you mean {near[0]}?" if near else ""
-            raise AttributeError(f"module 'dptrees' has no attribute {name!r}{more}")
+            # Python adds a suggestion of its own to an error without a name.
+            raise AttributeError(f"module 'dptrees' has no attribute {name!r}{more}", name=name)
         from dptrees.pipelines.python.beam import IMPORT_LOCK, quiet_import
 
         with IMPORT_LOCK:

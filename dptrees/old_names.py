@@ -10,10 +10,10 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import InspectLoader, Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_loader
-from types import ModuleType
+from importlib.util import find_spec, spec_from_loader
+from types import CodeType, ModuleType
 
 
 class _OldNames(MetaPathFinder, Loader):
@@ -33,7 +33,9 @@ class _OldNames(MetaPathFinder, Loader):
         """Return a specification whose module exists, or None for another package's."""
         if fullname.partition(".")[0] not in self._packages:
             return None
-        return spec_from_loader(fullname, self)
+        # `python -m` makes the origin the name of the program.
+        origin = getattr(find_spec(f"dptrees.{fullname}"), "origin", None)
+        return spec_from_loader(fullname, self, origin=origin)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return the module under its new name."""
@@ -44,6 +46,13 @@ class _OldNames(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Run nothing: the module ran when it was created. Python replaced its specification."""
         module.__spec__ = self._specs[module.__name__.removeprefix("dptrees.")]
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Return the code of a module for ``python -m`` with its old name."""
+        spec = find_spec(f"dptrees.{fullname}")
+        if spec is None or not isinstance(spec.loader, InspectLoader):
+            raise ImportError(f"no module dptrees.{fullname}", name=fullname)
+        return spec.loader.get_code(spec.name)
 
 
 _FINDER = _OldNames()

@@ -109,6 +109,11 @@ def test_an_old_name_is_the_same_module_and_warns(package: str) -> None:
     assert f"{package} is an old name: import dptrees.{package}" in warned.stderr
 
 
+@pytest.mark.parametrize("module", ["command", "beam_yaml.expansion_service"])
+def test_an_old_name_runs_as_a_program(module: str) -> None:
+    assert run_python("-m", f"pipelines.{module}", "--help").startswith("usage: ")
+
+
 def test_packages_are_found_without_symbolic_links(tmp_path: Path) -> None:
     for folder in (*PACKAGES, "dptrees"):
         kept = shutil.ignore_patterns("__pycache__", *PACKAGES)

@@ -59,9 +59,16 @@ def service(address: str, options: PipelineOptions) -> tuple[grpc.Server, int]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serves until a signal comes; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Expand DPTree for pipelines in any language.")
-    parser.add_argument("--host", default="localhost", help="whose address it listens on")
-    parser.add_argument("--port", type=int, default=0, help="by default one that is free")
+    parser = argparse.ArgumentParser(
+        description="Expand DPTree for pipelines in any language.",
+        epilog="All other options are Beam's: where the workers of the release run.",
+    )
+    parser.add_argument(
+        "--host", default="localhost", help="host to listen on (default: localhost)"
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="port to listen on (default: a free one)"
+    )
     chosen, rest = parser.parse_known_args(arguments)
     options = PipelineOptions([*rest, "--experiments=beam_fn_api", "--sdk_location=container"])
     server, port = service(f"{chosen.host}:{chosen.port}", options)
@@ -74,3 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ended.wait()
     server.stop(None)
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
