@@ -109,7 +109,7 @@ demo: $(INSTALLED) $(FLIGHTS) | release.key
 	@echo "  dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60"
 	@$(BIN)/dptrees query out/flights-2013 cdf --tree arrival_delay 0 15 60
 	@echo
-	@echo "These flights are public, so this demo may compare; for private data nothing may:"
+	@echo "The flights are public, so the demo can compare. Do not publish a comparison with private data:"
 	@echo "  python examples/compare.py data/flights out/flights-2013"
 	@$(BIN)/python examples/compare.py data/flights out/flights-2013
 

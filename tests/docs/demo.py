@@ -34,7 +34,7 @@ STEPS = (
 STEPS_OF_COMPARISON = ("data/flights", "out/flights-2013")
 # What the Makefile says before the comparison with the flights, which are public.
 COMPARED = """
-These flights are public, so this demo may compare; for private data nothing may:
+The flights are public, so the demo can compare. Do not publish a comparison with private data:
   python examples/compare.py data/flights out/flights-2013
 """
 # What the Makefile says before the last of the steps.

@@ -120,7 +120,7 @@ def database_options(name: str, reference: str, text: str) -> dict[str, str]:
         text: one line, or a JSON object of options.
 
     Raises:
-        InputError: the text is neither, or names a file that does not exist. No message shows it.
+        InputError: the text is neither, or its database file does not exist. No message shows it.
 
     >>> database_options("flightsql", "env:URL", '{"uri": "grpc://db:443", "username": "me"}')
     {'uri': 'grpc://db:443', 'username': 'me'}
@@ -135,7 +135,7 @@ def database_options(name: str, reference: str, text: str) -> dict[str, str]:
             "options"
         )
     if driver.is_file and _is_absent(options.get(driver.option, "")):
-        raise InputError(f"{CONNECTION}: {reference} names a file that does not exist")
+        raise InputError(f"{CONNECTION}: the database file that {reference} names does not exist")
     return driver.read(options)
 
 
