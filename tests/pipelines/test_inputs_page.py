@@ -109,7 +109,7 @@ def test_the_examples_of_the_page_are_configurations() -> None:
     (trees,) = [part for part in PAGE.split("```yaml\n")[1:] if part.startswith("trees")]
     sources = [part for part in PAGE.split("```yaml\n")[1:] if part.startswith("input")]
     rest = "release: a\noutput: o\nkey_file: k\nprivacy: {epsilon: 1, neighbors: add_remove}\n"
-    assert len(sources) == 2
+    assert len(sources) == 3
     for source in sources:
         text = rest + source.partition("```")[0] + trees.partition("```")[0]
         plan = parse_configuration(text).plan()
