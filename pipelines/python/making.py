@@ -184,7 +184,9 @@ def release(rows: Any, call: Call) -> Release:
             table = rows.table if isinstance(rows, EngineRows) else rows
             made_release.together = note_spent(table, configuration.guarantee.budget)
         if made_release.together is not None and not call.in_session:
-            warn_caller(f"{made_release.together}; dptrees.Session refuses what passes a total")
+            warn_caller(
+                f"{made_release.together}; a dptrees.Session refuses a release that would exceed its total"
+            )
         return made_release
 
 

@@ -171,7 +171,7 @@ def test_a_missing_column_and_a_type_are_reported(
 
     outcome = here.release(missing)
     assert outcome.code == 2
-    assert "has no column 'nope', or has it twice; its columns are x, place" in outcome.err
+    assert "has no column 'nope'; its columns are x, place" in outcome.err
 
     def wrong(settings: dict[str, Any]) -> None:
         missing(settings)

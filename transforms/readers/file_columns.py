@@ -105,14 +105,16 @@ def no_column(where: str, name: str, names: Sequence[str], way_out: str = "") ->
         way_out: what else can be done, after "; ".
 
     >>> no_column("rows", "Age", ["age", "sex"]).sentence
-    "input: rows has no column 'Age', or has it twice; its columns are age, sex; did you mean age?"
+    "input: rows has no column 'Age'; its columns are age, sex; did you mean age?"
+    >>> no_column("rows", "age", ["age", "age"]).sentence
+    "input: rows has column 'age' more than once; its columns are age, age"
     """
     plain = {each.casefold(): each for each in reversed(names)}
     near = [] if name in names else difflib.get_close_matches(name.casefold(), plain, n=1)
     meant = f"; did you mean {plain[near[0]]}?" if near else ""
+    fault = f"has column {name!r} more than once" if name in names else f"has no column {name!r}"
     return InputError(
-        f"input: {where} has no column {name!r}, or has it twice; its columns are "
-        f"{_listed(list(names))}{meant}{way_out}"
+        f"input: {where} {fault}; its columns are {_listed(list(names))}{meant}{way_out}"
     )
 
 
