@@ -185,7 +185,7 @@ def release(rows: Any, call: Call) -> Release:
             made_release.together = note_spent(table, configuration.guarantee.budget)
         if made_release.together is not None and not call.in_session:
             warn_caller(
-                f"{made_release.together}; a dptrees.Session refuses a release that would exceed its total"
+                f"{made_release.together}; a dptrees.Session refuses to exceed its total"
             )
         return made_release
 
