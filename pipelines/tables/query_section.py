@@ -41,7 +41,7 @@ class QueryInput(AnyTableInput):
     @section_rule(mode="after")
     def _has_one(self) -> Self:
         if (self.table is None) == (self.query is None):
-            raise RuleBroken("needs either table or query")
+            raise RuleBroken("needs table or query, and not both")
         return self
 
     @property

@@ -353,7 +353,7 @@ def test_an_attempt_that_failed_and_a_table_that_changed(
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"query": "SELECT 1", "table": "t"}, "input: needs either table or query"),
+        ({"query": "SELECT 1", "table": "t"}, "input: needs table or query, and not both"),
         ({"driver": "a b"}, "input.driver: 'a b' must be the name of an ADBC driver"),
         ({"table": "t", "connection": PASSWORD}, "input.connection: must be env:NAME or file:PATH"),
         ({"table": "t", "repeatable": "yes"}, "input.repeatable: 'yes' must be true or false"),
