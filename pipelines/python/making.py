@@ -184,9 +184,7 @@ def release(rows: Any, call: Call) -> Release:
             table = rows.table if isinstance(rows, EngineRows) else rows
             made_release.together = note_spent(table, configuration.guarantee.budget)
         if made_release.together is not None and not call.in_session:
-            warn_caller(
-                f"{made_release.together}; a dptrees.Session refuses to exceed its total"
-            )
+            warn_caller(f"{made_release.together}; a dptrees.Session refuses to exceed its total")
         return made_release
 
 
