@@ -24,6 +24,8 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import setuptools
+
 PROJECT = Path(__file__).resolve().parents[1]
 MINORS = range(10, 15)
 # What no extra but its own names, and what is for developers.
@@ -128,6 +130,8 @@ def build(folder: Path) -> tuple[Path, Path]:
     Returns:
         The paths of the wheel and the source distribution.
     """
+    if tuple(map(int, setuptools.__version__.split(".")[:2])) < (70, 1):
+        raise CheckError("setuptools 70.1 or newer is needed: pip install --upgrade setuptools")
     folder.mkdir(parents=True, exist_ok=True)
     seconds = commit_time()
     before = os.umask(0o022)  # a wheel has the modes of its files

@@ -29,8 +29,11 @@ _CONNECT_SECONDS = 10
 
 def no_ledger(url: LedgerUrl) -> LedgerError:
     """The refusal of a place without a ledger."""
+    # A new ledger in a wrong folder would be a second, empty budget.
+    where = "" if url.file is None else f" (relative paths start in {os.getcwd()})"
     return LedgerError(
-        f"ledger: {url} holds no ledger; make one with: dptrees ledger init {url} ..."
+        f"ledger: {url} holds no ledger{where}; if there was none before, make one with: dptrees "
+        f"ledger init {url} ..."
     )
 
 

@@ -59,10 +59,10 @@ class AnyTableInput(Section):
     """Where the rows lie: in a table of the kind that `format` names."""
 
     misplaced: ClassVar[dict[str, str]] = {
-        "path": "goes with formats of files; for a table, give table",
-        "max_age": "goes with formats of files; for the newest state of a table, give version",
-        "min_files": "goes with formats of files; a table has no files of its own",
-        "require": "goes with formats of files; a table has no files of its own",
+        "path": "is for files only; for a table, set table",
+        "max_age": "is for files only; for a state of a table, set version",
+        "min_files": "is for files only",
+        "require": "is for files only",
     }
     format: Text
     schema_: Annotated[SchemaContract | None, PlainValidator(rules.column_types)] = Field(

@@ -343,7 +343,7 @@ TOP = [
     ("relaese", "x", "x.yaml: relaese: unknown key; did you mean release?"),
     ("colour", "x", "x.yaml: colour: unknown key; known are release, input, output, key_file, key"),
     ("input", "data.csv", "x.yaml: input: 'data.csv' must be a section of keys and values"),
-    ("input", "{format: bigquery, path: x}", "input.path: goes with formats of files; for a "),
+    ("input", "{format: bigquery, path: x}", "input.path: is for files only; for a "),
     ("input", "{format: kafka, path: x}", "input.format: kafka is a stream, which has no end"),
     ("input", "{format: csv, path: kafka://x/y}", "input.path: 'kafka://x/y' is a stream"),
     ("input", "{format: delta}", "input.table: is required"),

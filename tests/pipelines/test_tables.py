@@ -221,7 +221,7 @@ def test_a_dry_run(place: tuple[Workspace, Change]) -> None:
 def test_a_table_has_no_files_of_its_own(workspace: Workspace, key: str) -> None:
     given = {"format": "delta", "table": "visits", key: "1d"}
     outcome = workspace.release(lambda settings: settings.update(input=given))
-    assert outcome.code == 2 and f"input.{key}: goes with formats of files" in outcome.err
+    assert outcome.code == 2 and f"input.{key}: is for files only" in outcome.err
 
 
 def test_from_python(place: tuple[Workspace, Change]) -> None:
@@ -357,7 +357,7 @@ def test_an_attempt_that_failed_and_a_table_that_changed(
         ({"driver": "a b"}, "input.driver: 'a b' must be the name of an ADBC driver"),
         ({"table": "t", "connection": PASSWORD}, "input.connection: must be env:NAME or file:PATH"),
         ({"table": "t", "repeatable": "yes"}, "input.repeatable: 'yes' must be true or false"),
-        ({"table": "t", "path": "t"}, "input.path: goes with formats of files"),
+        ({"table": "t", "path": "t"}, "input.path: is for files only"),
     ],
 )
 def test_wrong_keys(workspace: Workspace, change: dict[str, Any], sentence: str) -> None:

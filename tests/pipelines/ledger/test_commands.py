@@ -278,7 +278,10 @@ def test_a_path_is_relative_to_the_working_directory(
 @pytest.mark.parametrize("step", ["show", "history", "upgrade"])
 def test_a_file_that_is_missing_stays_missing(workspace: Workspace, step: str) -> None:
     url = f"sqlite:///{workspace.folder}/nowhere.db"
-    refused(workspace.run("ledger", step, url), "holds no ledger; make one with: dptrees ledger")
+    refused(
+        workspace.run("ledger", step, url),
+        "if there was none before, make one with: dptrees ledger",
+    )
     refused(workspace.release(lambda s: s.update(ledger=url)), "holds no ledger")
     assert not (workspace.folder / "nowhere.db").exists()
     assert not workspace.output.exists()

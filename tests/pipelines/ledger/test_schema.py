@@ -97,5 +97,8 @@ def test_an_upgrade_that_fails_changes_nothing(
 
 
 def test_a_database_without_a_ledger(url: str) -> None:
-    with pytest.raises(LedgerError, match="holds no ledger; make one with: dptrees ledger init"):
+    with pytest.raises(
+        LedgerError,
+        match="holds no ledger .*; if there was none before, make one with: dptrees ledger init",
+    ):
         Ledger(LedgerUrl(url)).account(None)
