@@ -105,8 +105,8 @@ class AdbcSource:
                 f"input.driver: {self.driver} is not installed where it is read: install its "
                 "Python package, adbc-driver-NAME, or give the path of its library"
             )
-        rule, again = f"the driver refused the connection or the query ({status}); try both", False
-        rule += f" with another client; {_NOT_SHOWN}"
+        rule, again = f"the driver refused the connection or the query ({status}); test both", False
+        rule += f" with the database's own client; {_NOT_SHOWN}"
         if status in ("UNAUTHENTICATED", "UNAUTHORIZED") or _REFUSED.search(message):
             rule = f"permission denied; check the role, and the credentials in {self.connection}"
         elif _LOCKED.search(message):

@@ -99,6 +99,6 @@ def test_an_upgrade_that_fails_changes_nothing(
 def test_a_database_without_a_ledger(url: str) -> None:
     with pytest.raises(
         LedgerError,
-        match="holds no ledger .*; if there was none before, make one with: dptrees ledger init",
+        match=r"holds no ledger.*; if there was none before, make one with",
     ):
         Ledger(LedgerUrl(url)).account(None)
