@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -21,6 +22,15 @@ def test_a_call_has_its_result_or_its_fault() -> None:
         calls.run(lambda: 1 / 0)
 
 
+@pytest.fixture
+def hears_interrupts() -> Iterator[None]:
+    """This process hears SIGINT, which a shell lets its background jobs ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_interrupts")
 @pytest.mark.parametrize("can_cancel", [True, False])
 def test_a_signal_ends_the_wait(can_cancel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_calls, "CANCEL_SECONDS", 0.2)
