@@ -105,7 +105,7 @@ class Digest:
     """The sum of the digests of messages.
 
     >>> digest = Digest()
-    >>> passed = list(digest.passing([Message(COUNTS, "age", 0, 0, b"1")]))
+    >>> passed = list(digest.passing([Message("counts", "age", 0, 0, b"1")]))
     >>> digest.message(SENT).output, len(digest.message(SENT).data)
     ('sent', 32)
     """

@@ -64,6 +64,8 @@ FILES_OF_PARTS = {
         "pipelines/commands/examples.py",
         "pipelines/commands/series.py",
         "pipelines/configuration.py",
+        "pipelines/dry_run/dry_run.py",
+        "pipelines/dry_run/places.py",
         "pipelines/proof/derived.py",
         "pipelines/proof/manifest.py",
         "pipelines/proof/tables.py",
