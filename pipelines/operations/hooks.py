@@ -3,7 +3,7 @@
 A hook receives public facts alone, in environment variables: names, folders, the exit code and the
 sentence on standard error. No secret that the configuration or an option names is in its
 environment. Whatever a hook does, the release and the exit code of its run stay as they are
-(docs/decisions/0037).
+(docs/decisions/0038).
 """
 
 from __future__ import annotations

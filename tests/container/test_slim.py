@@ -117,8 +117,8 @@ def test_lists_of_files_are_those_of_the_image() -> None:
 
 
 def test_image_says_its_extras() -> None:
-    (told,) = json.loads(podman("image", "inspect", image("worker")).stdout)
-    assert told["Labels"]["dptrees.extras"].split() == default_extras()
+    (found,) = json.loads(podman("image", "inspect", image("worker")).stdout)
+    assert found["Labels"]["dptrees.extras"].split() == default_extras()
 
 
 def test_every_kind_is_released_with_the_committed_integers(tmp_path: Path) -> None:
