@@ -42,14 +42,14 @@ NO_SHELL = ("--volume=/dev/null:/bin/sh", "--volume=/dev/null:/bin/bash")
 
 def inspected(name: str) -> dict[str, Any]:
     """What an image says of itself."""
-    (found,) = json.loads(podman("image", "inspect", image(name)).stdout)
+    (told,) = json.loads(podman("image", "inspect", image(name)).stdout)
     return dict(told)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_image_says_what_it_is(name: str) -> None:
     told = inspected(name)
-    labels = found["Labels"]
+    labels = told["Labels"]
     assert labels["org.opencontainers.image.version"] == dptrees.dpcore.__version__
     assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
     assert told["User"] == f"{UID}:{UID}"

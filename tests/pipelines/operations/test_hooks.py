@@ -136,12 +136,12 @@ def test_no_secret_of_a_refused_configuration_reaches_a_hook(
     monkeypatch.setenv("VISITS", "postgresql://me:secret@db/visits")
     monkeypatch.setenv("PLACE", "postgresql://me:secret@db/visits")
 
-    def of_a_table(settings: dict[str, Any]) -> None:
+    def read_a_table(settings: dict[str, Any]) -> None:
         settings["input"] = {"format": "postgresql", "connection": "env:VISITS", "table": "visits"}
         settings["trees"] = []
 
     options = ("--on-failure", hook, "--set", "place=env:PLACE")
-    assert workspace.release(of_a_table, *options).code == 2
+    assert workspace.release(read_a_table, *options).code == 2
     assert "me:secret" not in file.read_text()
 
 
