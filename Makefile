@@ -3,7 +3,6 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := dpcore transforms pipelines
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/installed-test
 INSTALLED_DEV := $(VENV)/installed-dev
@@ -52,7 +51,7 @@ help:
 	@echo "make gcp         fetch the clients of Google Cloud and a stand-in of its storage (needs go)"
 	@echo "make test-gcp    Dataflow, Cloud Storage and Secret Manager against stand-ins"
 	@echo "make lint        ruff, rules and format"
-	@echo "make types       mypy --strict on the three packages"
+	@echo "make types       mypy --strict"
 	@echo "make docs        the site of docs/, in build/site; a warning fails"
 	@echo "make drawn       parts and diagrams of docs/ that follow from the code"
 	@echo "make screenshot  the picture of the report page, docs/report.png (needs chromium)"

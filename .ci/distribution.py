@@ -28,7 +28,7 @@ import setuptools
 
 PROJECT = Path(__file__).resolve().parents[1]
 MINORS = range(10, 15)
-# What no extra but its own names, and what is for developers.
+# Extras that are not for users.
 DEVELOPERS = ("bench", "dev", "docs", "test")
 RELEASE = """
 release: ages
@@ -279,11 +279,9 @@ def check_extras(wheel: Path) -> str:
     uv, named = Path(sys.executable).with_name("uv"), extras(wheel)
     counts = []
     for minor in (MINORS[0], MINORS[-1]):
-        wanted = io.StringIO()
-        wanted.write(f"dptrees[{','.join(named)}] @ {wheel.resolve().as_uri()}\n")
         with tempfile.TemporaryDirectory() as work:
             path = Path(work, "requirements.in")
-            path.write_text(wanted.getvalue())
+            path.write_text(f"dptrees[{','.join(named)}] @ {wheel.resolve().as_uri()}\n")
             options = ("--python-version", f"3.{minor}", "--quiet", "--no-header", "--no-annotate")
             lines = run(uv, "pip", "compile", *options, path).splitlines()
         counts.append(f"3.{minor}: {sum('==' in line for line in lines)} packages")

@@ -6,8 +6,8 @@ import sys
 import warnings
 from pathlib import Path
 
-# The folder of dptrees, as modules are imported.
-_OWN = f"{Path(__file__).parents[2]}/"
+# Not all of the folder above: a checkout without links also has programs of its users there.
+_OWN = tuple(f"{Path(__file__).parents[2] / name}/" for name in ("pipelines", "transforms"))
 
 
 def warn_caller(message: str) -> None:
