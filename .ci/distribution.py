@@ -95,7 +95,9 @@ def export_commit(folder: Path) -> None:
     settings = [word for each in plain for word in ("-c", each)]
     run("git", *settings, "archive", "--output", archive, "HEAD")
     with tarfile.open(archive) as files:
-        files.extractall(folder, filter="tar")
+        # An attribute, not an argument: Python 3.10.11 and 3.11.3 have no filters.
+        files.extraction_filter = getattr(tarfile, "tar_filter", None)
+        files.extractall(folder)
     archive.unlink()
 
 
