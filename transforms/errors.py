@@ -8,6 +8,7 @@ is down) is marked so: the user need not fix anything, only try again.
 import re
 
 _MARKED = re.compile(r"<dptrees( again)?: (.*?) :dptrees>", re.DOTALL)
+_OF_SYSTEM = re.compile(r"([\w.+-]+): cannot open shared object")
 
 
 class ReleaseError(Exception):
@@ -63,3 +64,21 @@ def error_in(text: str) -> ReleaseError | None:
     """
     match = _MARKED.search(text)
     return InputError(match.group(0)) if match else None
+
+
+def missing_library(name: str, error: ImportError) -> str:
+    """Return what must be installed before a module can be imported.
+
+    Args:
+        name: of the module or the extra that has it.
+        error: the fault of the import.
+
+    >>> missing_library("dptrees[odbc]", ModuleNotFoundError("No module named 'arrow_odbc'"))
+    'dptrees[odbc]'
+    >>> missing_library("dptrees[odbc]", ImportError("libodbc.so.2: cannot open shared object"))
+    "the system's library libodbc.so.2 (dptrees[odbc] loads it)"
+    """
+    if isinstance(error, ModuleNotFoundError):
+        return name
+    found = _OF_SYSTEM.search(str(error))
+    return f"the system's library {found[1]} ({name} loads it)" if found else f"a working {name}"

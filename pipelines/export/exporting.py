@@ -17,7 +17,7 @@ from dptrees.pipelines.export.released_table import ReleasedTable, released_tabl
 from dptrees.pipelines.release_folder import FolderError, ReleaseFolder, holds_release
 from dptrees.pipelines.terminal_text import escaped, print_json, print_line
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.errors import ReleaseError, missing_library
 from dptrees.transforms.layout import run_folder
 from dptrees.transforms.passing import may_pass
 
@@ -99,8 +99,9 @@ def _written(table: ReleasedTable, target: ExportTarget) -> bool:
         return write(table, target.into, target.catalog)
     except (UserError, FolderError):
         raise
-    except ImportError:
-        raise UserError(f"--to {target.format}: needs dptrees[{extra}] installed") from None
+    except ImportError as error:
+        needed = missing_library(f"dptrees[{extra}]", error)
+        raise UserError(f"--to {target.format}: needs {needed} installed") from None
     except Exception as error:  # every library has errors of its own; all here is public
         sentence = f"--into {target.into}: {table.name} cannot be written: {_reason(error)}"
         if may_pass(error):

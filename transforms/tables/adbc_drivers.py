@@ -97,18 +97,12 @@ def library(name: str) -> str:
     """The library of a driver: of its Python package, its path, or its name for the driver manager.
 
     Raises:
-        InputError: a driver with rules of its own is not installed.
+        ImportError: a driver with rules of its own is not installed.
     """
-    if os.sep in name:
-        return name
     driver = known_driver(name)
-    if find_spec(driver.module) is not None:
+    if os.sep not in name and (driver.extra or find_spec(driver.module) is not None):
         return str(getattr(import_module(driver.module), driver.locate)())
-    if driver.extra is not None:
-        raise InputError(
-            f"input.driver: {name} needs dptrees[{driver.extra}] installed where it is read"
-        )
-    return name  # of a manifest, as the driver manager finds it
+    return name  # a path, or of a manifest, as the driver manager finds it
 
 
 def database_options(name: str, reference: str, text: str) -> dict[str, str]:

@@ -82,11 +82,10 @@ class OdbcSource:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        from arrow_odbc import Error
-
+        library = _arrow_odbc()
         try:
             yield
-        except Error as error:
+        except library.Error as error:
             found = _STATE.search(str(error))
             state = found.group(1) if found else ""
             for begin, sentence, again in _STATES:
@@ -103,17 +102,28 @@ class OdbcSource:
             ) from None
 
 
+def _arrow_odbc() -> Any:
+    """Import the library, which loads the system's manager of drivers.
+
+    Raises:
+        ImportError: one of both is not installed.
+    """
+    try:
+        import arrow_odbc
+    except OSError as error:
+        raise ImportError(str(error)) from None
+    return arrow_odbc
+
+
 def _executed(text: str, query: str) -> tuple[Any, pa.Schema]:
     """The batches of a query, and the schema to cast them to."""
-    from arrow_odbc import read_arrow_batches_from_odbc
-
     reported: list[pa.Schema] = []
 
     def fetched(schema: pa.Schema) -> pa.Schema:
         reported.append(schema)
         return pa.schema([pa.field(each.name, _fetched_as(each.type)) for each in schema])
 
-    reader = read_arrow_batches_from_odbc(
+    reader = _arrow_odbc().read_arrow_batches_from_odbc(
         query,
         connection_string=text,
         max_text_size=_LONGEST,
@@ -139,11 +149,9 @@ def _read_as(type: pa.DataType) -> pa.DataType:
 
 def _is_sqlite(text: str) -> bool:
     """Whether a connection is to SQLite: other databases do not have this function."""
-    from arrow_odbc import Error
-
     try:
         _executed(text, "SELECT sqlite_version()")
-    except Error:
+    except _arrow_odbc().Error:
         return False
     return True
 

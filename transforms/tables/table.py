@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from dptrees.transforms.errors import InputError, ReleaseError
+from dptrees.transforms.errors import InputError, ReleaseError, missing_library
 from dptrees.transforms.passing import may_pass, system_reason
 
 TABLES = ("iceberg", "delta", "postgresql", "bigquery", "adbc", "odbc")
@@ -151,7 +151,8 @@ def reading_table(name: str, extra: str) -> Iterator[None]:
         extra: of dptrees, which installs the library.
 
     Raises:
-        InputError: the library is not installed, or could not read the table.
+        InputError: the library, or one of the system that it loads, is not installed, or it could
+            not read the table.
 
     >>> with reading_table("the Delta table visits", "delta"):
     ...     raise ValueError("cannot cast 'Smith, John'")
@@ -162,10 +163,9 @@ def reading_table(name: str, extra: str) -> Iterator[None]:
         yield
     except (ReleaseError, MemoryError):
         raise
-    except ImportError:
-        raise InputError(
-            f"input: {name} needs dptrees[{extra}] installed where it is read"
-        ) from None
+    except ImportError as error:
+        needed = missing_library(f"dptrees[{extra}]", error)
+        raise InputError(f"input: {name} needs {needed} installed where it is read") from None
     except Exception as error:  # every library has errors of its own
         if may_pass(error):
             raise InputError(

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.tables import adbc_drivers, query
+from dptrees.transforms.tables import query
 from dptrees.transforms.tables.adbc import AdbcQuery, AdbcSource, RepeatableAdbcQuery
 from dptrees.transforms.tables.adbc_drivers import database_options
 from dptrees.transforms.tables.table import InputTable
@@ -221,8 +221,8 @@ def test_drivers_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(InputError, match="is not installed where it is read"):  # noqa: SIM117
             with AdbcQuery(source=source).pinned():
                 pass
-    monkeypatch.setattr(adbc_drivers, "find_spec", lambda _: None)
-    with pytest.raises(InputError, match=r"input.driver: sqlite needs dptrees\[adbc\] installed"):  # noqa: SIM117
+    monkeypatch.setitem(sys.modules, "adbc_driver_sqlite", None)
+    with pytest.raises(InputError, match=r"the query of sqlite needs dptrees\[adbc\] installed"):  # noqa: SIM117
         with sqlite_query(ALL).pinned():
             pass
 

@@ -1,0 +1,90 @@
+"""Libraries of an extra that cannot be imported: one sentence that says what to install, exit 2."""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipelines.conftest import Workspace
+
+INPUTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "adbc": ("adbc_driver_manager", {"driver": "sqlite"}),
+    "delta": ("deltalake", {"table": "visits"}),
+    "iceberg": ("pyiceberg", {"table": "shop.visits"}),
+    "odbc": ("arrow_odbc", {}),
+    "postgresql": ("adbc_driver_postgresql", {"table": "visits"}),
+}
+EXTRAS = {"postgresql": "sql"}
+ABSENT = "cannot open shared object file: No such file or directory"
+# An error of an import, and what must be installed.
+ERRORS: dict[str, tuple[Exception, str]] = {
+    "the module": (ModuleNotFoundError("No module named 'x'"), "needs dptrees[{}] installed"),
+    "a library of the system": (
+        ImportError(f"libodd-2.so.7: {ABSENT}"),
+        "needs the system's library libodd-2.so.7 (dptrees[{}] loads it) installed",
+    ),
+    "another version": (ImportError("undefined symbol"), "needs a working dptrees[{}] installed"),
+}
+# How cffi reports it: arrow_odbc alone uses it to load a library when it is imported.
+BY_CFFI = OSError(f"cannot load library '/x/libarrow.so': libodd-2.so.7: {ABSENT}.  Also: no 'x'")
+
+
+def refuse(patch: pytest.MonkeyPatch, module: str, error: Exception) -> None:
+    """Let the import of a module fail."""
+
+    class Refused(MetaPathFinder):
+        def find_spec(self, name: str, path: Any, target: Any = None) -> None:
+            if name == module:
+                raise error
+
+    for name in [each for each in sys.modules if f"{each}.".startswith(f"{module}.")]:
+        patch.delitem(sys.modules, name)
+    patch.setattr(sys, "meta_path", [Refused(), *sys.meta_path])
+
+
+@pytest.mark.parametrize(
+    ("format", "error"),
+    [
+        *((format, error) for format in INPUTS for error in ERRORS),
+        ("odbc", "a library of the system, by cffi"),
+    ],
+)
+def test_a_table(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, format: str, error: str
+) -> None:
+    module, settings = INPUTS[format]
+    raised, sentence = ERRORS[error.removesuffix(", by cffi")]
+    refuse(monkeypatch, module, BY_CFFI if error.endswith("by cffi") else raised)
+    if "driver" in settings or format in ("odbc", "postgresql"):
+        monkeypatch.setenv("VISITS", "one line")
+        settings = settings | {"connection": "env:VISITS"}
+    if "table" not in settings:
+        settings = settings | {"query": "SELECT 1 AS x, 'north' AS place"}
+
+    for command in ("check", "release"):
+        outcome = workspace.run(
+            command,
+            workspace.configure(lambda all: all.update(input={"format": format} | settings)),
+        )
+        assert outcome.code == 2, outcome
+        assert sentence.format(EXTRAS.get(format, format)) in outcome.err
+        assert len(outcome.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_an_export(
+    released: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    format: str,
+    error: str,
+) -> None:
+    refuse(monkeypatch, INPUTS[format][0], ERRORS[error][0])
+    outcome = released.run("export", released.output, "--to", format, "--into", tmp_path / "lake")
+    assert outcome.code == 2
+    assert outcome.err == f"dptrees: --to {format}: {ERRORS[error][1].format(format)}\n"
