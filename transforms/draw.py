@@ -278,9 +278,10 @@ def write_part(output: str, released: ReleasedPart) -> bytes:
         sha256=sha256(data),
         note=base64.b64encode(released.note).decode(),
     )
-    files.write_whole(files.join(output, *receipt.file_name.split("/")), data)
+    sealed = released.part.kind in SEALED_KINDS
+    files.write_whole(files.join(output, *receipt.file_name.split("/")), data, private=sealed)
     PARTS_WRITTEN.inc()
-    if released.part.kind not in SEALED_KINDS:  # whose size depends on rows, or on units
+    if not sealed:  # whose size depends on rows, or on units
         BYTES_WRITTEN.inc(len(data))
     advance("write", 1)
     return receipt.to_bytes()

@@ -100,13 +100,19 @@ def read_bytes(path: str) -> bytes:
     return _guarded(path, "read", lambda: _read(path))
 
 
-def write_whole(path: str, data: bytes) -> None:
+def write_whole(path: str, data: bytes, *, private: bool = False) -> None:
     """Writes a file that is seen whole or not at all; replaces one of the same name.
+
+    Args:
+        path: of the file.
+        data: its bytes.
+        private: on a local disk only its owner may read it, from its first byte on, and a folder
+            that is made for it is of its owner alone.
 
     Raises:
         OutputError: disk full, no permission, or whatever else the system says.
     """
-    write = _write_local if is_local(path) else _write
+    write = partial(_write_local, private=private) if is_local(path) else _write
     _guarded(path, "written", lambda: write(path, data))
 
 
@@ -133,8 +139,8 @@ def open_file(path: str) -> BinaryIO:
     return _guarded(path, "read", lambda: _open(path))
 
 
-def write_once(path: str, data: bytes) -> bool:
-    """Writes a file unless there is one. Of two writers at once only one succeeds where the
+def write_once(path: str, data: bytes, *, private: bool = False) -> bool:
+    """Writes a file unless there is one, `private` as `write_whole` does. Of two writers at once only one succeeds where the
     filesystem is local; Beam's object stores cannot create on condition, so there the last one
     stays, and who must be sure reads the file again. Returns whether this call wrote it.
 
@@ -142,7 +148,7 @@ def write_once(path: str, data: bytes) -> bool:
         OutputError: as of `write_whole`.
     """
     if is_local(path):
-        return _guarded(path, "written", lambda: _link_local(path, data))
+        return _guarded(path, "written", lambda: _finished(path, data, _linked, private))
     if exists(path):
         return False
     _guarded(path, "written", lambda: _write(path, data))
@@ -202,13 +208,13 @@ def _abandon(file: BinaryIO, path: str) -> None:
         FileSystems.delete([path])
 
 
-def _temporary(path: str, data: Content) -> str:
+def _temporary(path: str, data: Content, private: bool) -> str:
     """A file beside ``path`` that holds the data, safely on disk."""
     folder = os.path.dirname(path)
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(folder, 0o700 if private else 0o777, exist_ok=True)
     name = os.path.join(folder, f".{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
     try:
-        with open(name, "xb") as file:
+        with open(name, "xb", opener=_open_private if private else None) as file:
             _put(file, data)
             file.flush()
             os.fsync(file.fileno())
@@ -219,12 +225,12 @@ def _temporary(path: str, data: Content) -> str:
     return name
 
 
-def _write_local(path: str, data: Content) -> None:
-    _finished(path, data, os.replace)
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
-def _link_local(path: str, data: bytes) -> bool:
-    return _finished(path, data, _linked)
+def _write_local(path: str, data: Content, *, private: bool = False) -> None:
+    _finished(path, data, os.replace, private)
 
 
 def _linked(name: str, path: str) -> bool:
@@ -235,12 +241,14 @@ def _linked(name: str, path: str) -> bool:
     return True
 
 
-def _finished(path: str, data: Content, finish: Callable[[str, str], Result]) -> Result:
+def _finished(
+    path: str, data: Content, finish: Callable[[str, str], Result], private: bool
+) -> Result:
     """Gives a temporary file with the data its name, in one step; returns what that returns."""
     left = _TRIES
     while True:
         left -= 1
-        name = _temporary(path, data)
+        name = _temporary(path, data, private)
         try:
             return finish(name, path)
         except FileNotFoundError:

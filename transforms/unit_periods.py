@@ -8,11 +8,12 @@ is made from: a run that is started again with rows of other units is refused, e
 are the same. It is written once the draw is recorded.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 
+from dptrees.dpcore.bounding.counted_units import CountedUnits
 from dptrees.dpcore.questions.place import UNITS
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms import files
@@ -133,7 +134,8 @@ class SealUnits(beam.PTransform):
     """Writes what the next run must know of units.
 
     The input is PCollection[tuple[ShardKey, bytes]], each tree and shard once, and what
-    `transforms.record.RecordDraw` gives.
+    `transforms.record.RecordDraw` gives. All shards of a tree become files of one size, so the
+    largest is found first: sizes of single shards would add up to the number of units.
 
     Args:
         plan: of the run.
@@ -150,10 +152,20 @@ class SealUnits(beam.PTransform):
 
     def expand(self, inputs: Any) -> Any:
         units, recorded = inputs
+        # (ShardKey, bytes) -> (tree, units of the shard) -> (tree, the most)
+        sizes = units | "Sizes" >> beam.Map(_unit_number).with_output_types(tuple[str, int])
+        largest = sizes | "Largest" >> beam.CombinePerKey(max)
         step = beam.ParDo(
-            _SealUnits(self._plan, self._key, self._output), beam.pvalue.AsList(recorded)
+            _SealUnits(self._plan, self._key, self._output),
+            beam.pvalue.AsList(recorded),
+            beam.pvalue.AsDict(largest),
         )
         return units | "Seal" >> step
+
+
+def _unit_number(element: tuple[ShardKey, bytes]) -> tuple[str, int]:
+    (tree, _), units = element
+    return tree, len(CountedUnits.from_bytes(units).units)
 
 
 @beam.typehints.with_output_types(bytes)
@@ -162,8 +174,11 @@ class _SealUnits(KeyedDoFn):
         super().__init__(plan, key)
         self._output = output
 
-    def process(self, element: tuple[ShardKey, bytes], draw: Sequence[bytes]) -> Iterator[bytes]:
+    def process(
+        self, element: tuple[ShardKey, bytes], draw: Sequence[bytes], largest: Mapping[str, int]
+    ) -> Iterator[bytes]:
         (tree, shard), units = element
         question = self._plan.question(tree)
         if question.leaves_units:
-            yield write_part(self._output, question.seal_units(shard, units, self.source(draw)))
+            part = question.seal_units(shard, units, self.source(draw), largest[tree])
+            yield write_part(self._output, part)

@@ -10,9 +10,9 @@ function of the periods in which it had rows before, of no other unit and of no 
 the counts of all periods are sums over units, as in `dpcore.bounding.choice`, and a unit adds to
 the counts of at most p periods. If it depended on other units, one unit more could move theirs too.
 
-The state holds an id of 16 bytes under the release key and a number for each unit, sorted by id,
-and filled up with zeros to a power of 2 of units: its size in bytes shows their number up to a
-factor of 2.
+The state holds an id of 16 bytes under the release key and a number for each unit, sorted by id.
+It is filled up with zeros to one size for all shards of a tree, `sealed_units`: the sizes of 64
+shards that are padded one by one add up to a precise number of units.
 
 Source: the sensitivity is `dpcore.privacy.sensitivity.periods_sensitivity`.
 """
@@ -29,7 +29,7 @@ from dptrees.dpcore.bounding.unit_ids import Blocks
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import counts_digest
 
-_LEAST_UNITS = 2**8
+LEAST_UNITS = 2**8
 _NUMBER = "<u2"
 _GROUP = -1
 
@@ -75,12 +75,13 @@ class CountedUnits:
         periods[codes[known:][counted]] += 1
         return counted, CountedUnits(units=units, periods=periods)
 
-    def to_bytes(self) -> bytes:
-        """Write the units and their numbers, as large as any other number of units up to the next
-        power of 2."""
-        size = _LEAST_UNITS
-        while size < len(self.units):
-            size *= 2
+    def to_bytes(self, size: int = 0) -> bytes:
+        """Write the units and their numbers.
+
+        Args:
+            size: the number of units to whose size zeros fill it up.
+        """
+        size = max(size, len(self.units))
         ids = np.zeros((size, 2), "<u8")
         numbers = np.zeros(size, _NUMBER)
         ids[: len(self.units)], numbers[: len(self.units)] = self.units, self.periods - 1

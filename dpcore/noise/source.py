@@ -75,6 +75,26 @@ class NoiseSource:
         body = hashlib.sha256(np.ascontiguousarray(counts, dtype="<i8").tobytes()).digest()
         return replace(self, own_digest=self.key.digest("own counts", counts.size, body))
 
+    def padded_size(self, used: int, least: int, tree: str) -> int:
+        """The size to which sealed data is filled up, so that it hardly shows how much is used.
+
+        It is the least `least * 2^k` that holds `used` times a margin from 1 to 2, which is a keyed
+        function of the release and the tree: all runs of a series have the same. So a size shows
+        that the number is in a range of a factor of 4, nobody without the key knows where in that
+        range the next size begins, and one more of n changes the size with a probability of at most
+        2/n over the keys.
+
+        Args:
+            used: the number to hide; of several files that are padded alike, the largest.
+            least: the least size, which shows nothing.
+            tree: its name.
+        """
+        digest = self.key.digest("sealed size", self.release, tree)
+        needed = used * (2**32 + int.from_bytes(digest[:4], "big")) >> 32
+        while least < needed:
+            least *= 2
+        return least
+
     def stream(self, tree: str, key: int, chunk: int, level: int) -> RandomStream:
         """The keystream of the noise of one level of one chunk (chunk -1 is the spine)."""
         return self.key.stream("noise", *self._name, tree, key, chunk, level)

@@ -217,13 +217,17 @@ class UnitRows(_ReadTree):
         counted: the parts of kind `UNITS`."""
         return False
 
-    def seal_units(self, shard: int, units: bytes, noise: NoiseSource) -> ReleasedPart:
+    def seal_units(
+        self, shard: int, units: bytes, noise: NoiseSource, largest: int
+    ) -> ReleasedPart:
         """Return the part that holds what the next run must know of the units of a shard.
 
         Args:
             shard: of units.
             units: `dpcore.bounding.counted_units.CountedUnits.to_bytes`.
             noise: the release's source.
+            largest: the number of units in the shard of this tree with the most: all of them become
+                files of one size.
         """
         raise ValueError(f"tree {self.name} leaves no units to a next run")
 

@@ -236,10 +236,13 @@ def _released(
         nonce=nonce,
     )
     parts: dict[Part, pa.Table] = {}
+    largest: dict[str, int] = {}
+    for (tree, _), known in units.items():
+        largest[tree] = max(largest.get(tree, 0), len(known.units))
     for (tree, shard), known in units.items():
         question = plan.question(tree)
         if question.leaves_units:
-            part = question.seal_units(shard, known.to_bytes(), noise)
+            part = question.seal_units(shard, known.to_bytes(), noise, largest[tree])
             parts[part.part] = part.table
     concluded: dict[str, list[pa.Table]] = {}
     for question in plan.questions:

@@ -43,7 +43,8 @@ from dptrees.dpcore.series.temporal import Span
 _CARRIED = b"carried on: "
 # The level of all periods to date, where they are no node of the temporal tree.
 TO_DATE = -1
-# What is carried on is filled up to a power of 2 of bytes, at least this one.
+# What is carried on is filled up to a power of 2 of bytes, at least this one
+# (`NoiseSource.padded_size`).
 _LEAST_BYTES = 2**16
 
 
@@ -248,7 +249,7 @@ class AccumulatedPeriods(SeriesQuestion):
         ]
         whole = pack_many(nodes)
         plain = len(whole).to_bytes(8, "little") + whole
-        size = max(_LEAST_BYTES, 1 << (len(plain) - 1).bit_length())
+        size = noise.padded_size(len(plain), _LEAST_BYTES, self.name)
         name = self._state_name(place, noise.release, noise.nonce)
         sealed = noise.key.seal(plain.ljust(size, b"\0"), *name)
         table = pa.table({"sealed": pa.array([sealed], pa.large_binary())})

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dptrees.dpcore.bounding.counted_units import LEAST_UNITS, CountedUnits
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
 from dptrees.dpcore.privacy.budget import Budget, Measure
@@ -293,8 +294,12 @@ class SeriesQuestion(PeriodRows):
     def leaves_units(self) -> bool:
         return self.counted_periods is not None and self.period < self.temporal.periods
 
-    def seal_units(self, shard: int, units: bytes, noise: NoiseSource) -> ReleasedPart:
-        sealed = noise.key.seal(units, *self._units_name(shard, noise.release, noise.nonce))
+    def seal_units(
+        self, shard: int, units: bytes, noise: NoiseSource, largest: int
+    ) -> ReleasedPart:
+        size = noise.padded_size(largest, LEAST_UNITS, self.name)
+        plain = CountedUnits.from_bytes(units).to_bytes(size)
+        sealed = noise.key.seal(plain, *self._units_name(shard, noise.release, noise.nonce))
         table = pa.table({"sealed": pa.array([sealed], pa.large_binary())})
         return ReleasedPart(self._units_part(shard), table)
 

@@ -11,7 +11,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -73,6 +73,10 @@ class Database:
 
 def _sqlite(url: LedgerUrl, *, create: bool) -> Engine:
     def connect() -> sqlite3.Connection:
+        if create:
+            # Of its owner alone from the start; SQLite's journals get the mode of their database.
+            with suppress(OSError):  # it exists; or SQLite says why it cannot be made
+                os.close(os.open(str(url.file), os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(
             url.file_uri(create=create), uri=True, timeout=WAIT_SECONDS, isolation_level=None
         )

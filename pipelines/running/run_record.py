@@ -10,7 +10,6 @@ published, for the operator alone (docs/exit-codes.md).
 from __future__ import annotations
 
 import json
-import os
 import platform
 import time
 from collections.abc import Iterator
@@ -69,8 +68,7 @@ class RunRecord:
         """
         path = _path(output, in_series=in_series)
         try:
-            if files.write_once(path, self._entries(output, manifest)):
-                _hide(path)
+            if files.write_once(path, self._entries(output, manifest), private=True):
                 return True
             found = json.loads(files.read_bytes(path))
         except (OutputError, OSError, ValueError):
@@ -89,8 +87,7 @@ class RunRecord:
         """
         path = _path(output, in_series=in_series)
         try:
-            files.write_whole(path, self._entries(output, manifest))
-            _hide(path)
+            files.write_whole(path, self._entries(output, manifest), private=True)
         except (OutputError, OSError):
             remark(f"{path}: the times of this run cannot be written; the release is complete")
 
@@ -117,12 +114,6 @@ def _path(output: str, *, in_series: bool) -> str:
         path = ".".join(path.rsplit("/", 1))
     # A folder of its own is needed to write in one step: of a bare name, the one we are in.
     return files.absolute(path + SUFFIX)
-
-
-def _hide(path: str) -> None:
-    """Let only the owner read a file, where the disk is local."""
-    if files.is_local(path):
-        os.chmod(path.removeprefix("file://"), 0o600)
 
 
 def versions() -> dict[str, str]:

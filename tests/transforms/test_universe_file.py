@@ -80,7 +80,7 @@ def test_trees_share_one_file_of_each_universe(plan, tmp_path) -> None:
 def test_sharing_again_writes_nothing(plan, tmp_path, monkeypatch) -> None:
     written: list[str] = []
     write = files.write_whole
-    monkeypatch.setattr(files, "write_whole", lambda p, d: written.append(p) or write(p, d))
+    monkeypatch.setattr(files, "write_whole", lambda p, d, **_: written.append(p) or write(p, d))
     shared = share_universes(plan, str(tmp_path / "out"))
     assert len(written) == 2
     again = share_universes(shared, str(tmp_path / "out"))

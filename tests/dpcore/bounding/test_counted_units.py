@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from dptrees.dpcore.bounding.counted_units import CountedUnits
 from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
 
 KEY = ReleaseKey(bytes(32))
 # Few first halves, so that several units share one.
@@ -49,13 +51,43 @@ def test_the_largest_number_of_periods_is_kept() -> None:
     assert CountedUnits.from_bytes(known.to_bytes()).periods.tolist() == [2**16]
 
 
-def test_sizes_show_the_number_of_units_up_to_a_factor_of_two() -> None:
-    sizes = []
-    for number in (0, 1, 255, 256, 257, 512, 513, 1000, 1024):
-        units = np.stack([np.arange(number, dtype=np.uint64), np.zeros(number, np.uint64)], axis=1)
-        sizes.append(len(CountedUnits(units=units, periods=np.ones(number, int)).to_bytes()))
-    of_256, of_512, of_1024 = (8 + 18 * size for size in (256, 512, 1024))
-    assert sizes == [of_256] * 4 + [of_512] * 2 + [of_1024] * 3
+@settings(max_examples=100, deadline=None)
+@given(
+    used=st.integers(0, 2**40), least=st.sampled_from([2**8, 2**16]), secret=st.binary(min_size=32)
+)
+def test_a_size_shows_a_number_up_to_a_factor_of_four(
+    used: int, least: int, secret: bytes
+) -> None:
+    noise = NoiseSource(
+        key=ReleaseKey(secret[:32]), release="r", spec_digest=b"", global_digest=b""
+    )
+    size = noise.padded_size(used, least, "tree")
+    assert size % least == 0 and (size // least).bit_count() == 1
+    assert used <= size and (size == least or size < 4 * used)
+    # In every run of the series.
+    assert replace(noise, global_digest=b"x", nonce=b"y").padded_size(used, least, "tree") == size
+
+
+def test_nobody_knows_at_which_number_a_size_begins() -> None:
+    """A threshold of its own under each key, so no number of units is at one for an observer."""
+
+    def larger(used: int) -> int:
+        keys = (ReleaseKey(bytes([index]) * 32) for index in range(256))
+        sources = (
+            NoiseSource(key=key, release="r", spec_digest=b"", global_digest=b"") for key in keys
+        )
+        return sum(source.padded_size(used, 256, "tree") > 1024 for source in sources)
+
+    numbers = [larger(used) for used in range(512, 1025, 64)]
+    assert numbers[0] == 0 and numbers[-1] == 256
+    assert max(np.diff(numbers)) < 80  # a known threshold has one step of 256
+
+
+def test_units_are_padded_to_any_size() -> None:
+    known = CountedUnits(units=ids([(1, 2)]), periods=np.array([3]))
+    padded = known.to_bytes(500)
+    assert len(padded) == len(CountedUnits.none().to_bytes(500))
+    assert CountedUnits.from_bytes(padded).periods.tolist() == [3]
 
 
 @pytest.mark.parametrize("change", ["unit", "periods", "tree", "shard", "release", "key"])

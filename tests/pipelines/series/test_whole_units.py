@@ -17,6 +17,7 @@ import pytest
 from dptrees.dpcore.bounding.counted_units import CountedUnits
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.questions.place import UNITS
 from dptrees.dpcore.release.in_memory import RunBefore, release_rows
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.pipelines.release_folder import ReleaseFolder
@@ -172,6 +173,26 @@ def test_nothing_of_units_is_in_clear_and_the_last_run_leaves_none(people: Peopl
     sizes = {path.stat().st_size for path in people.period_folder(3).glob("units/*")}
     assert len(sizes) == 1
     assert people.run("verify", people.period_folder(3)).code == 0
+
+
+def test_all_shards_have_one_size(tmp_path: Path) -> None:
+    """64 shards of 256 people each, more or less: sizes of their own would add up to a number."""
+    made = People(tmp_path)
+    made.write_period(1)
+    table = pa.table({"x": np.zeros(2**14), "person": np.arange(2**14)})
+    pq.write_table(table, made.file(0))
+    outcome = made.period(1)
+    assert outcome.code == 0, outcome.err
+    sizes = {path.stat().st_size for path in made.period_folder(1).glob("units/*")}
+    assert len(sizes) == 1
+    manifest = ReleaseFolder(str(made.period_folder(1))).manifest
+    spec: Any = manifest["spec"]
+    rows = pa.concat_tables(pq.read_table(made.file(index)) for index in range(3))
+    nonce = bytes.fromhex(str(manifest["nonce"]))
+    key = ReleaseKey(bytes(range(32)))
+    ours = release_rows(plan_from_spec(spec), rows.to_batches(), key, nonce=nonce)
+    folder = ReleaseFolder(str(made.period_folder(1)))
+    assert ours.part(UNITS, "all", 0, 7) == folder.part(UNITS, "all", 0, 7)
 
 
 @pytest.mark.parametrize("kinds", [("units",), ("state", "units")])
