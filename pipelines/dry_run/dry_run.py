@@ -171,7 +171,7 @@ def _looked_at(
     check_described(options, configuration)
     files.use_options(options)
     configuration = with_kept_stages(configuration, discard=request.folder.discard)
-    with table_rows(configuration.table) as source:
+    with table_rows(configuration.table, heads=True) as source:
         stage = Stage(
             configuration=configuration,
             planned=planned_once(configuration, discard=request.folder.discard),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import apache_beam as beam
 
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.readers.file_columns import described
+from dptrees.transforms.readers.schema_contract import SchemaContract, arrow_type
+from dptrees.transforms.tables.query import SqlQuery
 from dptrees.transforms.tables.read import ReadTable, table_splits
 from dptrees.transforms.tables.table import InputTable
 
@@ -58,6 +61,18 @@ class TableRows:
         """
         return described(self.pinned.schema())
 
+    def check(self, contract: SchemaContract) -> None:
+        """Refuse columns that break a contract; the names alone where types are not known.
+
+        Raises:
+            InputError: a column is missing or has another type, or it cannot be read.
+        """
+        types = self.types()
+        if getattr(self._table, "heads", False):
+            stated = contract.types.items()
+            types |= {name: arrow_type(t) for name, t in stated if types.get(name) == "null"}
+        contract.check(types, self.name)
+
     def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
         """Its name and size, once it is seen to have what a plan reads.
 
@@ -73,11 +88,14 @@ class TableRows:
 
 
 @contextmanager
-def table_rows(table: InputTable | None) -> Iterator[TableRows | None]:
+def table_rows(table: InputTable | None, *, heads: bool = False) -> Iterator[TableRows | None]:
     """The rows of a table as long as the block lasts; None where there is none.
 
     Args:
         table: of a configuration.
+        heads: look at its columns alone: no query reads a row.
     """
+    if heads and isinstance(table, SqlQuery):
+        table = replace(table, heads=True)
     with ExitStack() as stack:
         yield None if table is None else TableRows(table, stack)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.tables.adbc_drivers import database_options, known_driver, library
 from dptrees.transforms.tables.connection import connection_text
-from dptrees.transforms.tables.query import FLOATS, KeptQuery, RepeatableQuery
+from dptrees.transforms.tables.query import FLOATS, KeptQuery, RepeatableQuery, without_rows
 from dptrees.transforms.tables.spool import RowStream
 from dptrees.transforms.tables.sqlite_columns import sqlite_query
 from dptrees.transforms.tables.table import reading_table
@@ -61,15 +61,15 @@ class AdbcSource:
         return f"the {what} of {self.driver.rpartition('/')[2]}"
 
     @contextmanager
-    def opened(self, query: str | None = None) -> Iterator[RowStream]:
+    def opened(self, query: str | None = None, *, heads: bool = False) -> Iterator[RowStream]:
         """The rows of the query, or of another one; see `QuerySource`."""
         with self._connected() as cursor:
             query = query or self.query
             if self.driver == "sqlite":
-                with sqlite_query(cursor, query, self.name) as stream:
+                with sqlite_query(cursor, query, self.name, heads=heads) as stream:
                     yield stream
                 return
-            cursor.execute(query)
+            cursor.execute(without_rows(query) if heads else query)
             reader = cursor.fetch_record_batch()
             schema = plain_schema(reader.schema)
             yield RowStream(

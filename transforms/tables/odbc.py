@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.tables.connection import CONNECTION, connection_text
-from dptrees.transforms.tables.query import FLOATS, KeptQuery, RepeatableQuery
+from dptrees.transforms.tables.query import FLOATS, KeptQuery, RepeatableQuery, without_rows
 from dptrees.transforms.tables.spool import RowStream
 from dptrees.transforms.tables.table import reading_table
 
@@ -63,10 +63,11 @@ class OdbcSource:
         return "the ODBC query" if self.table is None else f"the ODBC table {self.table}"
 
     @contextmanager
-    def opened(self, query: str | None = None) -> Iterator[RowStream]:
+    def opened(self, query: str | None = None, *, heads: bool = False) -> Iterator[RowStream]:
         """The rows of the query, or of another one; see `QuerySource`."""
         text = connection_text(self.connection, "connection string")
-        reader, schema = _executed(text, query or self.query)
+        query = query or self.query
+        reader, schema = _executed(text, without_rows(query) if heads else query)
         if _is_sqlite(text):
             raise InputError(
                 f"{CONNECTION}: {self.connection} names SQLite, whose ODBC driver changes values "

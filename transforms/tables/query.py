@@ -54,8 +54,13 @@ class QuerySource(Protocol):
     def inexact(self) -> tuple[str, ...]:
         """Beginnings of the names of types in which two values of the source may be one."""
 
-    def opened(self, query: str | None = None) -> AbstractContextManager[RowStream]:
+    def opened(
+        self, query: str | None = None, *, heads: bool = False
+    ) -> AbstractContextManager[RowStream]:
         """The rows of the query, or of another one, over a connection of its own.
+
+        With `heads` the columns and no row, whatever the rows are: a type that follows from values
+        is null.
 
         Faults that a library raises while the block lasts are not translated.
         """
@@ -64,9 +69,11 @@ class QuerySource(Protocol):
         """Reports faults of the driver as the input's, never in the driver's words."""
 
 
-def _opened(calls: DriverCalls, source: QuerySource, query: str | None = None) -> RowStream:
+def _opened(
+    calls: DriverCalls, source: QuerySource, query: str | None = None, *, heads: bool = False
+) -> RowStream:
     """The rows of a source, over a connection that lasts as long as its calls."""
-    stream = calls.run(lambda: calls.held.enter_context(source.opened(query)))
+    stream = calls.run(lambda: calls.held.enter_context(source.opened(query, heads=heads)))
     calls.cancel = stream.cancel
     return stream
 
@@ -95,17 +102,24 @@ def quoted_table(name: str) -> str:
     return ".".join(f'"{part}"' for part in parts)
 
 
+def without_rows(query: str) -> str:
+    """The query with its columns and without its rows, in standard SQL."""
+    return f"SELECT * FROM (\n{query}\n) AS q WHERE 1 = 0"
+
+
 @dataclass(frozen=True, kw_only=True)
-class _Query:
+class SqlQuery:
     """What tables of both kinds share.
 
     Args:
         source: the query and its driver.
         units: the columns that name the privacy unit.
+        heads: its columns are looked at and no row is read, for a dry run.
     """
 
     source: QuerySource
     units: tuple[str, ...] = ()
+    heads: bool = False
 
     @property
     def table(self) -> str:
@@ -136,7 +150,7 @@ class _Query:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptQuery(_Query):
+class KeptQuery(SqlQuery):
     """A query that is executed once, by the process that starts the job.
 
     Args:
@@ -160,7 +174,7 @@ class KeptQuery(_Query):
         number = next(_numbers)
         with driver_calls() as calls, ExitStack() as held:
             with self.source.translated():
-                stream = _opened(calls, self.source)
+                stream = _opened(calls, self.source, heads=self.heads)
                 spool = Spool(
                     replace(stream, batches=_called(calls, stream.batches)),
                     lambda: calls.run(calls.held.close),
@@ -210,7 +224,7 @@ class KeptQuery(_Query):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepeatableQuery(_Query):
+class RepeatableQuery(SqlQuery):
     """A query whose every execution gives the same rows, as the user states.
 
     Args:
@@ -234,11 +248,16 @@ class RepeatableQuery(_Query):
         counting = f"SELECT count(*) AS n FROM (\n{self.source.query}\n) AS q"
         with self.source.translated():
             with driver_calls() as calls:
-                columns = _opened(calls, self.source).schema
-            with driver_calls() as calls:
-                batches = _called(calls, _opened(calls, self.source, counting).batches)
-                (rows,) = [int(row) for batch in batches for row in batch[0].to_pylist()]
+                columns = _opened(calls, self.source, heads=self.heads).schema
+            rows = None if self.heads else self._count(counting)
         yield replace(self, columns=columns, rows=rows)
+
+    def _count(self, counting: str) -> int:
+        """The number of rows, by a query of it."""
+        with driver_calls() as calls:
+            batches = _called(calls, _opened(calls, self.source, counting).batches)
+            (rows,) = [int(row) for batch in batches for row in batch[0].to_pylist()]
+        return rows
 
     def schema(self) -> pa.Schema:
         """The columns of the query."""

@@ -30,13 +30,14 @@ _MARK = "dptrees_example"
 
 
 @contextmanager
-def sqlite_query(cursor: Any, query: str, name: str) -> Iterator[RowStream]:
+def sqlite_query(cursor: Any, query: str, name: str, *, heads: bool = False) -> Iterator[RowStream]:
     """The rows of a query.
 
     Args:
         cursor: of a connection in a transaction.
         query: in the SQL of SQLite.
         name: what the query is called in messages.
+        heads: give its columns alone, without types, which are those of values; no value is read.
 
     Raises:
         InputError: a column has values of two storage classes, or has a name twice.
@@ -44,6 +45,11 @@ def sqlite_query(cursor: Any, query: str, name: str) -> Iterator[RowStream]:
     cursor.execute(f"CREATE TEMP VIEW {_VIEW} AS\n{query}")
     cursor.execute(f"PRAGMA table_info({_VIEW})")
     declared = {str(row[1]): str(row[2] or "") for row in cursor.fetchall()}
+    if heads:
+        yield RowStream(
+            schema=pa.schema([(each, pa.null()) for each in declared]), batches=iter(())
+        )
+        return
     classes = _storage_classes(cursor, list(declared), name)
     for column, declaration in declared.items():
         classes.setdefault(column, _affinity(declaration))

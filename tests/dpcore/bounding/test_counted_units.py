@@ -55,9 +55,7 @@ def test_the_largest_number_of_periods_is_kept() -> None:
 @given(
     used=st.integers(0, 2**40), least=st.sampled_from([2**8, 2**16]), secret=st.binary(min_size=32)
 )
-def test_a_size_shows_a_number_up_to_a_factor_of_four(
-    used: int, least: int, secret: bytes
-) -> None:
+def test_a_size_shows_a_number_up_to_a_factor_of_four(used: int, least: int, secret: bytes) -> None:
     noise = NoiseSource(
         key=ReleaseKey(secret[:32]), release="r", spec_digest=b"", global_digest=b""
     )

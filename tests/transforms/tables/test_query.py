@@ -32,7 +32,7 @@ class FailsAtTheEnd:
     inexact: tuple[str, ...] = ()
 
     @contextmanager
-    def opened(self, query: str | None = None) -> Iterator[RowStream]:
+    def opened(self, query: str | None = None, *, heads: bool = False) -> Iterator[RowStream]:
         try:
             yield RowStream(schema=ROWS.schema, batches=iter([ROWS]))
         finally:
