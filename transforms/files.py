@@ -140,9 +140,10 @@ def open_file(path: str) -> BinaryIO:
 
 
 def write_once(path: str, data: bytes, *, private: bool = False) -> bool:
-    """Writes a file unless there is one, `private` as `write_whole` does. Of two writers at once only one succeeds where the
-    filesystem is local; Beam's object stores cannot create on condition, so there the last one
-    stays, and who must be sure reads the file again. Returns whether this call wrote it.
+    """Writes a file unless there is one, `private` as `write_whole` does. Of two writers at once
+    only one succeeds where the filesystem is local; Beam's object stores cannot create on
+    condition, so there the last one stays, and who must be sure reads the file again. Returns
+    whether this call wrote it.
 
     Raises:
         OutputError: as of `write_whole`.

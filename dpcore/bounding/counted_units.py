@@ -11,8 +11,8 @@ the counts of all periods are sums over units, as in `dpcore.bounding.choice`, a
 the counts of at most p periods. If it depended on other units, one unit more could move theirs too.
 
 The state holds an id of 16 bytes under the release key and a number for each unit, sorted by id.
-It is filled up with zeros to one size for all shards of a tree, `sealed_units`: the sizes of 64
-shards that are padded one by one add up to a precise number of units.
+It is filled up with zeros to one size for all shards of a tree (`NoiseSource.padded_size`): the
+sizes of 64 shards that are padded one by one add up to a precise number of units.
 
 Source: the sensitivity is `dpcore.privacy.sensitivity.periods_sensitivity`.
 """
@@ -29,7 +29,6 @@ from dptrees.dpcore.bounding.unit_ids import Blocks
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import counts_digest
 
-LEAST_UNITS = 2**8
 _NUMBER = "<u2"
 _GROUP = -1
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dptrees.dpcore.bounding.counted_units import LEAST_UNITS, CountedUnits
+from dptrees.dpcore.bounding.counted_units import CountedUnits
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
 from dptrees.dpcore.privacy.budget import Budget, Measure
@@ -54,6 +54,9 @@ from dptrees.dpcore.series.period_rows import PeriodRows
 from dptrees.dpcore.series.spans import with_span
 from dptrees.dpcore.series.temporal import Span, TemporalTree, mean_variance
 from dptrees.dpcore.series.windows import Window, level_factors, window_weights
+
+# The least number of units to which a shard is filled up.
+_LEAST_UNITS = 2**8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,7 +300,7 @@ class SeriesQuestion(PeriodRows):
     def seal_units(
         self, shard: int, units: bytes, noise: NoiseSource, largest: int
     ) -> ReleasedPart:
-        size = noise.padded_size(largest, LEAST_UNITS, self.name)
+        size = noise.padded_size(largest, _LEAST_UNITS, self.name)
         plain = CountedUnits.from_bytes(units).to_bytes(size)
         sealed = noise.key.seal(plain, *self._units_name(shard, noise.release, noise.nonce))
         table = pa.table({"sealed": pa.array([sealed], pa.large_binary())})

@@ -33,9 +33,7 @@ def input_finding(stages: Sequence[Stage]) -> Finding:
     columns = tuple(dict.fromkeys(name for stage in stages for name in stage.plan.columns))
     first = stages[0]
     if first.source is not None:
-        name, size = sizes[0]
-        # SQLite's columns have the types of their values, which are not read.
-        types = {n: "unknown" if t == "null" else t for n, t in first.source.types().items()}
+        (name, size), types = sizes[0], first.source.types()
         # A driver of a database does not report the size of what it reads.
         entry: dict[str, Any] = {"table": name, "bytes": size or None}
         heads = [f"{escaped(name)}: {f'{size:,} bytes' if size else 'size unknown'}"]

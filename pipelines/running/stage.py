@@ -169,7 +169,7 @@ class Stage:
         configuration, contract = self.configuration, self.configuration.input_schema
         if self.source is not None:
             if contract is not None:
-                self.source.check(contract)
+                contract.check(self.source.types(), self.source.name)
             return self.source.checked(self.plan)
         check_filesystems(configuration.input_paths)
         listed = self.files()

@@ -7,10 +7,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import apache_beam as beam
+import pyarrow as pa
 
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.readers.file_columns import described
-from dptrees.transforms.readers.schema_contract import SchemaContract, arrow_type
+from dptrees.transforms.readers.schema_contract import UNKNOWN_TYPE
 from dptrees.transforms.tables.query import SqlQuery
 from dptrees.transforms.tables.read import ReadTable, table_splits
 from dptrees.transforms.tables.table import InputTable
@@ -54,24 +55,16 @@ class TableRows:
         return self.pinned.paths
 
     def types(self) -> dict[str, str]:
-        """The names of the types of its columns.
+        """The names of the types of its columns; `UNKNOWN_TYPE` where they are those of values,
+        which are not read.
 
         Raises:
             InputError: it cannot be read.
         """
-        return described(self.pinned.schema())
-
-    def check(self, contract: SchemaContract) -> None:
-        """Refuse columns that break a contract; the names alone where types are not known.
-
-        Raises:
-            InputError: a column is missing or has another type, or it cannot be read.
-        """
-        types = self.types()
-        if getattr(self._table, "heads", False):
-            stated = contract.types.items()
-            types |= {name: arrow_type(t) for name, t in stated if types.get(name) == "null"}
-        contract.check(types, self.name)
+        types = described(self.pinned.schema())
+        if not getattr(self._table, "heads", False):
+            return types
+        return {n: UNKNOWN_TYPE if each == str(pa.null()) else each for n, each in types.items()}
 
     def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
         """Its name and size, once it is seen to have what a plan reads.

@@ -19,6 +19,10 @@ _DICTIONARY = re.compile(r"dictionary<values=(.+), indices=.*>")
 _ENCODINGS = re.compile(r"^large_|_view$")
 
 
+# Of a column whose values were not looked at, where they decide (SQLite).
+UNKNOWN_TYPE = "unknown"
+
+
 def arrow_type(text: str) -> str:
     """The name of a type, as Arrow itself writes it.
 
@@ -98,7 +102,7 @@ class SchemaContract:
                 raise InputError(
                     f"input.schema: {place} has no column {name!r}, which must have type {expected}"
                 )
-            if unencoded(found[name]) != expected:
+            if unencoded(found[name]) not in (expected, UNKNOWN_TYPE):
                 raise InputError(
                     f"input.schema: {place} has column {name!r} of type {found[name]}, and it must "
                     f"have type {expected}"

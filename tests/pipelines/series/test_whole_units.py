@@ -16,8 +16,8 @@ import pytest
 
 from dptrees.dpcore.bounding.counted_units import CountedUnits
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.questions.tables import NODES
 from dptrees.dpcore.questions.place import UNITS
+from dptrees.dpcore.questions.tables import NODES
 from dptrees.dpcore.release.in_memory import RunBefore, release_rows
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.pipelines.release_folder import ReleaseFolder
