@@ -37,7 +37,8 @@ def sqlite_query(cursor: Any, query: str, name: str, *, heads: bool = False) -> 
         cursor: of a connection in a transaction.
         query: in the SQL of SQLite.
         name: what the query is called in messages.
-        heads: give its columns alone, without types, which are those of values; no value is read.
+        heads: give its columns alone, with the type null: types follow from values, and no value
+            is read.
 
     Raises:
         InputError: a column has values of two storage classes, or has a name twice.
