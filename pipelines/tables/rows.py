@@ -55,7 +55,7 @@ class TableRows:
         return self.pinned.paths
 
     def types(self) -> dict[str, str]:
-        """The names of the types of its columns; `UNKNOWN_TYPE` where they are those of values,
+        """The names of the types of its columns; `UNKNOWN_TYPE` where they follow from values,
         which are not read.
 
         Raises:
