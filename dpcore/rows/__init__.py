@@ -9,6 +9,7 @@ FACE = {
     "column": (
         "AnyArray",
         "BLOCK",
+        "UTC_NAMES",
         "as_int64",
         "decimal_values",
         "fixed_width_values",

@@ -7,6 +7,7 @@ offset).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -282,13 +283,17 @@ def _is_utf8(letters: bytes) -> bool:
     return True
 
 
+# All names of UTC in the time zone database, in any case, as a pattern without groups.
+UTC_NAMES = r"(?i:Z|(?:Etc/)?(?:UTC|UCT|GMT(?:[+-]?0)?|Zulu|Universal|Greenwich))"
+
+
 def is_utc(zone: str | None) -> bool:
     """Whether a timestamp type's zone is one of the names of UTC.
 
-    >>> is_utc("UTC"), is_utc("Europe/Paris"), is_utc(None)
-    (True, False, False)
+    >>> is_utc("UTC"), is_utc("zulu"), is_utc("Europe/Paris"), is_utc(None)
+    (True, True, False, False)
     """
-    return zone in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+    return zone is not None and bool(re.fullmatch(UTC_NAMES + r"|[+-]00(?::?00)?", zone))
 
 
 def as_int64(block: AnyArray) -> Integers:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from dptrees.pipelines.checking.tally import Tally
 from dptrees.pipelines.configuration import Configuration
+from dptrees.transforms.readers.csv_lines import Malformed
 
 
 @dataclass(kw_only=True)
@@ -33,6 +34,7 @@ class InputCheck:
         layouts: of the files.
         whole: whether all rows were read.
         malformed: how many rows were malformed; None where that is not known.
+        malformed_csv: the same of CSV files, by what is wrong with them.
     """
 
     configuration: Configuration
@@ -40,6 +42,7 @@ class InputCheck:
     layouts: list[ColumnLayout] = field(default_factory=list)
     whole: bool = True
     malformed: int | None = 0
+    malformed_csv: Malformed = field(default_factory=Malformed)
 
     @property
     def names(self) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from dptrees.pipelines.summary import guarantee_warnings
 from dptrees.pipelines.terminal_text import print_json, print_line
 from dptrees.transforms import files
 from dptrees.transforms.readers.contract_files import check_contract
+from dptrees.transforms.readers.csv_format import CsvFormat
+from dptrees.transforms.readers.csv_lines import Malformed
 from dptrees.transforms.readers.file_columns import described, path_columns
 from dptrees.transforms.readers.formats import find_reader
 from dptrees.transforms.readers.listing import match_files
@@ -71,28 +74,6 @@ def count_split(check: InputCheck, table: InputTable, split: TableSplit, most: i
 
 
 _BLOCK = 2**22
-# In which the ends of lines are bytes.
-_ASCII_LIKE = ("utf-8", "utf8", "ascii", "latin", "iso8859", "cp125", "windows-125")
-
-
-def malformed_lines(path: str, rows: int, options: Mapping[str, Any]) -> int | None:
-    """Return how many lines of a text file are no rows; None where lines do not show it.
-
-    Args:
-        path: of the file, which was read to its end.
-        rows: the number of its rows.
-        options: of its reader.
-    """
-    heads = 0
-    if (csv := options.get("csv")) is not None:
-        if csv.newlines or not _ends_are_bytes(getattr(csv, "encoding", "utf-8")):
-            return None
-        heads = 0 if getattr(csv, "columns", ()) else 1
-    return max(0, count_lines(path) - heads - rows)
-
-
-def _ends_are_bytes(encoding: str) -> bool:
-    return encoding.lower().replace("_", "-").startswith(_ASCII_LIKE)
 
 
 def count_lines(path: str) -> int:
@@ -132,14 +113,15 @@ def run_check(path: str, rows: int | None, parameters: Mapping[str, str], *, as_
     if not as_json:
         print_line(NOT_PRIVATE)
     number = count_input(check, rows, shown=not as_json)
+    refused = check.malformed and not configuration.terms.drops_rows
     if as_json:
         print_json(check_entry(check, number))
-        return 0
+        return 2 if refused else 0
     for line in check_lines(check):
         print_line(line)
     for line in guarantee_warnings(check.tally.plan):
         remark(line)
-    return 0
+    return 2 if refused else 0
 
 
 def count_input(check: InputCheck, most: int | None, *, shown: bool = False) -> int:
@@ -211,9 +193,13 @@ def _find_columns(check: InputCheck, found: list[tuple[str, int]]) -> None:
 def _count_file(check: InputCheck, path: str, size: int, most: int | None) -> bool:
     """Counts the rows of a file; whether there may be more."""
     configuration, tally = check.configuration, check.tally
-    reader, options = find_reader(configuration.input_format), configuration.input_options
+    reader = find_reader(configuration.input_format)
+    options: dict[str, Any] = dict(configuration.input_options)
+    counted = Malformed()
+    if isinstance(csv := options.get("csv"), CsvFormat):  # a row is explained before it is refused
+        options |= {"csv": replace(csv, malformed="drop"), "malformed": counted}
     of_text = configuration.input_format in OF_TEXT
-    runs, _ = reader.splits(open_file(path), path, tally.plan, **options)
+    runs, _ = reader.splits(open_file(path), path, tally.plan, **configuration.input_options)
     before = tally.rows
     for start, stop in runs:
         split = FileSplit(path, start, stop, size)
@@ -225,6 +211,7 @@ def _count_file(check: InputCheck, path: str, size: int, most: int | None) -> bo
                 return False
             tally.add(seen)
     if of_text and check.malformed is not None:
-        more = malformed_lines(path, tally.rows - before, options)
-        check.malformed = None if more is None else check.malformed + more
+        check.malformed_csv += counted
+        lines = count_lines(path) - (tally.rows - before) if csv is None else counted.total()
+        check.malformed += max(0, lines)
     return True

@@ -7,8 +7,10 @@ from typing import Any
 
 from dptrees.pipelines.checking.advice import tree_advice
 from dptrees.pipelines.checking.check import InputCheck
+from dptrees.pipelines.checking.malformed import MalformedClass, malformed_classes
 from dptrees.pipelines.checking.tally import UNREAD, TreeTally, most_common, spelling_advice
 from dptrees.pipelines.terminal_text import escaped
+from dptrees.transforms.readers.csv_format import CsvFormat
 
 _LAYOUTS_SHOWN = 5
 _BECOMES = {
@@ -52,6 +54,9 @@ def check_lines(check: InputCheck) -> Iterator[str]:
     if check.malformed:
         outcome = "left out" if check.configuration.terms.drops_rows else "refused"
         yield f"{_several(check.malformed, 'malformed row')} {outcome}"
+        for each in _malformed_classes(check):
+            yield f'  {each.rows:>12,} like "{escaped(each.like)}": {each.reason}'
+            yield f"  advice: {each.advice}"
     if tally.without_unit:
         yield f"{_several(tally.without_unit, 'row')} left out, without a {escaped(unit.name)}"
     advice = spelling_advice(unit, tally.spellings)
@@ -65,6 +70,14 @@ def check_lines(check: InputCheck) -> Iterator[str]:
             f"A release counts {unit.bounds_in_words} of each {escaped(unit.name)}: the numbers "
             "here are before this bound."
         )
+
+
+def _malformed_classes(check: InputCheck) -> list[MalformedClass]:
+    """The classes of malformed rows that were counted; none where not all rows were read."""
+    csv = check.configuration.input_options.get("csv")
+    if not check.malformed or not isinstance(csv, CsvFormat):
+        return []
+    return list(malformed_classes(check.malformed_csv, csv))
 
 
 def _tree_lines(tree: TreeTally, check: InputCheck) -> Iterator[str]:
@@ -99,6 +112,7 @@ def check_entry(check: InputCheck, number: int) -> dict[str, Any]:
         "rows": tally.rows,
         "all_rows": check.whole,
         "malformed": check.malformed,
+        "malformed_classes": [each._asdict() for each in _malformed_classes(check)],
         "without_unit": tally.without_unit,
         "unit_advice": spelling_advice(tally.plan.unit, tally.spellings),
         "trees": [

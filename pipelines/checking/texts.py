@@ -94,7 +94,8 @@ def seen_batches(
             yield SeenBatch(rows=batch, texts=None)
         return
     columns = cast(ReleasePlan, _TextColumns(columns=plan.columns))
-    plain = _plain_options(reader, split.path, columns, options)
+    once = {name: each for name, each in options.items() if name != "malformed"}
+    plain = _plain_options(reader, split.path, columns, once)
     texts = reader.batches(open_file(split.path), split, columns, **plain)
     for batch, written in zip(rows, texts, strict=True):
         yield SeenBatch(rows=batch, texts=written)

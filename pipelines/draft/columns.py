@@ -6,7 +6,6 @@ import glob
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -117,10 +116,10 @@ def _typed(format: str, schema: pa.Schema) -> InputColumns:
     return InputColumns(format=format, names=tuple(schema.names), types=tuple(schema.types))
 
 
-def _csv(file: str, separator: str) -> InputColumns:
+def _csv(file: str) -> InputColumns:
     with pa.input_stream(file, compression="detect") as stream:
-        header, _ = read_header(stream, DEFAULT_FORMAT)
-    names = [name.strip().strip('"') for name in header.decode().strip().split(separator)]
+        header, _, csv = read_header(stream, DEFAULT_FORMAT)
+    names = [name.strip().strip('"') for name in header.decode().strip().split(csv.separator)]
     return InputColumns(format="csv", names=tuple(names), types=(None,) * len(names))
 
 
@@ -129,5 +128,5 @@ _READERS: dict[str, Callable[[str], InputColumns]] = {
     "pq": _parquet,
     "arrow": _arrow,
     "feather": _arrow,
-    "csv": partial(_csv, separator=","),
+    "csv": _csv,
 }

@@ -44,7 +44,8 @@ class RowCheck:
     @property
     def advice(self) -> list[str]:
         """Sentences on how to fix rows that trees would drop; empty if none are needed."""
-        trees = [sentence for tree in self.entries["trees"] for sentence in tree["advice"]]
+        trees = [each["advice"] for each in self.entries["malformed_classes"]]
+        trees += [sentence for tree in self.entries["trees"] for sentence in tree["advice"]]
         unit = self.entries["unit_advice"]
         return trees if unit is None else [unit, *trees]
 

@@ -74,6 +74,10 @@ class CsvInput(Section):
         None
     )
     date_format: Annotated[str | Mapping[str, str] | None, PlainValidator(_date_format)] = None
+    escape: Annotated[str | None, PlainValidator(_mark)] = None
+    skip_lines: Annotated[int | None, PlainValidator(rules.whole_number)] = None
+    comment: Annotated[str | None, PlainValidator(_mark)] = None
+    trailing_separator: Annotated[bool | None, PlainValidator(rules.truth)] = None
 
     @section_rule(mode="after")
     def _names_of_columns(self) -> Self:
@@ -107,6 +111,7 @@ class CsvInput(Section):
                 **self._given("decimal", "thousands", "trim", "null_values", "date_format")
             ),
             **self._given("newlines", "separator", "encoding"),
+            **self._given("escape", "skip_lines", "comment", "trailing_separator"),
         )
 
     def _given(self, *keys: str) -> dict[str, Any]:

@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dptrees.dpcore.rows.column import UTC_NAMES
+
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
@@ -39,7 +41,7 @@ _DIRECTIVES = {
     "M": ("minute", _NUMBER),
     "S": ("second", _NUMBER),
     "f": ("fraction", r"[0-9]{1,9}"),
-    "z": ("zone", r"Z|[-+][0-9]{2}:?[0-9]{2}"),
+    "z": ("zone", UTC_NAMES + r"|[-+][0-9]{2}:?[0-9]{2}"),
     "A": ("", _alternatives(_DAYS)),
     "a": ("", _alternatives(_DAYS, 3)),
 }
@@ -56,7 +58,8 @@ class DateFormat:
 
     Args:
         text: with the directives %Y %y %m %b %B %d %H %I %p %M %S %f %z %a %A and %%; all else
-            matches itself. A part that it lacks is the first: of the month, of the day.
+            matches itself. A part that it lacks is the first: of the month, of the day. A fraction
+            that is zero may be left out, with the point or comma before it.
 
     Raises:
         ValueError: naming date_format, the text and the rule.
@@ -75,6 +78,8 @@ class DateFormat:
         object.__setattr__(self, "tells", tuple(name for name, _ in parts if name))
         self._check()
         pattern = "".join(f"(?P<{name}>{texts})" if name else texts for name, texts in _full(parts))
+        # Some programs write a fraction only where it is not zero.
+        pattern = re.sub(r"(\\?[.,])(\(\?P<fraction>[^)]*\))", r"(?:\1\2)?", pattern)
         object.__setattr__(self, "pattern", f"^(?:{pattern})$")
 
     def _part(self, directive: str, literal: str) -> tuple[str, str]:
@@ -209,7 +214,8 @@ class _Parts:
         if "zone" not in self._names:
             return np.zeros(len(self._found), np.int64)
         texts = pc.if_else(pa.array(self._whole), self._texts("zone"), "Z")
-        plain = pc.replace_substring(pc.if_else(pc.equal(texts, "Z"), "+0000", texts), ":", "")
+        is_number = pc.match_substring_regex(texts, "^[-+]")
+        plain = pc.replace_substring(pc.if_else(is_number, texts, "+0000"), ":", "")
         sign = np.where(np.asarray(pc.starts_with(plain, "-")), -1, 1)
         hours, minutes = (
             np.asarray(pc.cast(pc.utf8_slice_codeunits(plain, start, start + 2), pa.int64()))

@@ -14,7 +14,10 @@ BLOCK_BYTES = 2**20
 
 POLICIES = ("drop", "fail")
 # What a dialect says about rows; what it says about strings is in `CsvTexts`.
-_OF_ROWS = ("separator", "quote", "columns", "encoding", "newlines")
+_OF_ROWS = (
+    *("separator", "quote", "columns", "encoding", "newlines"),
+    *("escape", "skip_lines", "comment", "trailing_separator"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,11 @@ class CsvFormat:
         quote: around fields that hold a separator; None: no character quotes.
         columns: the names of all columns of a file without a header; empty: it begins with one.
         encoding: of the file, by a name that Python knows.
+        escape: makes the next character a part of its field, within quotes and outside; None: no
+            character escapes.
+        skip_lines: so many lines at the beginning of a file are neither its header nor rows.
+        comment: a line that begins with this character is no row; None: there are no comments.
+        trailing_separator: a separator that ends a row, or the header, begins no further field.
         texts: how fields are read.
 
     Raises:
@@ -49,6 +57,10 @@ class CsvFormat:
     quote: str | None = '"'
     columns: tuple[str, ...] = ()
     encoding: str = UTF_8
+    escape: str | None = None
+    skip_lines: int = 0
+    comment: str | None = None
+    trailing_separator: bool = False
     texts: CsvTexts = PLAIN_TEXTS
 
     def __post_init__(self) -> None:
@@ -59,17 +71,25 @@ class CsvFormat:
                 f"block_bytes: {self.block_bytes} must be from 1 to row_bytes, {self.row_bytes}"
             )
         object.__setattr__(self, "encoding", encoding_named(self.encoding))
-        for name in ("separator", "quote"):
+        if self.skip_lines < 0:
+            raise ValueError(f"skip_lines: {self.skip_lines} must not be negative")
+        others: dict[str, str] = {}
+        for name in ("separator", "quote", "escape", "comment"):
             mark = getattr(self, name)
-            if mark is not None and not _is_mark(mark):
+            if mark is None:
+                continue
+            if not _is_mark(mark):
                 raise ValueError(
                     f"{name}: {mark!r} must be one character of ASCII, and no letter, digit or "
                     "line end"
                 )
-        if self.separator == self.quote:
-            raise ValueError(f"quote: {self.quote!r} is the separator too")
+            if mark in others:
+                raise ValueError(f"{name}: {mark!r} is the {others[mark]} too")
+            others[mark] = name
         if self.newlines and self.quote is None:
             raise ValueError("newlines: true needs a quote, around values that hold line ends")
+        if self.newlines and self.escape is not None and self.comment is not None:
+            raise ValueError("comment: does not go with both newlines: true and an escape")
         if len(set(self.columns)) < len(self.columns):
             twice = next(name for name in self.columns if self.columns.count(name) > 1)
             raise ValueError(f"columns: {twice!r} is listed twice")
@@ -77,7 +97,9 @@ class CsvFormat:
     @property
     def marks(self) -> Marks:
         """The bytes that part fields."""
-        return Marks(self.separator.encode(), None if self.quote is None else self.quote.encode())
+        given = (self.quote, self.escape, self.comment)
+        others = [None if mark is None else mark.encode() for mark in given]
+        return Marks(self.separator.encode(), *others)
 
     def spec(self) -> dict[str, Any]:
         """What a row means, as plain JSON values: all that is not as in a file of commas, a header

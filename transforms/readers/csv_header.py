@@ -16,12 +16,13 @@ import pyarrow.csv as pa_csv
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.csv_encodings import UTF_8, NoByteOrderMark
 from dptrees.transforms.readers.csv_format import CsvFormat
-from dptrees.transforms.readers.csv_lines import MalformedHeader, read_header, read_mark
+from dptrees.transforms.readers.csv_lines import MalformedHeader, read_header, read_start
 from dptrees.transforms.readers.file_columns import path_columns
 
 _SHOWN_NAMES = 20
 _LETTERS = 100  # of a name; what is longer is text of a file that is read in a wrong way
 _SEPARATORS = {";": '";"', "\t": '"\\t"', "|": '"|"', ",": '","'}
+_LINES_BEFORE = "if lines are before the header, say skip_lines or comment"
 _DATA = re.compile(r"\s*|\s*[-+(]?[$€£]?[0-9][0-9 .,:/T+Z%-]*\)?\s*")
 
 
@@ -38,14 +39,14 @@ def check_named(wanted: Sequence[str], csv: CsvFormat) -> None:
 
 def column_names(
     stream: Any, path: str, wanted: Sequence[str], csv: CsvFormat
-) -> tuple[list[str], bytes]:
-    """The names of all columns of a file, and what has been read behind them.
+) -> tuple[list[str], bytes, CsvFormat]:
+    """The names of all columns of a file, what has been read behind them, and what a row is.
 
     Args:
         stream: a binary file in UTF-8 at its start.
         path: of it, for messages.
         wanted: the columns that are read.
-        csv: what a row is.
+        csv: what a row is, but for a separator that the file states.
 
     Raises:
         InputError: there is no header where one is awaited, or it is malformed; or a column that is
@@ -64,25 +65,28 @@ def column_names(
 
 def _names_and_rest(
     stream: Any, path: str, wanted: Sequence[str], csv: CsvFormat
-) -> tuple[list[str], bytes]:
+) -> tuple[list[str], bytes, CsvFormat]:
     path_values = path_columns(path)
     if csv.columns:
         check_named([name for name in wanted if name not in path_values], csv)
-        return list(csv.columns), read_mark(stream, csv)
-    header, rest = read_header(stream, csv)
+        return list(csv.columns), read_start(stream, csv), csv
+    header, rest, csv = read_header(stream, csv)
     names = _fields(header, csv)
     for name in wanted:
         if name not in names and name not in path_values:
             raise InputError(f"input: {path} has no column {name!r}; {_hint(name, header, csv)}")
         if names.count(name) > 1:
             raise InputError(f"input: {path} has the column {name!r} twice")
-    return names, rest
+    return names, rest, csv
 
 
 def parse_options(csv: CsvFormat, **options: Any) -> pa_csv.ParseOptions:
     """How Arrow parts fields."""
     return pa_csv.ParseOptions(
-        delimiter=csv.separator, quote_char=False if csv.quote is None else csv.quote, **options
+        delimiter=csv.separator,
+        quote_char=False if csv.quote is None else csv.quote,
+        escape_char=False if csv.escape is None else csv.escape,
+        **options,
     )
 
 
@@ -116,12 +120,12 @@ def _hint(name: str, header: bytes, csv: CsvFormat) -> str:
         return (
             "its first line does not look like a header, since a name in it is empty, a number, a "
             f"date or over {_LETTERS} letters (none is shown); if the file has no header, say "
-            "header: false and columns: [...]"
+            f"header: false and columns: [...]; {_LINES_BEFORE}"
         )
     listed = ", ".join(map(_shown, names[:_SHOWN_NAMES]))
     more = "" if len(names) <= _SHOWN_NAMES else f" and {len(names) - _SHOWN_NAMES} more"
     found = f"its columns are {listed}{more}" if len(names) > 1 else f"its one column is {listed}"
-    meant = _meant(name, names, header, csv)
+    meant = _meant(name, names, header, csv) or (_LINES_BEFORE if len(names) == 1 else "")
     return f"{found}; {meant}" if meant else found
 
 

@@ -10,8 +10,12 @@ none open, it opens one if it is at the start of a field, and is text otherwise:
 
 Whether a field is open is then the parity of the runs of the first kind since the last of the
 second.
+
+An escape makes the next byte a part of its field, within quotes and outside. So escapes and the
+bytes behind them are letters here, before quotes are looked at.
 """
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -21,14 +25,17 @@ _Places = npt.NDArray[np.int64]
 _Codes = npt.NDArray[np.uint8]
 _Flags = npt.NDArray[np.bool_]
 
-NEWLINE, RETURN = b"\n\r"
+NEWLINE, RETURN, LETTER = b"\n\rx"
 
 
 class Marks(NamedTuple):
-    """The bytes that part fields: one each; None where no byte quotes."""
+    """The bytes that part fields: one each; None where no byte quotes, escapes or begins a
+    comment."""
 
     separator: bytes = b","
     quote: bytes | None = b'"'
+    escape: bytes | None = None
+    comment: bytes | None = None
 
 
 COMMAS = Marks()
@@ -44,17 +51,72 @@ def line_ends(text: bytes, *, newlines: bool, marks: Marks = COMMAS) -> tuple[_P
 
     Returns:
         The places of the bytes that end lines, (n,): of both bytes of CR LF, an empty line between;
-        and whether a quoted field is open at each, (n,).
+        and whether a quoted field is open at each, or an escape is before it, (n,).
 
     >>> ends, inside = line_ends(b'"a\\nb",c\\r\\n', newlines=True)
     >>> ends.tolist(), inside.tolist()
     ([2, 7, 8], [True, False, False])
     """
+    if newlines and marks.comment is not None and marks.comment in text:
+        text = _plain_comments(text, marks.comment, marks)
     codes = np.frombuffer(text, np.uint8)
-    if marks.quote is None or marks.quote not in text:
-        ends = np.flatnonzero(_ends_line(codes))
+    if marks.escape is None or marks.escape not in text:
+        return _quoted_ends(codes, newlines=newlines, marks=marks)
+    plain = without_escapes(codes, marks.escape)
+    cut = np.flatnonzero(_ends_line(codes) & ~_ends_line(plain))
+    if not newlines:
+        plain[cut] = codes[cut]
+    ends, inside = _quoted_ends(plain, newlines=newlines, marks=marks)
+    every = np.union1d(ends, cut)
+    flags = np.isin(every, cut)
+    flags[np.searchsorted(every, ends)] |= inside
+    return every, flags
+
+
+def without_escapes(codes: _Codes, escape: bytes) -> _Codes:
+    """Return a text with letters for escapes and for the bytes behind them, (bytes,).
+
+    >>> bytes(without_escapes(np.frombuffer(rb"a\\,b\\\\,", np.uint8), b"\\"))
+    b'axxbxx,'
+    """
+    places = np.flatnonzero(codes == ord(escape))
+    order = np.arange(len(places))
+    # Every second one of a run is itself escaped.
+    starts = np.maximum.accumulate(np.where(np.diff(places, prepend=-2) > 1, order, 0))
+    escapes = places[(order - starts) % 2 == 0]
+    result: _Codes = codes.copy()
+    result[escapes] = LETTER
+    result[escapes[escapes + 1 < len(codes)] + 1] = LETTER
+    return result
+
+
+def _plain_comments(text: bytes, comment: bytes, marks: Marks) -> bytes:
+    """Return a text whose lines that begin with `comment` lead to the same state as they do here.
+
+    Such a line is a comment unless a quoted field is open before it. Behind a comment none is open.
+    So if one were open behind the line, the state is the same before and behind it, as with letters
+    alone; and if not, none is open behind it whatever was before, as with one quote that is no
+    field's first byte.
+    """
+    quote = marks.quote or b""
+    other = re.escape(comment) + rb"[^\r\n]*" + quote + rb"[^\r\n]*"
+
+    def replaced(found: re.Match[bytes]) -> bytes:
+        line = found[0]
+        stays = line_ends(quote + line + b"\n", newlines=False, marks=marks)[1][0]
+        start = comment if stays else comment + quote
+        return start + bytes([LETTER]) * (len(line) - len(start))
+
+    return re.sub(rb"(?<![^\r\n])" + other, replaced, text)
+
+
+def _quoted_ends(codes: _Codes, *, newlines: bool, marks: Marks) -> tuple[_Places, _Flags]:
+    """The ends of lines of a text without escapes and comments; see `line_ends`."""
+    is_end, is_quote = _ends_line(codes), _is_quote(codes, marks)
+    if not is_quote.any():
+        ends = np.flatnonzero(is_end)
         return ends, np.zeros(len(ends), bool)
-    places = np.flatnonzero(_is_quote(codes, marks) | _ends_line(codes))
+    places = np.flatnonzero(is_quote | is_end)
     before = codes[places - 1]
     if places[0] == 0:
         before[0] = NEWLINE
@@ -70,7 +132,8 @@ def _ends_line(codes: _Codes) -> _Flags:
 
 
 def _is_quote(codes: _Codes, marks: Marks) -> _Flags:
-    assert marks.quote is not None
+    if marks.quote is None:
+        return np.zeros(len(codes), bool)
     return np.asarray(codes == ord(marks.quote))
 
 

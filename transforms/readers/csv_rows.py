@@ -6,6 +6,7 @@ and Arrow's parser leaves out those with too many or too few fields. A field bec
 its domain reads. A text that is no such value is missing, and follows the column's policy.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
@@ -19,7 +20,14 @@ from dptrees.transforms.readers.column_types import column_types
 from dptrees.transforms.readers.csv_encodings import UTF_8, as_utf8
 from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT, ROW_BYTES, CsvFormat
 from dptrees.transforms.readers.csv_header import column_names, parse_options
-from dptrees.transforms.readers.csv_lines import MalformedRow, well_formed_rows
+from dptrees.transforms.readers.csv_lines import (
+    FEWER,
+    MORE,
+    MORE_EMPTY,
+    Malformed,
+    MalformedRow,
+    well_formed_rows,
+)
 from dptrees.transforms.readers.csv_values import typed
 from dptrees.transforms.readers.file_columns import path_columns, path_constants, repeated
 from dptrees.transforms.readers.formats import reading
@@ -47,23 +55,36 @@ def splits(
 
 
 def batches(
-    file: Any, split: Any, plan: ReleasePlan, csv: CsvFormat = DEFAULT_FORMAT
+    file: Any,
+    split: Any,
+    plan: ReleasePlan,
+    csv: CsvFormat = DEFAULT_FORMAT,
+    malformed: Malformed | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The record batches of a file, each column of the type that its domain reads.
+
+    Args:
+        file: as `transforms.readers.read.open_file` gives it.
+        split: the whole file.
+        plan: says which columns are read.
+        csv: what a row is.
+        malformed: to which malformed rows are added, for who has the file; None: nobody counts
+            them.
 
     Raises:
         InputError: as `splits`; or a row is malformed, and the policy is to fail.
     """
     types = column_types(plan)
+    malformed = Counter() if malformed is None else malformed
     _check_zones(types, csv)
     texts = {name: csv.texts.column_texts(name) for name in plan.columns}
     try:
         with reading(split.path, _NOT_CSV), closing(_stream(file, csv)) as stream:
-            names, rest = column_names(stream, split.path, plan.columns, csv)
+            names, rest, csv = column_names(stream, split.path, plan.columns, csv)
             there = path_columns(split.path).keys() & types.keys()
             path_values = path_constants(split.path, there - set(names), plan)
-            for text in well_formed_rows(rest, stream, csv):
-                for batch in _parsed(text, names, plan, csv):
+            for text in well_formed_rows(rest, stream, csv, malformed):
+                for batch in _parsed(text, names, plan, csv, malformed):
                     columns = [
                         repeated(path_values[name], batch.num_rows)
                         if name in path_values
@@ -131,10 +152,18 @@ def _stream(file: Any, csv: CsvFormat) -> Any:
 
 
 def _parsed(
-    text: bytes, names: list[str], plan: ReleasePlan, csv: CsvFormat
+    text: bytes, names: list[str], plan: ReleasePlan, csv: CsvFormat, malformed: Malformed
 ) -> list[pa.RecordBatch]:
     """The rows of a block that have as many fields as there are names; all columns are strings."""
     columns = [name for name in plan.columns if name in names]  # the others are in the path
+
+    def skip(row: pa_csv.InvalidRow) -> str:
+        kind = FEWER if row.actual_columns < len(names) else MORE
+        if row.actual_columns == len(names) + 1 and row.text.endswith(csv.separator):
+            kind = MORE_EMPTY
+        malformed[kind, len(names), row.actual_columns] += 1
+        return "skip"
+
     try:
         table = pa_csv.read_csv(
             pa.BufferReader(text),
@@ -142,7 +171,7 @@ def _parsed(
             parse_options=parse_options(
                 csv,
                 newlines_in_values=csv.newlines,
-                invalid_row_handler=_skip if csv.malformed == "drop" else None,
+                invalid_row_handler=skip if csv.malformed == "drop" else None,
             ),
             convert_options=pa_csv.ConvertOptions(
                 check_utf8=False,  # it is
@@ -157,10 +186,6 @@ def _parsed(
     except pa.ArrowInvalid:
         raise MalformedRow from None
     return list(table.to_batches())
-
-
-def _skip(_: pa_csv.InvalidRow) -> str:
-    return "skip"
 
 
 def _malformed(path: str, csv: CsvFormat) -> InputError:

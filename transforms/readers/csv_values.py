@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dptrees.dpcore.rows.column import UTC_NAMES
 from dptrees.transforms.readers.csv_dates import moments
 from dptrees.transforms.readers.csv_texts import PLAIN_COLUMN, THOUSANDS, ColumnTexts
 
@@ -32,8 +33,9 @@ _MAYBE_ZONED = _MAYBE_DATE[:-1] + r"[ T][0-9:.]*[Zz+-][0-9:]*$"
 # A time and its zone are no part of the day that is written before them.
 _DAY_OF_TIME = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?)?"
-    r" ?(Z|[-+](0[0-9]|1[0-4])(:?[0-5][0-9])?)?$"
+    rf" ?({UTC_NAMES}|[-+](0[0-9]|1[0-4])(:?[0-5][0-9])?)?$"
 )
+_NAMED_ZONE = rf"([0-9]) ?{UTC_NAMES}$"
 _DAY_LETTERS, _TIME_LETTERS, _CLOCK_LETTERS = 10, 26, 15
 _NANOSECONDS = r"^([0-9-]{10}[ T][0-9:]{8}\.[0-9]{6})[0-9]+"
 
@@ -114,7 +116,10 @@ def _iso(texts: pa.Array, target_type: pa.DataType) -> pa.Array:
         timed = pc.match_substring_regex(texts, _DAY_OF_TIME)
         return pc.if_else(timed, pc.utf8_slice_codeunits(texts, 0, _DAY_LETTERS), texts)
     if pa.types.is_timestamp(target_type):
-        return pc.replace_substring_regex(texts, _NANOSECONDS, r"\1")
+        texts = pc.replace_substring_regex(texts, _NANOSECONDS, r"\1")
+        # Arrow knows the shortest name of UTC alone.
+        zoned = target_type.tz is not None
+        return pc.replace_substring_regex(texts, _NAMED_ZONE, r"\1Z") if zoned else texts
     return texts
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zoneinfo
+from datetime import datetime, timedelta
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,7 +12,7 @@ import pytest
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_columns
 from dptrees.dpcore.ordered.make import CategoryDomain, IntegerDomain, KeyList
-from dptrees.dpcore.rows.column import large_texts, map_chunks, missing_rows
+from dptrees.dpcore.rows.column import is_utc, large_texts, map_chunks, missing_rows
 from dptrees.dpcore.rows.sums import MeasureColumn
 from tests.dpcore.odd_rows import TEXTS, as_texts
 
@@ -75,3 +78,19 @@ def test_texts_keep_their_bytes(type: pa.DataType) -> None:
     large = large_texts(as_texts([b"", *values], type)[1:])
     assert large.type == pa.large_string()
     assert large.cast(pa.large_binary()).to_pylist() == values
+
+
+def test_every_name_of_utc_and_no_other_zone_is_utc() -> None:
+    years = [datetime(year, 1 + year % 12, 1) for year in range(1850, 2100)]
+    never = timedelta(0)
+    for name in zoneinfo.available_timezones() - {"Factory", "localtime"}:
+        zone = zoneinfo.ZoneInfo(name)
+        expected = all(zone.utcoffset(day) == never for day in years)
+        assert is_utc(name) == is_utc(name.lower()) == expected, name
+    for offset, expected in (
+        ("+00:00", True),
+        ("-00:00", True),
+        ("+0000", True),
+        ("+01:00", False),
+    ):
+        assert is_utc(offset) == expected

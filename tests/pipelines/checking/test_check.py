@@ -92,6 +92,59 @@ def test_dates_and_numbers_that_are_none_are_reported(place: Workspace) -> None:
     assert "07/04" not in outcome.out  # what values look like, and no value
 
 
+SECRET = "miriam-4711"
+MALFORMED = {
+    f"{SECRET},1,": (
+        "a,b,",
+        "the header has 2 fields, these have 3, the last empty\n",
+        "input.trailing_separator: true",
+    ),
+    f"{SECRET},1,2": ("a,b,c", "the header has 2 fields, these have 3\n", "input.escape"),
+    f"{SECRET},1,2,3,4,5,": ("a,b,c,d,...,e", "the header has 2 fields, these have 7\n", ""),
+    SECRET: ("a", "the header has 2 fields, these have 1\n", "input.skip_lines and input.comment"),
+    f'1,"{SECRET}': ('a,"b', "a quote is not closed", "input.newlines"),
+    f"{SECRET},\udcff": ("a,\ufffd", "these have bytes that are not utf-8", "input.encoding"),
+    f"1,{SECRET}{'x' * 2**24}": ("a,bbb...", "these are longer than 16 MiB", "input.quote"),
+}
+
+
+@pytest.mark.parametrize("policy", ["drop", "fail"])
+@pytest.mark.parametrize("line", MALFORMED, ids=lambda line: line[:24])
+def test_each_class_of_malformed_lines_is_explained(
+    place: Workspace, line: str, policy: str
+) -> None:
+    rows = 3 if len(line) < 1000 else 1
+    text = "\n".join(["age,more", *[line, "1,2"] * rows]).encode(errors="surrogateescape")
+    (place.folder / "a.csv").write_bytes(text)
+    source = {"format": "csv", "path": str(place.folder / "a.csv"), "malformed": policy}
+    settings = {"input": source, "trees": [TREES[2]]}
+    outcome = check(place, settings)
+    shape, reason, advice = MALFORMED[line]
+    assert outcome.code == (0 if policy == "drop" else 2)
+    becomes = "left out" if policy == "drop" else "refused"
+    first = f"{rows} malformed row{'s' * (rows > 1)} {becomes}\n"
+    assert f'{first}             {rows} like "{shape}": {reason}' in outcome.out
+    assert advice in outcome.out and SECRET not in outcome.out + outcome.err
+    [found] = json.loads(check(place, settings, "--json").out)["malformed_classes"]
+    assert found["rows"] == rows and SECRET not in str(found)
+
+
+def test_classes_of_malformed_lines_in_another_dialect(place: Workspace) -> None:
+    """They are known whatever the encoding, and where quoted values hold line ends."""
+    text = '#\na;age\n"x\ny";1\n1;2;3\n1;2;3;4\nx;"\n'
+    (place.folder / "a.csv").write_bytes(text.encode("utf-16"))
+    keys = {"encoding": "utf-16", "separator": ";", "skip_lines": 1, "escape": "\\"}
+    source = {"format": "csv", "path": str(place.folder / "a.csv"), "newlines": True} | keys
+    found = json.loads(check(place, {"input": source, "trees": [TREES[2]]}, "--json").out)
+    assert (found["rows"], found["malformed"]) == (1, 3)
+    assert [
+        (each["rows"], each["like"], each["reason"]) for each in found["malformed_classes"]
+    ] == [
+        (2, "a;b;c", "the header has 2 fields, these have 3 to 4"),
+        (1, 'a;"b', "a quote is not closed, or an escape is before the line end"),
+    ]
+
+
 def test_the_same_for_programs(place: Workspace) -> None:
     write_odd_csv(place.folder)
     found = json.loads(check(place, {}, "--json").out)

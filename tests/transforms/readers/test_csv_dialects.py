@@ -248,6 +248,17 @@ def test_what_a_dialect_cannot_be() -> None:
         ({"quote": ""}, "quote: '' must be one character"),
         ({"quote": None, "newlines": True}, "newlines: true needs a quote"),
         ({"columns": ("a", "a")}, "columns: 'a' is listed twice"),
+        ({"escape": "é"}, "escape: 'é' must be one character of ASCII"),
+        ({"escape": '"'}, "escape: '\"' is the quote too"),
+        ({"escape": ","}, "escape: ',' is the separator too"),
+        ({"comment": "//"}, "comment: '//' must be one character of ASCII"),
+        ({"comment": ","}, "comment: ',' is the separator too"),
+        ({"comment": "~", "escape": "~"}, "comment: '~' is the escape too"),
+        ({"skip_lines": -1}, "skip_lines: -1 must not be negative"),
+        (
+            {"newlines": True, "comment": "#", "escape": "~"},
+            "comment: does not go with both newlines: true and an escape",
+        ),
     ):
         with pytest.raises(ValueError, match=rule.replace(";;", ".*")):
             CsvFormat(**rules)
@@ -260,6 +271,9 @@ def test_a_specification_reads_back() -> None:
     csv = CsvFormat(separator="\t", quote=None, columns=("a", "b"), encoding="latin-1", texts=texts)
     assert CsvFormat.from_spec(csv.spec()) == csv
     assert CsvFormat.from_spec({}) == CsvFormat()
+    keys = {"escape": "\\", "skip_lines": 2, "comment": "#", "trailing_separator": True}
+    assert CsvFormat(**keys).spec() == keys
+    assert CsvFormat.from_spec(keys) == CsvFormat(**keys)
     assert CsvFormat(newlines=True, malformed="fail").spec() == {}
     both = CsvFormat(newlines=True, texts=CsvTexts(null_values=("NA",), date_format={"a": "%Y"}))
     assert CsvFormat.from_spec(both.spec()) == both

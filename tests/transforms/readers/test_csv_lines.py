@@ -100,7 +100,7 @@ def test_neighbours_of_every_kind(before) -> None:
 
 
 def test_without_the_pass_lines_are_joined(monkeypatch) -> None:
-    def off(rest, stream, csv) -> Iterator[bytes]:
+    def off(rest, stream, csv, malformed) -> Iterator[bytes]:
         yield rest + stream.read() + b"\n"
 
     monkeypatch.setattr(csv_rows, "well_formed_rows", off)

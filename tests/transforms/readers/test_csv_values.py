@@ -235,6 +235,46 @@ def test_instants_and_offsets() -> None:
     assert moments(texts, how, DAY).to_pylist()[:2] == [date(2024, 7, 4), date(2024, 7, 4)]
 
 
+ZONES = [
+    *("Z", "UTC", "utc", "UCT", "GMT", "GMT0", "GMT+0", "GMT-0", "Zulu", "Universal", "Greenwich"),
+    *("Etc/UTC", "Etc/UCT", "Etc/GMT", "Etc/GMT+0", "Etc/Zulu", "Etc/Universal", "Etc/Greenwich"),
+]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("space", ["", " "])
+@pytest.mark.parametrize("form", [None, "%Y-%m-%d %H:%M:%S.%f {}%z", "%Y-%m-%d %H:%M:%S,%f {}%z"])
+def test_instants_in_utc_by_any_name_whose_fraction_may_be_zero(zone, space, form) -> None:
+    """BigQuery writes a fraction where it is not zero, and the zone by its name."""
+    mark = "," if form and "," in form else "."
+    rules = {} if form is None else {"date_format": form.format(space).replace("  ", " ")}
+    rules = {key: each.replace("%f ", "%f") if not space else each for key, each in rules.items()}
+    for fraction, microsecond in (("", 0), (f"{mark}5", 500_000), (f"{mark}250000", 250_000)):
+        text = f"2024-07-04 10:00:00{fraction}{space}{zone}"
+        when = datetime(2024, 7, 4, 10, 0, 0, microsecond, tzinfo=timezone.utc)
+        assert one(text, ZONED, **rules) == when
+        assert one(text, DAY, **rules) == date(2024, 7, 4)
+        assert one(text, ZONED, **rules) != one(text.replace("04 10", "05 10"), ZONED, **rules)
+    for wrong in (f"{mark}{space}{zone}", f"5{space}{zone}", f"{space}Etc/Z", f"{space}{zone}x"):
+        assert one(f"2024-07-04 10:00:00{wrong}", ZONED, **rules) is None
+
+
+@pytest.mark.parametrize(
+    "form, texts",
+    [
+        ("%Y %H%M%S.%f", {"2024 101112": 0, "2024 101112.5": 5, "2024 101112.": None}),
+        ("%Y.%f", {"2024": 0, "2024.5": 5, "2024,5": None}),
+        ("%Y at.%f", {"2024 at.5": 5, "2024 at": 0, "2024": None}),
+        ("%Y %f", {"2024 5": 5, "2024 ": None, "2024": None}),
+        ("%Y%%.%f", {"2024%": 0, "2024%.5": 5}),
+    ],
+)
+def test_a_fraction_may_be_left_out_with_the_mark_before_it(form, texts) -> None:
+    for text, tenths in texts.items():
+        value = one(text, TIME, date_format=form)
+        assert (None if value is None else value.microsecond // 100_000) == tenths
+
+
 @pytest.mark.parametrize(
     "form, rule",
     [
