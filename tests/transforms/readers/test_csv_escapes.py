@@ -133,7 +133,7 @@ def slow_rows(text: str, rules: dict[str, object]) -> list[tuple[list[str | None
 
 @settings(max_examples=600, deadline=None)
 @given(text=TEXTS, rules=DIALECTS, block=SIZES)
-@example(text='9\\\n"1,2\n1,2\n', rules=dialect(escape="\\"), block=1)
+@example(text='9\\\n"1,2\n1,2\n', rules=dialect(escape="\\"), block=LIMIT)
 @example(text='#,"\n1,2\n', rules=dialect(comment="#", newlines=True), block=3)
 @example(text='#"\n1,2\n3,"x\n#"\n', rules=dialect(comment="#", newlines=True), block=9)
 @example(text=f'#{"x" * 30},"\n1,2\n', rules=dialect(comment="#", newlines=True), block=5)
