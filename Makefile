@@ -143,13 +143,16 @@ synthetic: $(INSTALLED) $(FLIGHTS) | release.key
 	@echo "  dptrees query out/delays box --side hour 17 24 --side dep_delay 60 \"\""
 	@$(BIN)/dptrees query out/delays box --side hour 17 24 --side dep_delay 60 ""
 
+# PASSED=FILE: writes the ids of the tests that passed.
 test: $(INSTALLED)
 	@echo "Running the quick tests"
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not engines and not slow"
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not engines and not slow" \
+		$(PASSED:%=--record-passed %)
 
+# WITHOUT=FILE: leaves out the tests that it lists.
 test-all: $(INSTALLED)
 	@echo "Running the tests"
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not engines"
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not engines" $(WITHOUT:%=--without %)
 
 # TESTS=tests/dpcore measures a folder, and leaves the rest of the list as it is.
 durations: $(INSTALLED)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import beam_memory, durations
+from tests import beam_memory, durations, passed
 from tests.chromium import PROGRAM, Chromium
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -30,12 +30,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--renew-durations", action="store_true", help="measure tests, for tests/durations.json"
     )
+    for name, what in (("record-passed", "writes"), ("without", "leaves out")):
+        parser.addoption(f"--{name}", type=Path, metavar="FILE", help=f"{what} tests that passed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(durations.Tiers(config), "tiers")
     if config.getoption("renew_durations"):
         config.pluginmanager.register(durations.Measuring(config), "measuring")
+    if (path := config.getoption("record_passed")) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(passed.Recording(path), "recording")
+    if path := config.getoption("without"):
+        config.pluginmanager.register(passed.Without(path, config), "without")
 
 
 @pytest.hookimpl(optionalhook=True)

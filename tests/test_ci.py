@@ -10,6 +10,9 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -214,6 +217,156 @@ def test_steps_run_until_they_are_recorded_and_again_when_an_input_changes(clone
     (clone / "deploy" / "airflow" / "dptrees_daily.py").touch()
     assert run(clone)[1] & TARGETS == {"test-airflow"}
     assert run(clone, "--all")[1] >= TARGETS
+
+
+def test_tests_that_passed_on_the_bare_system_are_left_out(clone: Path) -> None:
+    printed, targets = run(clone)
+    assert "Left out: " in printed
+    assert {"test-all", "demo"} < targets and not any("WITHOUT" in each for each in targets)
+
+    bare = clone / ".ci" / "bare"
+    bare.write_text('#!/bin/sh\nmkdir -p build/bare; echo tests/test_a.py::test_b >"$1"\n')
+    _, targets = run(clone)
+    assert {"test-all", "WITHOUT=build/bare/passed"} < targets and "demo" not in targets
+
+    bare.write_text("#!/bin/sh\nexit 3\n")
+    _, targets = run(clone, code=3)
+    assert "test-all" not in targets
+
+
+def test_a_second_demo_that_changes_the_release_fails(clone: Path) -> None:
+    (clone / "bin" / "make").write_text(
+        "#!/bin/sh\nmkdir -p out/flights-2013\n"
+        "date +%N | tee out/flights-2013/report.html >out/flights-2013/manifest.json\n"
+    )
+    environment = os.environ | {"PATH": f"{clone}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [clone / ".ci" / "demo"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and "The second demo changed out/" in done.stderr
+
+
+# In place of the programs that make a system and enter it.
+SYSTEM = {
+    "apt-get": """#!/bin/sh
+. /etc/os-release
+for component in main extra; do echo "$VERSION_CODENAME http://mirror/ $component"; done
+echo "$VERSION_CODENAME-security http://other/ main"
+""",
+    "debootstrap": """#!/bin/sh
+echo "$@" >>called
+mkdir -p "$5/proc" "$5/dev" "$5/etc" "$5/home/user"
+""",
+    "chroot": """#!/bin/sh
+case "$*" in
+--userspec=*)
+  echo "$@" >>called
+  cp /proc/self/mountinfo mounts
+  [ ! -e slow ] || { touch started; sleep 100; }
+  [ ! -e failing ] || exit 4
+  echo tests/test_a.py::test_b >"$2/home/user/passed" ;;
+*" tar "*) cat >/dev/null ;;
+esac
+""",
+}
+
+
+@pytest.fixture
+def bare(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A committed project, whose bare system has no programs."""
+    allowed = ["unshare", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    if shutil.which("apt-get") is None or subprocess.run(allowed, capture_output=True).returncode:
+        pytest.skip("mounts need root on Debian")
+    for name, text in SYSTEM.items():
+        (clone / "bin" / name).write_text(text)
+        (clone / "bin" / name).chmod(0o755)
+    with (clone / ".gitignore").open("a") as file:
+        file.write("build\nmounts\nslow\nstarted\nfailing\n__pycache__\n")
+    identity = ("-c", "user.name=me", "-c", "user.email=me@example.org")
+    for command in (("add", "--all"), (*identity, "commit", "--quiet", "--message=all")):
+        subprocess.run(["git", *command], cwd=clone, check=True)
+    monkeypatch.setenv("PATH", f"{clone}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("DPTREES_CACHE", str(clone.parent / "cache"))
+    return clone
+
+
+def run_bare(bare: Path, *before: str) -> subprocess.CompletedProcess[str]:
+    """Run .ci/bare, behind another command if there is one."""
+    command = [*before, str(bare / ".ci" / "bare"), "build/bare/passed"]
+    return subprocess.run(command, cwd=bare, capture_output=True, text=True, check=False)
+
+
+def mounted_below(folder: Path, mounts: str = "/proc/self/mountinfo") -> set[str]:
+    """Return the places below a folder where a filesystem is mounted."""
+    places = (line.split()[4] for line in Path(mounts).read_text().splitlines())
+    return {each.removeprefix(f"{folder}/") for each in places if each.startswith(f"{folder}/")}
+
+
+def test_a_bare_system_has_mounts_of_its_own_and_the_settings_of_pip(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_DEFAULT_TIMEOUT", "7 8")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    done = run_bare(bare)
+    assert done.returncode == 0, done.stderr
+    assert (bare / "build/bare/passed").read_text() == "tests/test_a.py::test_b\n"
+    made, entered = (bare / "called").read_text().splitlines()
+    assert "--components=main,extra " in made and made.endswith(" http://mirror/")
+    assert " PIP_DEFAULT_TIMEOUT=7 8 " in entered and "hidden" not in entered
+    root = bare / "build" / "bare" / "root"
+    assert mounted_below(root, str(bare / "mounts")) >= {"proc", "dev", "dev/null", "downloads"}
+    assert not mounted_below(root) and not root.exists()
+
+    (bare / "failing").touch()
+    assert run_bare(bare).returncode == 4
+    assert not root.exists() and not (bare / "build/bare/passed").exists()
+
+
+def test_a_bare_system_ends_with_its_script(bare: Path) -> None:
+    """Also if it is killed: its processes and mounts are gone, and the next run cleans up."""
+    (bare / "slow").touch()
+    begun = subprocess.Popen([bare / ".ci" / "bare", "passed"], cwd=bare)
+    wait_for(lambda: (bare / "started").exists())
+    root = bare / "build" / "bare" / "root"
+    assert not mounted_below(root)
+    assert "Another .ci/bare runs" in run_bare(bare).stderr
+    begun.kill()
+    begun.wait()
+    (bare / "slow").unlink()
+    wait_for(lambda: not running_in(bare))
+    assert root.exists()
+    assert run_bare(bare).returncode == 0
+    assert not root.exists()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds, but not for ever."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def running_in(folder: Path) -> list[str]:
+    """Return the processes whose working folder is a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            found += [process.name] if (process / "cwd").readlink() == folder else []
+    return found
+
+
+def test_nothing_is_removed_through_a_mount(bare: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "a machine's own" / "device"
+    kept.parent.mkdir()
+    kept.touch()
+    place = bare / "build" / "bare" / "root" / "dev"
+    place.mkdir(parents=True)
+    mount = ["sh", "-ec", 'mount --bind "$1" "$2"; shift 2; exec "$@"', "sh"]
+    done = run_bare(bare, "unshare", "--mount", *mount, str(kept.parent), str(place))
+    assert done.returncode == 1
+    assert f"{place.parent} is not removed: a filesystem is mounted there." in done.stderr
+    assert kept.exists()
 
 
 def test_a_step_that_fails_is_not_recorded(clone: Path) -> None:
