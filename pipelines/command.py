@@ -7,6 +7,7 @@ Only the code that reads rows imports Beam, so that the other commands answer at
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from dptrees.pipelines.commands.series import add_series
 from dptrees.pipelines.commands.verify import add_verify
 from dptrees.pipelines.faults.exit_code import ExitCode
 from dptrees.pipelines.faults.log import report_outcome, use_format
-from dptrees.pipelines.faults.outcome import failure_outcome
+from dptrees.pipelines.faults.outcome import Outcome, failure_outcome
 from dptrees.pipelines.faults.stopping import stopping
 from dptrees.pipelines.quick_start import end_quickly, start_quickly
 
@@ -67,11 +68,24 @@ def _run(arguments: Sequence[str] | None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return ExitCode.DONE
         except (Exception, KeyboardInterrupt) as error:
-            outcome = failure_outcome(error, stopped.code)
+            outcome = failure_outcome(error, stopped.code) or _unreadable(chosen, error)
             if outcome is None:
                 raise
             report_outcome(outcome)
             return outcome.code
+
+
+def _unreadable(chosen: argparse.Namespace, error: BaseException) -> Outcome | None:
+    """How an error of a command that reads a release is reported, if the release is at fault."""
+    from dptrees.pipelines.proof.check import UNREADABLE
+
+    path = getattr(chosen, "release", None) or getattr(chosen, "series", None)
+    if not isinstance(path, str) or not isinstance(error, UNREADABLE):
+        return None
+    from dptrees.pipelines.proof.verifying import reason_unreadable
+
+    reason = reason_unreadable(path)
+    return None if reason is None else Outcome(code=ExitCode.MISTAKE, sentence=reason)
 
 
 def command_parser() -> CommandParser:

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from types import ModuleType
 
@@ -81,7 +82,7 @@ class ReleaseFolder:
             }
         except (
             *(KeyError, IndexError, TypeError, ValueError, AttributeError),
-            *(ArithmeticError, AssertionError),
+            *(ArithmeticError, AssertionError, RecursionError),
         ) as error:
             raise FolderError(
                 f"{path}: its manifest cannot be read by this program: {error}"
@@ -168,8 +169,9 @@ class ReleaseFolder:
             part = Part(kind=kind, tree=tree, key=place[2], index=place[3])
             if levels is not None and not self.plan.question(tree).holds_upper(part, levels):
                 continue
-            file = self._file(*self._parts[place])
-            yield from file.iter_batches() if levels is None else _upper_rows(file, levels)
+            with _parquet(self._parts[place][0]):
+                file = self._file(*self._parts[place])
+                yield from file.iter_batches() if levels is None else _upper_rows(file, levels)
 
     def quantiles(self) -> pa.Table | None:
         """The table of quantiles, None where none were requested."""
@@ -179,7 +181,8 @@ class ReleaseFolder:
         return self._table(QUANTILES_FILE, str(files[QUANTILES_FILE]))
 
     def _table(self, name: str, checksum: str) -> pa.Table:
-        return self._file(name, checksum).read()
+        with _parquet(os.path.join(self.path, name)):
+            return self._file(name, checksum).read()
 
     def _file(self, name: str, checksum: str) -> pq.ParquetFile:
         """A file of the release whose bytes are those that the manifest names."""
@@ -195,6 +198,19 @@ class ReleaseFolder:
         # By its path, or in Arrow's memory: of a Python file, or Python's bytes, one of Arrow's
         # threads could drop the last hold while the program ends, and abort it.
         return pq.ParquetFile(source)
+
+
+@contextmanager
+def _parquet(path: str) -> Iterator[None]:
+    """Reports what Arrow cannot read as the release's fault.
+
+    Raises:
+        FolderError: naming the file.
+    """
+    try:
+        yield
+    except (pa.ArrowException, OSError):
+        raise FolderError(f"{path}: is not a Parquet file; the release is damaged") from None
 
 
 def holds_release(path: str) -> bool:
@@ -342,7 +358,7 @@ def read_manifest(path: str) -> Mapping[str, object]:
         raise FolderError(f"{path}: is not a folder") from None
     except OSError as error:
         raise FolderError(f"{name}: cannot be read: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise FolderError(f"{name}: is not JSON; the release is damaged") from None
     if not isinstance(manifest, dict):
         raise FolderError(f"{name}: is not a manifest; the release is damaged")

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# What a manifest that somebody edited makes of a computation.
-UNREADABLE = (LookupError, TypeError, ValueError, AssertionError, AttributeError, ArithmeticError)
+import pyarrow as pa
+
+# What a release that somebody edited makes of a computation; deep JSON is a RuntimeError.
+UNREADABLE = (
+    *(LookupError, TypeError, ValueError, AssertionError, AttributeError, ArithmeticError),
+    *(RuntimeError, OSError, pa.ArrowException),
+)
 
 
 class CheckFailed(Exception):

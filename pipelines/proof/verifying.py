@@ -6,13 +6,16 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import count, takewhile
 
 from dptrees.pipelines.proof.check import Check, Finding, run_checks
 from dptrees.pipelines.proof.verified import Verified, raise_first
+from dptrees.pipelines.release_folder import holds_release
 from dptrees.pipelines.sections.parameters import given_parameters
 from dptrees.pipelines.terminal_text import print_json, print_line
 from dptrees.pipelines.user_error import UserError
 from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.layout import run_folder
 from dptrees.transforms.secrets.schemes import has_scheme
 
 _CONFIGURATIONS = (".yaml", ".yml")
@@ -56,6 +59,22 @@ def verify_release(request: VerifyRequest) -> list[Finding]:
         UserError: there is no release.
     """
     return run_checks(_checks(Verified(request.folder), request))
+
+
+def reason_unreadable(path: str) -> str | None:
+    """The first check that does not hold, for a computation from a release that failed; None where
+    all hold, so that the program is at fault.
+
+    Args:
+        path: the folder of a release, or of a series.
+    """
+    runs = (run_folder(path, period) for period in count(1))
+    folders = [path] if holds_release(path) else takewhile(holds_release, runs)
+    for folder in folders:
+        for each in verify_release(VerifyRequest(folder=folder)):
+            if each.ok is False:
+                return f"{folder}: {each.check}: {each.told}"
+    return None
 
 
 def run_verify(chosen: argparse.Namespace) -> int:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import wraps
+from types import FunctionType
+from typing import Any, TypeVar
+
+Reader = TypeVar("Reader")
+_SHOWN = ("__getitem__", "__repr__", "_repr_html_")
 
 _OPTIONS = {
     "use --value": "give a value and its level=",
@@ -22,11 +28,30 @@ class Error(Exception):
     __module__ = "dptrees"
 
 
+def reports_edits(cls: type[Reader]) -> type[Reader]:
+    """Let the public methods of a class raise `Error` where its release, in `_folder`, is damaged
+    or was edited."""
+    for name, method in list(vars(cls).items()):
+        if isinstance(method, FunctionType) and (name[0] != "_" or name in _SHOWN):
+            setattr(cls, name, _guarded(method))
+    return cls
+
+
+def _guarded(method: FunctionType) -> Any:
+    @wraps(method)
+    def guarded(self: Any, *args: Any, **options: Any) -> Any:
+        with user_errors(release=self._folder.path):
+            return method(self, *args, **options)
+
+    return guarded
+
+
 @contextmanager
-def user_errors(*, is_query: bool = False) -> Iterator[None]:
+def user_errors(*, is_query: bool = False, release: str | None = None) -> Iterator[None]:
     """Convert every error of a user to an `Error`.
 
     Args:
+        release: the folder that is read: a failure is an error of a user if it was edited.
         is_query: whether queries are answered, which dpcore refuses by a ValueError. Elsewhere a
             ValueError is a fault of the program.
 
@@ -36,6 +61,7 @@ def user_errors(*, is_query: bool = False) -> Iterator[None]:
     dptrees.Error: range: 5 is above 1
     """
     # Not above: this module is imported where an import must be quick.
+    from dptrees.pipelines.proof.check import UNREADABLE
     from dptrees.pipelines.release_folder import FolderError
     from dptrees.pipelines.sections.error import ConfigurationError
     from dptrees.pipelines.user_error import UserError
@@ -47,10 +73,15 @@ def user_errors(*, is_query: bool = False) -> Iterator[None]:
         raise Error(error.sentence) from None
     except (UserError, ConfigurationError, FolderError) as error:
         raise Error(str(error)) from None
-    except ValueError as error:
-        if not is_query:
+    except UNREADABLE as error:
+        if is_query and isinstance(error, ValueError):
+            raise Error(_in_python(str(error))) from None
+        from dptrees.pipelines.proof.verifying import reason_unreadable
+
+        reason = None if release is None else reason_unreadable(release)
+        if reason is None:
             raise
-        raise Error(_in_python(str(error))) from None
+        raise Error(reason) from None
 
 
 def _in_python(sentence: str) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dptrees.dpcore.release.guarantee import stated_guarantee
 from dptrees.dpcore.release.release import ReleaseReader
 from dptrees.pipelines.proof.verified import raise_first
-from dptrees.pipelines.python.error import Error, user_errors
+from dptrees.pipelines.python.error import Error, reports_edits, user_errors
 from dptrees.pipelines.python.html import table_html
 from dptrees.pipelines.python.tree import TreeAnswers
 from dptrees.pipelines.release_folder import ReleaseFolder
@@ -57,6 +57,7 @@ def save_release(place: str, path: str) -> str:
     return path
 
 
+@reports_edits
 class Release:
     """A finished release: it may be published, and queries of it cost no budget.
 

@@ -23,7 +23,7 @@ from dptrees.pipelines.plain.titles import column_titles, titled
 from dptrees.pipelines.python.answers import Answers, to_table
 from dptrees.pipelines.python.drawing import CURVES, HISTOGRAM, NO_DRAWING, POINTS, QUANTILES
 from dptrees.pipelines.python.drawing import NODES as BARS
-from dptrees.pipelines.python.error import Error, user_errors
+from dptrees.pipelines.python.error import Error, reports_edits, user_errors
 from dptrees.pipelines.python.keywords import with_known_methods
 from dptrees.pipelines.python.remarks import warn_caller
 from dptrees.pipelines.release_folder import ReleaseFolder
@@ -35,6 +35,7 @@ _DECILES = tuple(tenth / 10 for tenth in range(1, 10))
 
 
 @with_known_methods
+@reports_edits
 class TreeAnswers:
     """Queries of one tree of a release; they cost no budget.
 

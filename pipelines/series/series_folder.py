@@ -106,7 +106,7 @@ class WindowFolder:
     """
 
     def __init__(self, series: SeriesFolder, window: Window) -> None:
-        self._series, self.window = series, window
+        self._series, self.window, self.path = series, window, series.path
 
     @property
     def plan(self) -> ReleasePlan:
