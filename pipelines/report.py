@@ -13,6 +13,7 @@ k e^((k - 1) epsilon) delta)-DP for k rows, Vadhan 2017, Lemma 2.2.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
@@ -58,7 +59,7 @@ def write_report_html(
     questions = _shown_trees(plan, requested_paths)
     pages = list(_pages(release, questions, requested_paths))
     script, style = _script(pages), _style(pages)
-    return _render(
+    page = _render(
         name=plan.name,
         **_credits(release),
         total=_total(pages),
@@ -78,6 +79,29 @@ def write_report_html(
         script=_Raw(script),
         **_guarantee(plan),
     )
+    return page + _paths_comment(requested_paths) if requested_paths else page
+
+
+_PATHS = re.compile(r"<!-- paths (.*) -->\n$")
+
+
+def _paths_comment(paths: Mapping[str, Sequence[str]]) -> str:
+    """The end of a page that names its chosen paths, so that it can be made again."""
+    text = json.dumps({name: list(each) for name, each in paths.items()})
+    for character in "-<>":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return f"<!-- paths {text} -->\n"
+
+
+def is_report_html(page: bytes, release: ReleasedTables) -> bool:
+    """Whether a page is exactly the one that this program makes from a release, with the chosen
+    paths that the page names."""
+    try:
+        named = _PATHS.search(page.decode())
+        paths = json.loads(named[1]) if named else {}
+        return page == write_report_html(release, paths).encode()
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return False  # it was edited
 
 
 def _pages(

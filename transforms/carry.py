@@ -280,7 +280,9 @@ class _Open(KeyedDoFn):
             data = earlier.opened(place, sealed, self._key, self._plan.name, state.nonce)
         except ValueError:
             raise SeriesError(
-                f"series: {state.path} was sealed under another release key"
+                f"series: {state.path} is not what the run of its nonce sealed under this key: a "
+                "part of the folder is of another backup or draw; restore the whole folder, or run "
+                "that period with --repair"
             ) from None
         yield (tree, *place), data
         for name in (tree_partials(tree), tree_carried(tree)):

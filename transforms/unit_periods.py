@@ -122,7 +122,9 @@ class _OpenUnits(KeyedDoFn):
             units = question.opened_units(shard, sealed, self._key, self._plan.name, self._nonce)
         except ValueError:
             raise SeriesError(
-                f"series: the units of {self._folder} were sealed under another release key"
+                f"series: the units of {self._folder} are not what the run of its nonce sealed "
+                "under this key: a part of the folder is of another backup or draw; restore the "
+                "whole folder, or run that period with --repair"
             ) from None
         yield (tree, shard), EARLIER + units
         # A message to a shard, as those with rows; and one of all that the run before left.

@@ -11,6 +11,7 @@ import os
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dptrees.dpcore import __version__
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.kinds import is_tree
 from dptrees.pipelines.proof.check import CheckFailed, NotChecked
@@ -23,26 +24,30 @@ def check_page(folder: str) -> str:
     """Compare the page with that which the tables give.
 
     Raises:
-        NotChecked: it is another one: edited, made with paths of one's own, or by another version.
+        CheckFailed: it is another one.
+        NotChecked: it is another one, and another version made the release.
     """
-    from dptrees.pipelines.report import write_report_html
+    from dptrees.pipelines.report import is_report_html
 
     try:
         page = read_file(os.path.join(folder, REPORT))
-    except (OSError, FolderError):
+    except FileNotFoundError:
         return f"there is no {REPORT}"
+    except OSError:
+        raise CheckFailed(f"{REPORT} cannot be read") from None
     try:
         release = ReleaseFolder(folder)
     except FolderError as error:
         raise NotChecked(str(error)) from None
     if not all(map(is_tree, release.plan.questions)):
-        raise NotChecked(f"{REPORT} is not a page that this program makes")
-    if page != write_report_html(release, {}).encode():
-        raise NotChecked(
+        raise CheckFailed(f"{REPORT} is not a page that this program makes")
+    if not is_report_html(page, release):
+        reason = (
             f"{REPORT} is not the page that this version makes from the tables: it was edited, or "
-            "made with chosen paths or by another version; do not trust it, and make it again "
-            "with dptrees report"
+            "another version made it; do not trust it, and make it again with dptrees report"
         )
+        made = release.manifest["dptrees"]
+        raise CheckFailed(reason) if made == __version__ else NotChecked(reason)
     return f"{REPORT} is the page of these tables"
 
 

@@ -196,7 +196,7 @@ def reseal(release: Path) -> None:
         pass
 
 
-# Of the draws those with bit 1 compute checksums again, and odd ones damage the manifest of all JSON.
+# Draws with bit 1 compute checksums again; odd ones damage the manifest, of all JSON.
 SEEDS = {"json": (0, 3), "parquet": (0, 2)}
 
 

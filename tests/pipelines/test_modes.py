@@ -35,6 +35,13 @@ class Booked(People):
     def ledger(self) -> str:
         return f"sqlite:///{self.folder / 'budget.db'}"
 
+    def open_ledger(self) -> None:
+        opened = self.run(
+            *("ledger", "init", self.ledger, "--dataset", "people", "--rho", str(2 * 10**9)),
+            *("--unit", "person"),
+        )
+        assert opened.code == 0, opened.err
+
     @property
     def settings(self) -> dict[str, Any]:
         return super().settings | {"ledger": self.ledger, "dataset": "people"}
@@ -64,11 +71,7 @@ def test_only_public_files_are_readable_by_others(
 
         monkeypatch.setattr(os, name, seen)
     made = Booked(tmp_path)
-    opened = made.run(
-        *("ledger", "init", made.ledger, "--dataset", "people", "--rho", str(2 * 10**9)),
-        *("--unit", "person"),
-    )
-    assert opened.code == 0, opened.err
+    made.open_ledger()
     made.released_periods(2)
 
     found = {str(path.relative_to(tmp_path)): path for path in tmp_path.rglob("*")}

@@ -165,3 +165,20 @@ def test_release_without_hierarchies_has_no_paths(released: Workspace) -> None:
     outcome = released.run("report", released.output, "--path", "01")
     assert outcome.code == 2
     assert "path: the release has no tree of paths" in outcome.err
+
+
+def test_a_page_with_chosen_paths_is_verified(codes: Codes) -> None:
+    assert codes.report("--tree", "codes", "--path", "2399").code == 0
+    assert "page: report.html is the page of these" in codes.run("verify", codes.output).out
+    page = codes.output / "report.html"
+    for old, new in (
+        ("</h1>", ", edited</h1>"),
+        ('"2399"', '"no such path"'),
+        ("paths {", "paths ["),
+    ):
+        whole = page.read_text()
+        page.write_text(whole.replace(old, new))
+        assert page.read_text() != whole
+        outcome = codes.run("verify", codes.output)
+        assert outcome.code == 2 and "report.html is not the page" in outcome.err, old
+        page.write_text(whole)

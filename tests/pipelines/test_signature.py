@@ -128,7 +128,7 @@ def test_an_edited_page_is_not_said_to_be_the_signer_s(workspace: Workspace, sig
     page = workspace.output / "report.html"
     page.write_text(page.read_text().replace("</h1>", ", edited</h1>"))
     edited = workspace.run(*command)
-    assert "not checked page: report.html is not the page" in edited.out
-    assert "ok       signature" in edited.out and edited.code == 0
+    assert "FAILED   page: report.html is not the page" in edited.out
+    assert "ok       signature" in edited.out and edited.code == 2
     assert workspace.run("report", workspace.output).code == 0
     assert workspace.run(*command).out == whole.out
