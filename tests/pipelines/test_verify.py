@@ -443,6 +443,7 @@ def test_a_replay_of_other_rows(again: Workspace) -> None:
 
 def test_a_replay_finds_what_the_manifest_alone_cannot_report(again: Workspace) -> None:
     edited(again.output, lambda manifest: manifest["spec"]["trees"][0].update(weight="2"))
+    assert again.run("report", again.output).code == 0
     assert again.run("verify", again.output).code == 0
     refused(again, "replay", "spec.trees[0].weight differs", "--data", again.configure())
 
@@ -453,6 +454,7 @@ def test_a_replay_finds_estimates_that_were_edited(again: Workspace) -> None:
     column = table.schema.get_field_index("estimate")
     estimate = pa.chunked_array([pc.add(table["estimate"], 1.0).combine_chunks()])
     file = replace_part(again.output, path, table.set_column(column, "estimate", estimate))
+    assert again.run("report", again.output).code == 0
     assert again.run("verify", again.output).code == 0
     refused(again, "replay", f"{file} differs when", "--data", again.configure())
 
