@@ -118,6 +118,19 @@ STEPS = {
             "transforms/tables/**",
         ),
     ),
+    "black box": Step(
+        title="the black box: 10,000 releases of each kind of mechanism and of a neighbor",
+        target="black-box",
+        inputs=(
+            "benchmarks/audit/attack.py",
+            "benchmarks/audit/black_box.py",
+            "benchmarks/audit/claim.py",
+            "dpcore/bounding/**",
+            "dpcore/noise/**",
+            "dpcore/privacy/**",
+            "dpcore/release/in_memory.py",
+        ),
+    ),
     "beam": Step(
         title="the oldest Beam that setup.py allows: releases of every kind, the local runner",
         target="test-oldest-beam",

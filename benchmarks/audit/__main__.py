@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks.audit import black_box
 from benchmarks.audit.attack import FAULTS, NOTHING, Attack, attacks
 from benchmarks.audit.bounds import audit_bounds
 from benchmarks.audit.columns import WORKLOADS, audit_columns
@@ -34,6 +35,7 @@ from benchmarks.audit.units import (
     audit_threshold_units,
     audit_units,
 )
+from benchmarks.audit.value_bounds import audit_value_bounds
 from benchmarks.audit.whole import audit_whole
 from benchmarks.reproduction.markdown import holds, number, section, table
 
@@ -52,11 +54,11 @@ ROUNDING = 1e-9
 HEADER = """\
 # Audits of the guarantee
 
-Two audits try to prove the guarantee of a release wrong. This page is for everyone who wants to
+Three audits try to prove the guarantee of a release wrong. This page is for everyone who wants to
 check the claims of dptrees. It lists the attempts and their results. The
 [guarantee](guarantee.md) states the claims, and [proofs](proofs.md) has the reasons. The page is
-written by `make audit`, never by hand. Short forms of both audits run with the other tests, in
-`tests/audit`.
+written by `make audit` and `make black-box`, never by hand. Short forms run with the other tests,
+in `tests/audit`.
 {quick}"""
 QUICK = "\n**A quick run: few plans and few releases, so faults may stay hidden.**\n"
 
@@ -85,7 +87,7 @@ LIMITS = """\
   with its exact law in `tests/dpcore/mean` and `tests/dpcore/distinct`.
 - **A delta** is examined in the exact audit only, which enumerates the outcomes of a sparse tree or
   a search. Section 2 attacks private keys at a delta of 5 %, where one decision shows most.
-- Both audits assume that the key is secret and the keystream random: the guarantee is
+- All audits assume that the key is secret and the keystream random: the guarantee is
   computational. Neither examines running times, sizes of files, or other actions of an operator.
 """
 
@@ -126,6 +128,14 @@ def bound_findings(plans: int) -> list[tuple[str, str, Finding]]:
     """The same of the choice of a bound, between tables that differ in a unit of many rows."""
     return [
         ("bounds of units", measure, audit_bounds(measure, plans=plans, pairs=8))
+        for measure in PURE_MEASURES
+    ]
+
+
+def value_bound_findings(plans: int) -> list[tuple[str, str, Finding]]:
+    """The same of the choice of `lower: auto` and `upper: auto`."""
+    return [
+        ("bounds of values", measure, audit_value_bounds(measure, plans=plans, pairs=8))
         for measure in PURE_MEASURES
     ]
 
@@ -171,6 +181,7 @@ EXACT_PARTS: dict[str, Callable[[int], list[ExactFinding]]] = {
     "exact, adaptive boxes": adaptive_box_findings,
     "exact, wide tables": table_findings,
     "exact, bounds of units": bound_findings,
+    "exact, bounds of values": value_bound_findings,
     "exact, means and different values": column_findings,
     "exact, series": series_findings,
 }
@@ -335,6 +346,7 @@ def document(found: Findings, *, quick: bool) -> str:
             summary_section(exact, attacked),
             exact_section(exact),
             attack_section(attacked),
+            *([] if quick else [black_box.page(black_box.stored())]),
             LIMITS,
         )
     )

@@ -1,0 +1,266 @@
+"""A black box: a release of a small table and one of its neighbor, made 10,000 times each, for each
+kind of mechanism, from configurations as users write them.
+
+    python -m benchmarks.audit.black_box [--only KIND ...] [--write docs/audit.md]
+
+Each release has a key of its own. The plan is the product's own for the configuration, and the
+rows go through the product's own reading of columns, bounding of units, counting, noise and
+estimation (`dpcore.release.in_memory.release_rows`). Beam alone is left out: it would take 0.08 s a
+release.
+Half of the releases choose the event that distinguishes the two tables best; the other half bound
+its probabilities from both sides (Clopper and Pearson), and so epsilon from below. A bound above
+the claim is a false alarm with a probability of 1e-6 for all kinds together. Each kind is made with
+half of its noise, too: the audit must find that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import yaml
+
+from benchmarks.audit.attack import lower_bound, smaller_noise
+from benchmarks.audit.claim import Claim
+from benchmarks.reproduction.markdown import number, section, table
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.laws import DiscreteGaussian
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.pipelines.configuration import load_configuration
+
+RELEASES, ALARM = 10_000, 1e-6
+STORED = Path(__file__).with_name("black_box.json")
+# Rows of a table that are looked at.
+_ROWS = 12
+
+NUMBER = {"column": "x", "type": "integer", "lower": 0, "upper": 4}
+WIDE = {"column": "x", "type": "integer", "lower": 0, "upper": 64}
+# One person's row, or rows, more.
+FEW = {"x": [0, 1, 2, 3], "place": ["a", "b", "a", "b"], "id": [0, 1, 2, 3]}
+
+
+class Kind(NamedTuple):
+    """A configuration to attack.
+
+    Attributes:
+        trees: section of the configuration.
+        privacy: beside the neighboring relation.
+        more: the rows that the second table has beside `FEW`.
+    """
+
+    trees: list[dict[str, Any]]
+    privacy: dict[str, Any]
+    more: dict[str, list[Any]]
+
+
+ONE_ROW = {"x": [2], "place": ["a"], "id": [9]}
+SAME = {"x": [2] * 5, "place": ["a"] * 5, "id": [9] * 5}
+NEW = {"x": [2], "place": ["c"], "id": [9]}
+PURE, RHO, DELTA = {"epsilon": 1}, {"rho": 0.5}, {"epsilon": 1, "delta": 0.01}
+PLACES = {"column": "place", "keys": ["a", "b"]}
+KINDS = {
+    "ordered, epsilon": Kind([{"domain": NUMBER}], PURE, ONE_ROW),
+    "ordered, rho": Kind([{"domain": NUMBER}], RHO, ONE_ROW),
+    "ordered, epsilon and delta": Kind([{"domain": NUMBER}], DELTA, ONE_ROW),
+    "ordered, by key": Kind([{"domain": NUMBER, "group_by": PLACES}], PURE, ONE_ROW),
+    "units of three rows": Kind([{"domain": NUMBER}], PURE | {"unit": "id", "max_rows": 3}, SAME),
+    "means": Kind([{"domain": NUMBER, "objective": "mean"}], PURE, ONE_ROW),
+    "median": Kind([{"domain": WIDE, "objective": "quantiles", "quantiles": [0.5]}], PURE, ONE_ROW),
+    "categories": Kind(
+        [{"domain": {"kind": "hierarchy", "columns": ["place"], "leaves": [["a"], ["b"]]}}],
+        PURE,
+        ONE_ROW,
+    ),
+    "matrix mechanism": Kind([{"domain": NUMBER, "mechanism": "factorised"}], RHO, ONE_ROW),
+    "adaptive": Kind([{"domain": WIDE, "mechanism": "adaptive"}], PURE, ONE_ROW),
+    "distinct values": Kind(
+        [{"domain": {"kind": "distinct", "column": "place"}, "max_values": 1}], PURE, NEW
+    ),
+    "sparse": Kind([{"domain": {"kind": "sparse", "columns": ["place", "x"]}}], DELTA, NEW),
+    "box": Kind(
+        [{"domain": {"kind": "hypercube", "columns": [NUMBER]}, "rows": 10}], PURE, ONE_ROW
+    ),
+    "wide table": Kind(
+        [{"domain": {"kind": "table", "columns": [NUMBER, WIDE | {"column": "id"}]}}],
+        PURE,
+        ONE_ROW,
+    ),
+    # First stages have a tenth and a twentieth of the budget.
+    "private keys": Kind(
+        [{"domain": NUMBER, "group_by": {"column": "place", "keys": "private"}}],
+        {"epsilon": 10, "delta": 0.1, "unit": "id", "max_rows": 1, "max_keys": 1},
+        NEW,
+    ),
+    "upper: auto": Kind(
+        [{"domain": WIDE | {"upper": "auto"}}], {"epsilon": 20}, {**ONE_ROW, "x": [60]}
+    ),
+    "max_rows: auto": Kind(
+        [{"domain": NUMBER}], {"epsilon": 20, "unit": "id", "max_rows": "auto"}, SAME
+    ),
+}
+
+
+def planned(kind: Kind) -> ReleasePlan:
+    """The plan that `dptrees release` makes of a configuration."""
+    settings = {
+        "release": "audit",
+        "input": {"format": "parquet", "path": "rows.parquet"},
+        "output": "out",
+        "key_file": "release.key",
+        "privacy": {"neighbors": "add_remove"} | kind.privacy,
+        "trees": [{"name": "tree"} | each for each in kind.trees],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "audit.yaml"
+        path.write_text(yaml.safe_dump(settings))
+        plan = load_configuration(str(path), {}).plan()
+    # Private keys and chosen bounds are a release of their own, before that of the trees.
+    stage = plan.selection if plan.bounds is None else plan.bounds.plan
+    return plan if stage is None else stage
+
+
+def claim_of(plan: ReleasePlan) -> Claim:
+    """What the release claims."""
+    if plan.promised is not None:
+        epsilon, delta = plan.promised
+        return Claim(measure="epsilon", amount=epsilon, delta=delta)
+    return Claim(measure=plan.budget.measure.value, amount=plan.budget.amount)
+
+
+def numbers(release: ReleaseReader) -> Floats:
+    """Of each table its number of rows, and the numbers of its first ones."""
+    (question,) = release.plan.questions
+    parts = [(each.kind, each.tree, each.key, each.index) for each in question.parts()]
+    tables = [*(release.part(*each) for each in parts), *release.concluded.values()]
+    found = []
+    for each in tables:
+        found.append(np.array([len(each)], float))
+        for field in each.schema:
+            if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
+                values = each[field.name].cast(pa.float64(), safe=False).fill_null(-1.0)
+                values = np.asarray(values)[:_ROWS]
+                found.append(np.pad(values, (0, _ROWS - len(values)), constant_values=-1.0))
+    return np.concatenate(found)
+
+
+def made(plan: ReleasePlan, rows: pa.RecordBatch, name: str, releases: int) -> Floats:
+    """The numbers of independent releases of a table, (releases, numbers)."""
+    keys = (
+        ReleaseKey(hashlib.sha256(f"black box of {name}: {each}".encode()).digest())
+        for each in range(releases)
+    )
+    return np.array([numbers(release_rows(plan, [rows], key)) for key in keys])
+
+
+def half(law: Any) -> Fraction:
+    """The planted fault: half of the scale."""
+    return Fraction(1, 4) if isinstance(law, DiscreteGaussian) else Fraction(1, 2)
+
+
+def bound(name: str, fault: Callable[[Any], Fraction] | None, releases: int) -> float:
+    """A lower bound of what the releases of a kind lose, as a fraction of their claim."""
+    kind = KINDS[name]
+    plan = planned(kind)
+    more = {column: values + kind.more[column] for column, values in FEW.items()}
+    tables = [pa.RecordBatch.from_pydict(each) for each in (FEW, more)]
+    with nullcontext() if fault is None else smaller_noise(fault):
+        one, two = (
+            made(plan, rows, f"{name}, {fault is None}, {which}", releases)
+            for which, rows in enumerate(tables)
+        )
+    claim = claim_of(plan)
+    # A number that is always the same distinguishes nothing.
+    kept = np.concatenate([one, two]).std(axis=0) > 0
+    found = lower_bound(claim, one[:, kept], two[:, kept], ALARM / len(KINDS))
+    return found / float(claim.amount)
+
+
+def audited(name: str, releases: int) -> dict[str, Any]:
+    """The entry of a kind."""
+    began = time.monotonic()
+    entry = {
+        "claim": str(claim_of(planned(KINDS[name]))),
+        "releases": releases,
+        "correct": bound(name, None, releases),
+        "half": bound(name, half, releases),
+    }
+    print(f"{name}: {entry}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    return entry
+
+
+def page(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The section of docs/audit.md."""
+    rows = [
+        [
+            *(name, each["claim"], f"{each['releases']:,}", number(each["correct"])),
+            *(number(each["half"]), "found" if each["half"] > 1 else "not found"),
+        ]
+        for name, each in found.items()
+    ]
+    head = ["configuration", "claim", "releases", "correct", "half the noise", "fault"]
+    above = [name for name, each in found.items() if each["correct"] > 1]
+    missing = [name for name in KINDS if name not in found]
+    text = """
+        Each configuration, as a user writes it, is planned by dptrees and released this often for
+        a table of four rows, and as often for one with one person more, each time under a new key.
+        Everything but Beam takes part: reading of columns, bounding of units, counting, noise and
+        estimation. Of private keys and `auto` bounds the first stage is released, which chooses
+        them. Half of the releases choose the event that distinguishes the tables best, and the
+        others bound its probabilities. The columns are lower bounds of what is lost, as a fraction
+        of the claim, of the correct program and of one with half the noise. A bound above 1 is a
+        false alarm with a probability of 1e-6 in all. `make black-box` writes this section."""
+    verdict = f"Correct releases above their claim: {', '.join(above) or 'none'}."
+    if missing:
+        verdict += f" Not run: {', '.join(missing)}."
+    return section("3. A black box of configurations", text, table(head, rows), verdict)
+
+
+def stored() -> dict[str, dict[str, Any]]:
+    """The findings of earlier runs, by kind."""
+    known = json.loads(STORED.read_text()) if STORED.exists() else {}
+    return {name: known[name] for name in KINDS if name in known}
+
+
+def write(path: Path, text: str) -> None:
+    """Put the section before the limits of the page, in place of an earlier one."""
+    before, _, rest = path.read_text().partition("## Limits of these audits")
+    before = before.partition("## 3. A black box")[0]
+    path.write_text(f"{before}{text}\n## Limits of these audits{rest}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the audit; 1 if a correct release is above its claim, or a planted fault is not found."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--releases", type=int, default=RELEASES)
+    parser.add_argument("--only", nargs="*", choices=list(KINDS))
+    parser.add_argument("--write", type=Path, help="docs/audit.md; the findings are kept, too")
+    chosen = parser.parse_args(arguments)
+    found = stored() if chosen.write else {}
+    for name in list(KINDS) if chosen.only is None else chosen.only:
+        found[name] = audited(name, chosen.releases)
+        if chosen.write:
+            found = {each: found[each] for each in KINDS if each in found}
+            STORED.write_text(json.dumps(found, indent=1) + "\n")
+    if chosen.write:
+        write(chosen.write, page(found))
+    else:
+        print(page(found))
+    return int(any(each["correct"] > 1 for each in found.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
