@@ -18,7 +18,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom licences container-bases container lint types ci docs drawn screenshot benchmarks reproduce audit black-box accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
+.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom licences container-bases container lint types ci docs drawn screenshot benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -244,10 +244,6 @@ reproduce: $(INSTALLED)
 	@echo "Reproducing the figures of the papers (some minutes)"
 	@$(BIN)/python -m benchmarks.reproduction --write docs/reproduction.md
 	@$(BIN)/python -m benchmarks.synthetic --short
-
-black-box: $(INSTALLED)
-	@echo "Releasing each kind of configuration 40,000 times (two hours)"
-	@$(BIN)/python -m benchmarks.audit.black_box --write docs/audit.md
 
 audit: $(INSTALLED)
 	@echo "Auditing the guarantee (two hours; python -m benchmarks.audit --only does a part)"

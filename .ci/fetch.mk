@@ -14,7 +14,7 @@ FAKE_GCS_VERSION := v1.56.1
 
 .PHONY: engines job-jars kubernetes promtool airflow gcp container-bases container sbom licences \
 	test-engines test-engines-golden test-engines-long test-airflow test-images test-gcp \
-	test-oldest-beam
+	test-oldest-beam black-box
 
 CACHED = "$(PYTHON)" .ci/cache.py
 # Environments belong to one interpreter.
@@ -147,6 +147,11 @@ test-oldest-beam: $(BEAM)/fetched
 		-m "not engines and not slow" --ignore-glob="*test_oldest*" \
 		tests/golden tests/pipelines/beam_yaml tests/pipelines/running \
 		tests/pipelines/test_kinds.py tests/pipelines/test_releasing.py tests/transforms
+
+black-box: $(INSTALLED)
+	@echo "Releasing each kind of configuration 40,000 times (two hours)"
+	@$(BIN)/python -m pytest -q tests/audit/test_black_box.py
+	@$(BIN)/python -m benchmarks.audit.black_box --write docs/audit.md
 
 # Google's clients have many packages of their own: an environment beside .venv, which sees .venv's.
 # The packages are cached for all environments that hold what this .venv holds.

@@ -129,6 +129,7 @@ STEPS = {
             "dpcore/noise/**",
             "dpcore/privacy/**",
             "dpcore/release/in_memory.py",
+            "tests/audit/test_black_box.py",
         ),
     ),
     "beam": Step(

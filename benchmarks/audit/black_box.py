@@ -142,7 +142,7 @@ def claim_of(plan: ReleasePlan) -> Claim:
 
 
 def numbers(release: ReleaseReader) -> Floats:
-    """Of each table its number of rows, and the numbers of its first ones."""
+    """Read the number of rows of each table, and the numbers in its first rows."""
     (question,) = release.plan.questions
     parts = [(each.kind, each.tree, each.key, each.index) for each in question.parts()]
     tables = [*(release.part(*each) for each in parts), *release.concluded.values()]
