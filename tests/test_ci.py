@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -262,7 +263,7 @@ case "$*" in
 --userspec=*)
   echo "$@" >>called
   cp /proc/self/mountinfo mounts
-  [ ! -e slow ] || { touch started; sleep 100; }
+  [ ! -e slow ] || { touch started; exec setpriv --reuid=65534 --clear-groups sleep 100; }
   [ ! -e failing ] || exit 4
   echo tests/test_a.py::test_b >"$2/home/user/passed" ;;
 *" tar "*) cat >/dev/null ;;
@@ -322,19 +323,20 @@ def test_a_bare_system_has_mounts_of_its_own_and_the_settings_of_pip(
     assert not root.exists() and not (bare / "build/bare/passed").exists()
 
 
-def test_a_bare_system_ends_with_its_script(bare: Path) -> None:
-    """Also if it is killed: its processes and mounts are gone, and the next run cleans up."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_bare_system_ends_with_its_script(bare: Path, number: int) -> None:
+    """Its processes, of another user, and its mounts are gone; the next run cleans up."""
     (bare / "slow").touch()
     begun = subprocess.Popen([bare / ".ci" / "bare", "passed"], cwd=bare)
     wait_for(lambda: (bare / "started").exists())
     root = bare / "build" / "bare" / "root"
     assert not mounted_below(root)
     assert "Another .ci/bare runs" in run_bare(bare).stderr
-    begun.kill()
-    begun.wait()
+    begun.send_signal(number)
+    assert begun.wait() == (-number if number == signal.SIGKILL else 128 + number)
     (bare / "slow").unlink()
     wait_for(lambda: not running_in(bare))
-    assert root.exists()
+    assert root.exists() == (number == signal.SIGKILL)
     assert run_bare(bare).returncode == 0
     assert not root.exists()
 
