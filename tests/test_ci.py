@@ -303,6 +303,30 @@ def mounted_below(folder: Path, mounts: str = "/proc/self/mountinfo") -> set[str
     return {each.removeprefix(f"{folder}/") for each in places if each.startswith(f"{folder}/")}
 
 
+def test_a_bare_system_that_cannot_be_made_is_left_out(bare: Path) -> None:
+    passed = bare / "build" / "bare" / "passed"
+    for change, reason in (
+        ("echo 1000 # in place of id", "a bare Debian needs root"),
+        ("true # in place of apt-get", "apt has no source of the packages of "),
+        ("false # in place of unshare", "mounts are not allowed here"),
+    ):
+        passed.parent.mkdir(parents=True, exist_ok=True)
+        passed.touch()
+        program = bare / "bin" / change.split()[-1]
+        before = program.read_text() if program.exists() else None
+        program.write_text(f"#!/bin/sh\n{change}\n")
+        program.chmod(0o755)
+        subprocess.run(["git", "update-index", "--assume-unchanged", "bin/apt-get"], cwd=bare)
+        with (bare / ".git" / "info" / "exclude").open("a") as file:
+            file.write("bin\n")
+        done = run_bare(bare)
+        assert done.returncode == 0 and done.stdout.startswith(f"Left out: {reason}"), done
+        assert not passed.exists()
+        program.unlink() if before is None else program.write_text(before)
+    (bare / "notes").touch()
+    assert "Left out: the clone differs from its last commit" in run_bare(bare).stdout
+
+
 def test_a_bare_system_has_mounts_of_its_own_and_the_settings_of_pip(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
