@@ -16,16 +16,19 @@ for the exact counts of chunk roots, which their group needs for its own noise a
 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import apache_beam as beam
 
+from dptrees.dpcore.noise.source import LargeSumError
 from dptrees.dpcore.questions.place import Gathered, Place, ReleasedPart
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.packing import pack_many, unpack_many
 from dptrees.transforms import files
 from dptrees.transforms.conservation import check_once
 from dptrees.transforms.counting import PlaceKey
+from dptrees.transforms.errors import InputError
 from dptrees.transforms.key_reference import KeyReference
 from dptrees.transforms.keyed import KeyedDoFn
 from dptrees.transforms.layout import SEALED_KINDS, Receipt, parquet_bytes, sha256
@@ -129,7 +132,8 @@ class _Draw(KeyedDoFn):
     def process(self, element: tuple[PlaceKey, bytes], draw: Sequence[bytes]) -> Iterator[Any]:
         (name, *numbers), counts = element
         question, place = self._plan.question(name), Place(*numbers)
-        drawn = question.draw(place, counts, self.source(draw))
+        with drawing(name):
+            drawn = question.draw(place, counts, self.source(draw))
         CHUNKS_MEASURED.inc()
         if drawn.kept is not None:
             yield (name, *place), _KEPT + drawn.kept
@@ -140,6 +144,19 @@ class _Draw(KeyedDoFn):
             )
         else:
             yield beam.pvalue.TaggedOutput(SENT, ((name, question.gathered_by(place)), message))
+
+
+@contextmanager
+def drawing(tree: str) -> Iterator[None]:
+    """End the job in one sentence where a noisy sum is too large to be released.
+
+    Raises:
+        InputError: it is; noisy numbers alone decide.
+    """
+    try:
+        yield
+    except LargeSumError as error:
+        raise InputError(f"tree {tree}: {error}") from None
 
 
 def from_place(place: Place, data: bytes) -> bytes:
@@ -174,7 +191,8 @@ class _DrawBranch(KeyedDoFn):
         if name not in self._below:
             self._below[name] = listed(question.places, question.branch_place)
         sent = sent_by(name, messages, self._below[name].get(branch, []))
-        drawn = question.draw_branch(branch, sent, self.source(draw))
+        with drawing(name):
+            drawn = question.draw_branch(branch, sent, self.source(draw))
         assert drawn.kept is not None  # the group returns it to its waiting places
         yield (name, *branch), _KEPT + drawn.kept
         group = name, question.gathered_by(branch)
@@ -199,7 +217,8 @@ class _Gather(KeyedDoFn):
             places = question.branches or question.places
             self._groups[name] = listed(places, question.gathered_by)
         sent = sent_by(name, messages, self._groups[name].get(group, []))
-        gathered = question.gather(group, sent, self.source(draw))
+        with drawing(name):
+            gathered = question.gather(group, sent, self.source(draw))
         for place, data in gathered.returned.items():
             returned = (name, *place), _RETURNED + data
             yield beam.pvalue.TaggedOutput(TO_BRANCH, returned) if question.branches else returned
@@ -227,7 +246,8 @@ class _FinishBranch(beam.DoFn):
     def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[Any]:
         (name, *numbers), messages = element
         kept, returned = both_ways(name, messages)
-        gathered = self._plan.question(name).finish_branch(Place(*numbers), kept, returned)
+        with drawing(name):
+            gathered = self._plan.question(name).finish_branch(Place(*numbers), kept, returned)
         for place, data in gathered.returned.items():
             yield (name, *place), _RETURNED + data
         yield from _receipts(self._output, gathered)
@@ -241,7 +261,9 @@ class _Finish(beam.DoFn):
     def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[bytes]:
         (name, *numbers), messages = element
         kept, returned = both_ways(name, messages)
-        for released in self._plan.question(name).finish(Place(*numbers), kept, returned):
+        with drawing(name):
+            parts = list(self._plan.question(name).finish(Place(*numbers), kept, returned))
+        for released in parts:
             yield write_part(self._output, released)
 
 

@@ -18,11 +18,12 @@ import numpy as np
 
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.factorised.errors import FactorizedErrors
-from dptrees.dpcore.factorised.plan import FactorizedPlan
-from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.factorised.plan import ROWS, FactorizedPlan
+from dptrees.dpcore.noise.source import LARGEST_DIVIDED, NoiseSource, add_noise
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk, UniformChunking
 from dptrees.dpcore.trees.closest_cdf import closest_cdf_l2
 from dptrees.dpcore.trees.consistency import consistent_counts
+from dptrees.dpcore.trees.exact_sums import saturated_sums
 from dptrees.dpcore.trees.forest import (
     LevelSolution,
     Measurements,
@@ -31,6 +32,9 @@ from dptrees.dpcore.trees.forest import (
     level_solutions,
 )
 from dptrees.dpcore.trees.whole_trees import SingleChunkTrees
+
+# Of counts: cells are fewer than 2^20, so that their low parts together are fewer than 2^32 rows.
+_LOW_BITS, _WORD_BITS = 12, 32
 
 
 class FactorizedForest(SingleChunkTrees):
@@ -69,17 +73,22 @@ class FactorizedForest(SingleChunkTrees):
     def measure(
         self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
     ) -> Measurements:
-        """The noisy sums, (rows, K).
-
-        Sums are modulo 2^64, with the noise: what is released is a function of the exact sums plus
-        noise however large they are, so privacy does not depend on their size.
-        """
+        """The noisy sums, (rows, K)."""
         leaves = counts.reshape(chunk.rows, -1)
         stream = noise.for_counts(leaves).stream(
             tree, chunk.key, chunk.index, self.plan.tree.height
         )
-        drawn = self.plan.law.sample(stream, leaves.size).reshape(leaves.shape)
-        return [self.plan.strategy.measured(leaves) + drawn]
+        return [add_noise(self.plan.law, self._sums(leaves), stream, largest=LARGEST_DIVIDED)]
+
+    def _sums(self, leaves: Integers) -> Integers:
+        """M x, saturated: each sum changes by no more than without that. Sums of more than `ROWS`
+        rows are added up from low and high parts of the counts, so that none wraps."""
+        measured = self.plan.strategy.measured
+        if int(leaves.sum(axis=-1).max()) <= ROWS:
+            return measured(leaves)
+        low, high = measured(leaves & (2**_LOW_BITS - 1)), measured(leaves >> _LOW_BITS)
+        carried = (high & (2 ** (_WORD_BITS - _LOW_BITS) - 1)) << _LOW_BITS
+        return saturated_sums(np.stack([low + carried, high >> (_WORD_BITS - _LOW_BITS)]))
 
     def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
         return np.asarray(self._estimated(measurements).sum(axis=-1))

@@ -143,7 +143,9 @@ class IrregularForest(LinearForest):
                 place = (tree, chunk.key, chunk.index, self.stream_code(level, chain))
                 exact = counts[..., mine]
                 noisy[..., mine] = (
-                    exact if law is None else add_noise(law, exact, key_noise.stream(*place))
+                    exact
+                    if law is None
+                    else add_noise(law, exact, key_noise.stream(*place), largest=key_noise.largest)
                 )
             measured.append(noisy)
             if level < whole.height:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.mean.plan import MeanPlan
 from dptrees.dpcore.noise.laws import exact_scale
-from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise
+from dptrees.dpcore.noise.source import LARGEST_DIVIDED, KeyedChoices, NoiseSource, add_noise
 from dptrees.dpcore.ordered.make import OrderedDomain, make_domain
 from dptrees.dpcore.privacy.budget import Measure
 from dptrees.dpcore.privacy.unit import PrivacyUnit
@@ -40,6 +40,7 @@ from dptrees.dpcore.refusal import Refusal
 from dptrees.dpcore.rows.keys import keys_from_spec
 from dptrees.dpcore.rows.packing import pack, unpack
 from dptrees.dpcore.trees.chunks import UniformChunking
+from dptrees.dpcore.trees.exact_sums import split_words, words_total
 from dptrees.dpcore.trees.uniform import UniformTree
 
 ONE_PLACE = Place(0, 0)
@@ -160,12 +161,13 @@ class MeanQuestion(ColumnQuestion):
         if given.shape != (self.dense_cells,) or given.dtype.kind not in "iu":
             raise ValueError(f"counts: tree {self.name} needs {self.dense_cells} whole numbers")
         numbers = given.astype(np.int64)
-        yield Partial(ONE_PLACE, pack_dense(numbers), int(numbers.sum()))
+        yield Partial(ONE_PLACE, pack_dense(numbers), words_total(split_words(numbers)))
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         exact = unpack(counts)
         stream = noise.for_counts(exact).stream(self.name, 0, 0, 0)
-        return Drawn(sent=pack(add_noise(self.plan.law, exact, stream)), kept=None)
+        noisy = add_noise(self.plan.law, exact, stream, largest=LARGEST_DIVIDED)
+        return Drawn(sent=pack(noisy), kept=None)
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         """The noisy rows of each key, and their parts at both ends."""

@@ -19,9 +19,12 @@ FACE = {
     ),
     "source": (
         "KeyedChoices",
+        "LARGEST_DIVIDED",
+        "LargeSumError",
         "MAX_COUNT",
         "NoiseSource",
         "add_noise",
+        "check_held",
         "combine_digests",
         "counts_digest",
     ),

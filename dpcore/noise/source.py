@@ -19,14 +19,34 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.randomness import Bits, PlacedStreams, RandomStream, ReleaseKey
 
 # No table has more rows.
 MAX_COUNT = 2**40
-# Below this float64 holds estimates to a part of a row, so that integers add up.
+# The largest noisy number that is released: float64 holds estimates below it to a part of a row, so
+# that integers add up.
 LARGEST_MEASURED = 2**50
+# The largest noisy sum that is divided before it is released, so that a part of it is less than a
+# row; with the exact sum, at most twice as large, it fits 64 bits.
+LARGEST_DIVIDED = 2**61
+
+
+class LargeSumError(ValueError):
+    """A noisy number is larger than the largest that is released: the sum behind it may be larger
+    still. It is a function of noisy numbers alone.
+
+    >>> raise LargeSumError(2**50)
+    Traceback (most recent call last):
+    dptrees.dpcore.noise.source.LargeSumError: a noisy sum is beyond 2^50, ...
+    """
+
+    def __init__(self, largest: int) -> None:
+        super().__init__(
+            f"a noisy sum is beyond 2^{largest.bit_length() - 1}, the largest that is released: "
+            "narrow the bounds of the values, or sum them in a larger unit or in fewer cells"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +77,7 @@ class NoiseSource:
         own_digest: of the counts that get the noise, see `for_counts`.
         nonce: of the release's folder, public; empty in memory, where equal counts under one key
             are to give equal noise, so that repetition averages nothing out.
+        largest: the largest noisy number, see `add_noise`.
     """
 
     key: ReleaseKey
@@ -65,6 +86,7 @@ class NoiseSource:
     global_digest: bytes
     own_digest: bytes = b""
     nonce: bytes = b""
+    largest: int = LARGEST_MEASURED
 
     def for_counts(self, counts: Integers) -> NoiseSource:
         """The source for these counts alone.
@@ -159,22 +181,39 @@ def combine_digests(total: int) -> bytes:
     return (total % 2**256).to_bytes(32, "big")
 
 
-def add_noise(law: NoiseLaw, counts: Integers, stream: Bits) -> Integers:
+def add_noise(
+    law: NoiseLaw, counts: Integers, stream: Bits, *, largest: int = LARGEST_MEASURED
+) -> Integers:
     """The noisy counts of one level: exact integers plus exact integer noise.
 
     Args:
         law: of the noise of every node of the level.
         counts: (..., n) exact counts.
         stream: the keystream of this level and chunk, or of each of its nodes, not read before.
+        largest: the largest noisy number that the mechanism releases, at most `LARGEST_DIVIDED`.
 
-    Counts beyond 2^50 in size, which only sums of large values reach, are taken as 2^50: a row
-    moves a count by no more than before, and no error depends on the data. Counts are to come from
+    Counts beyond twice the largest, which only sums of large values reach, are taken as that: a row
+    moves a count by no more than before, and the noisy number is refused like the sum's own would
+    be, as no noise is larger than 2^49 but with a probability below e^-512. Counts are to come from
     `dpcore.trees.exact_sums`, whose sums do not wrap before they are clipped here.
 
     Raises:
         TypeError: counts that are not 64-bit integers: integer noise hides no fraction.
+        LargeSumError: a noisy number is beyond the largest.
     """
     if counts.dtype != np.int64:
         raise TypeError(f"counts: {counts.dtype} is not int64")
-    counts = np.clip(counts, -LARGEST_MEASURED, LARGEST_MEASURED)
-    return counts + law.sample(stream, counts.size).reshape(counts.shape)
+    counts = np.clip(counts, -2 * largest, 2 * largest)
+    noisy: Integers = counts + law.sample(stream, counts.size).reshape(counts.shape)
+    check_held(noisy, largest)
+    return noisy
+
+
+def check_held(noisy: Integers | Floats, largest: int = LARGEST_MEASURED) -> None:
+    """Refuse noisy numbers, or estimates from them, that are beyond the largest.
+
+    Raises:
+        LargeSumError: one is.
+    """
+    if noisy.size and (noisy.max() > largest or noisy.min() < -largest):
+        raise LargeSumError(largest)

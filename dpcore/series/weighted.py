@@ -28,7 +28,7 @@ import numpy as np
 from dptrees.dpcore.arithmetic.products import integer_product
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.noise.source import LARGEST_DIVIDED, NoiseSource
 from dptrees.dpcore.privacy.budget import Measure
 from dptrees.dpcore.questions.place import Counts, Drawn, Place, ReleasedPart
 from dptrees.dpcore.questions.question import PublicTable, Question
@@ -43,12 +43,12 @@ from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.dpcore.series.temporal import Span, TemporalTree
 from dptrees.dpcore.series.windows import Window
 from dptrees.dpcore.trees.chunks import Chunk
+from dptrees.dpcore.trees.exact_sums import saturated_sums
 from dptrees.dpcore.trees.linear_forest import Known
 
 # Leaves of all keys, times periods: what a run may have to take over, 80 MB or so.
 MOST_COUNTS = 2**22
-# No sum comes near 2^63.
-_LARGEST_SUM = 2**62
+_LOW_BITS = 32
 
 
 def sums_fit(tree: Question, periods: int) -> bool:
@@ -187,14 +187,18 @@ class WeightedPeriods(SeriesQuestion):
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         tree, chunk = self._tree, self._chunk(place)
         own, carried = unpack_many(counts)
-        most = _LARGEST_SUM // int(self.sums.weights(self.sums.periods).sum())
-        period = np.clip(unpack(own), -most, most)
+        period = unpack(own)
         flat, before = np.frombuffer(carried, "<i8"), self.period - 1
         rows = flat.reshape(before, flat.size // max(1, before))
         exact = np.concatenate([rows[:, : period.size].reshape(before, period.size), period[None]])
         weights = self.sums.weights(self.period)
-        summed = integer_product(weights[None], exact)[0]
-        measured = tree.forest.measure(tree.name, chunk, summed, noise)
+        low, high = (
+            integer_product(weights[None], part)[0]
+            for part in (exact & (2**_LOW_BITS - 1), exact >> _LOW_BITS)
+        )
+        summed = saturated_sums(np.stack([low, high]))
+        divided = replace(noise, largest=LARGEST_DIVIDED)
+        measured = tree.forest.measure(tree.name, chunk, summed, divided)
         levels = [level.reshape(-1) for level in measured if level is not None]
         sums = np.concatenate([np.zeros(0, np.int64), *levels])
         all_sums = np.concatenate([rows[:, period.size :].reshape(before, sums.size), sums[None]])

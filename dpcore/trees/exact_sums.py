@@ -25,7 +25,7 @@ a part of a sum, which would make the count depend on what an engine bundled.
 - Several rows are as many such steps, one after the other.
 These are the changes of one row that `dpcore.privacy.budget` bounds the sums' sensitivity with, so
 all its bounds hold for saturated sums at every level. `dpcore.noise.source.add_noise` clips once
-more, alike.
+more, alike, and refuses the noisy number of a sum that was clipped.
 
 Source: the design, section 4 (sensitivity per level).
 """

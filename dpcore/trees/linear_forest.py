@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.noise.source import NoiseSource, check_held
 from dptrees.dpcore.trees.chunks import Chunk, Chunking
 from dptrees.dpcore.trees.consistency import consistent_counts, root_count
 from dptrees.dpcore.trees.exact_sums import level_sums
@@ -199,6 +199,8 @@ class LinearForest(ABC):
         whole: bool,
     ) -> list[Integers]:
         """The counts of all levels; ``whole``: from the root of a key's tree down."""
+        for level in estimates if self.signed else estimates[:1]:
+            check_held(level)
         if self.shrunk:
             assert isinstance(tree, UniformTree)
             if whole:

@@ -129,7 +129,9 @@ class UniformForest(LinearForest):
         for level, counts in enumerate(levels, start=self.chunking.first_level(chunk)):
             law, place = self.plan.laws[level], (tree, chunk.key, chunk.index, level)
             measured.append(
-                None if law is None else add_noise(law, counts, key_noise.stream(*place))
+                None
+                if law is None
+                else add_noise(law, counts, key_noise.stream(*place), largest=key_noise.largest)
             )
         return measured
 

@@ -9,6 +9,7 @@ from typing import Any
 from dptrees.dpcore.mean.question import MeanQuestion
 from dptrees.dpcore.mean.released import ReleasedMean
 from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.dpcore.noise.source import LARGEST_DIVIDED, MAX_COUNT
 from dptrees.dpcore.questions.statistics import StatisticKind
 from dptrees.pipelines.answers.figures import significant, with_margin
 from dptrees.pipelines.cluster.costs import KindCosts
@@ -40,6 +41,7 @@ def mean_description(question: MeanQuestion) -> Description:
             notes=(
                 f"standard error of a mean: {significant(middle)} / rows in the middle of "
                 f"the bounds, {significant(math.sqrt(2) * middle)} / rows at a bound",
+                *_rows_held(question.plan.parts),
                 _ALONE,
             )
         ),
@@ -55,6 +57,12 @@ def mean_description(question: MeanQuestion) -> Description:
             caption="Noise",
         ),
     )
+
+
+def _rows_held(parts: int) -> Iterator[str]:
+    """How many rows the sums hold, if a table may have more."""
+    if (held := LARGEST_DIVIDED // parts) < MAX_COUNT:
+        yield f"its sums hold {held:,} rows at a bound; a release of more stops without a result"
 
 
 def _entry(question: MeanQuestion) -> dict[str, Any]:

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey
+from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import (
+    LARGEST_DIVIDED,
     LARGEST_MEASURED,
+    LargeSumError,
     NoiseSource,
     add_noise,
     combine_digests,
@@ -117,13 +119,20 @@ def test_noise_is_added_node_by_node(law: NoiseLaw) -> None:
     assert add_noise(law, counts[:0], source().stream("t", 0, 0, 0)).size == 0
 
 
-def test_counts_beyond_the_largest_saturate() -> None:
-    def stream() -> RandomStream:
-        return source().stream("t", 0, 0, 0)
+@pytest.mark.parametrize("largest", [LARGEST_MEASURED, LARGEST_DIVIDED])
+def test_sums_beyond_the_largest_are_refused(largest: int) -> None:
+    def noisy(law: NoiseLaw, counts: list[int]) -> list[int]:
+        exact = np.array(counts)
+        return add_noise(law, exact, source().stream("t", 0, 0, 0), largest=largest).tolist()
 
-    largest = LARGEST_MEASURED
-    exact = np.array([7, -8, largest - 1, largest, largest + 1, -(2**62)])
-    kept = [7, -8, largest - 1, largest, largest, -largest]
-    assert add_noise(ZeroNoise(), exact, stream()).tolist() == kept
-    noise = add_noise(LAW, np.zeros(6, np.int64), stream())
-    assert (add_noise(LAW, exact, stream()) - kept).tolist() == noise.tolist()
+    inside = [7, -8, largest - 1, largest, -largest]
+    assert noisy(ZeroNoise(), inside) == inside
+    for beyond in (largest + 1, -largest - 1, 2**62, -(2**62)):
+        with pytest.raises(LargeSumError):
+            noisy(ZeroNoise(), [7, beyond])
+    # The noisy number decides, not the exact one.
+    noise = noisy(LAW, [0] * 200)
+    least = min(noise)
+    exact = [0] * 200
+    exact[noise.index(least)] = largest - least
+    assert least < 0 and max(noisy(LAW, exact)) == largest

@@ -19,7 +19,7 @@ from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.noise.laws import NoiseLaw, ZeroNoise
 from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey
-from dptrees.dpcore.noise.source import LARGEST_MEASURED, NoiseSource, add_noise
+from dptrees.dpcore.noise.source import LARGEST_MEASURED, LargeSumError, NoiseSource, add_noise
 from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 from dptrees.dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
@@ -200,11 +200,13 @@ def measured(forest: IrregularForest, counts: Integers) -> list[int]:
     """What the noise is added to, at every node of a tree in chunks and of its spine."""
     found: list[int] = []
 
-    def recorded(law: NoiseLaw, exact: Integers, stream: RandomStream) -> Integers:
-        found.extend(add_noise(ZeroNoise(), exact, stream).ravel().tolist())
-        return add_noise(law, exact, stream)
+    def recorded(law: NoiseLaw, exact: Integers, stream: RandomStream, *, largest: int) -> Integers:
+        found.extend(add_noise(ZeroNoise(), exact, stream, largest=largest).ravel().tolist())
+        return add_noise(law, exact, stream, largest=largest)
 
     with pytest.MonkeyPatch.context() as patch:
+        for module in ("noise.source", "trees.linear_forest"):
+            patch.setattr(f"dptrees.dpcore.{module}.check_held", lambda *_: None)
         patch.setattr(irregular_forest, "add_noise", recorded)
         roots, totals = [], []
         for chunk in forest.chunking:
@@ -228,29 +230,31 @@ def test_neighbours_of_two_leaves_at_the_largest_sum(chunk_leaves: int, sign: in
     assert len(one) == len(other) == 1 + 3 + 6
     assert max(abs(a - b) for a, b in zip(one, other, strict=True)) <= LARGEST_BOUND
     # Two leaves, their two parents and the root.
-    assert one.count(sign * LARGEST_MEASURED) == 5
+    assert one.count(sign * 2 * LARGEST_MEASURED) == 5
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_the_noisy_root_keeps_its_sign(sign: int) -> None:
+def test_sums_beyond_the_largest_are_refused(sign: int) -> None:
     """With the noise that is drawn: at a scale of 2^33, 2^49 is beyond any draw (e^-65536)."""
     tree = IrregularTree.from_fanouts([[2], [2, 2]])
     forest = IrregularForest(sum_plan(tree, LARGEST_BOUND), signed=True)
     (chunk,) = forest.chunking
     for counts in ([2**62, 0, 2**62, 0], [2**62, 0, 2**62 - LARGEST_BOUND, 0]):
-        levels = forest.measure("t", chunk, sign * np.array(counts), source())
-        assert levels[0] is not None
-        assert abs(int(levels[0][0, 0]) - sign * LARGEST_MEASURED) < 2**49
+        with pytest.raises(LargeSumError):
+            forest.measure("t", chunk, sign * np.array(counts), source())
+    # Leaves that are measured alone may add up to more.
+    with pytest.raises(LargeSumError):
+        forest.resolve_spine(0, [np.array([[sign * 1.5 * LARGEST_MEASURED]])])
 
 
-def test_counts_of_rows_saturate_alike() -> None:
+def test_counts_of_rows_beyond_the_largest_are_refused() -> None:
     plan = plan_tree(TreeSetting(leaves=4, unit=ADD_REMOVE_ROW, budget=EPSILON))
     forest = UniformForest(plan)
     (chunk,) = forest.chunking
     counts = np.array([2**62, 2**62, 0, 0])
     assert forest.chunk_totals(chunk, counts).tolist() == [LARGEST_SUM]
-    levels = forest.measure("t", chunk, counts, source())
-    assert all(level is None or level.min() > -(2**40) for level in levels)
+    with pytest.raises(LargeSumError):
+        forest.measure("t", chunk, counts, source())
 
 
 def test_a_leaf_that_does_not_exist_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
+from dptrees.dpcore.mean.plan import FINEST
+from dptrees.dpcore.ordered.make import NumberDomain
+from dptrees.pipelines.ordered.domain import with_finest_cells
 from tests.golden.hashes import said
 from tests.pipelines.conftest import NONCE, Workspace
 
@@ -111,6 +115,28 @@ def test_bounds_that_nobody_knows_go_with_it(tmp_path: Path) -> None:
     release = dptrees.release(rows, {"privacy": privacy, "trees": [tree]})
     found = release["pay"].mean()
     assert found["value"][0] == pytest.approx(pc.mean(rows["pay"]).as_py(), abs=0.5)
+
+
+@pytest.mark.parametrize("power", range(-1000, 53, 9))
+def test_cells_that_nobody_wrote_fit_between_the_bounds(power: int) -> None:
+    """The domain refuses a number of cells that floats cannot tell apart."""
+    size = 2.0**power
+    for upper in (size * 2, size + max(1.0, 2 * math.ulp(size)), size * (1 + 1e-9)):
+        for lower, end in ((size, upper), (-upper, -size)):
+            domain = {"column": "x", "lower": lower, "upper": end}
+            chosen = with_finest_cells({"domain": domain}, FINEST)["domain"]
+            assert NumberDomain(**chosen).cells >= 2
+            assert end - lower < abs(lower) / 2 or chosen["cells"] == FINEST
+
+
+def test_a_plan_says_how_many_rows_its_sums_hold(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    for upper, limited in ((2**21, False), (10**9, True)):
+        domain = {"column": "x", "type": "integer", "lower": 0, "upper": upper}
+        outcome = workspace.run("plan", configured(workspace, TREES[0] | {"domain": domain}))
+        assert ("its sums hold 2,305,843,011 rows at a bound" in outcome.out) == limited, (
+            outcome.out
+        )
 
 
 BAD = {
