@@ -272,7 +272,8 @@ def mean_size(law: NoiseLaw) -> float:
     """
     if isinstance(law, DiscreteLaplace):
         return float(law.scale)
-    return math.sqrt(law.variance * 2 / math.pi)
+    # The variance of almost no noise is 0 as a float.
+    return max(math.sqrt(law.variance * 2 / math.pi), 1e-9)
 
 
 def _root_below(square: Fraction) -> Fraction:

@@ -43,6 +43,8 @@ _MOST_RADIUS = 2**50
 _SUMMED_RADIUS = 4096
 # Bits of an enclosure beyond the size of q^R: 1 - q may be 2^-40, and 2^-60 of delta is wanted.
 _GUARD_BITS = 192
+# No claim has a smaller delta.
+_LEAST_DELTA = Fraction(1, 2**1024)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,16 +160,19 @@ class TruncatedLaplace:
         """
         return least_bound(self.survival, probability)
 
-    def delta(self, epsilon: Fraction | int, *, sensitivity: int = 1) -> Fraction:
+    def delta(
+        self, epsilon: Fraction | int, *, sensitivity: int = 1, least: Fraction = _LEAST_DELTA
+    ) -> Fraction:
         """Return the delta of adding this noise to an integer of the given sensitivity.
 
         Args:
             epsilon: at least 0.
             sensitivity: s, by how much the integer may differ, at least 1.
+            least: a delta that matters, above 0: the time does not grow with epsilon.
 
         Returns:
-            The exact delta(epsilon), rounded up by less than 2^-60 of it where epsilon is at least
-            s / scale and by less than 2^-140 below.
+            The exact delta(epsilon), rounded up by less than 2^-60 of it, or of the least where it
+            is below, where epsilon is at least s / scale, and by less than 2^-140 otherwise.
 
         Raises:
             ValueError: an epsilon below 0 or a sensitivity below 1.
@@ -187,7 +192,8 @@ class TruncatedLaplace:
             return Fraction(1)
         outermost = sensitivity - 1 - self.radius
         crossing = math.ceil((sensitivity - epsilon * self.scale) / 2) - 1
-        bits = _GUARD_BITS + 2 * math.ceil((self.radius + 1) / self.scale)
+        size = min(math.ceil((self.radius + 1) / self.scale), int(1 / least).bit_length())
+        bits = _GUARD_BITS + 2 * size
         if epsilon * self.scale >= sensitivity or crossing <= outermost:
             gained = self._weight_up_to(outermost, bits)[1]
         else:
@@ -254,10 +260,8 @@ def truncated_laplace(
     scale = Fraction(sensitivity) / epsilon
 
     def keeps(radius: int) -> bool:
-        return (
-            TruncatedLaplace(scale=scale, radius=radius).delta(epsilon, sensitivity=sensitivity)
-            <= delta
-        )
+        law = TruncatedLaplace(scale=scale, radius=radius)
+        return law.delta(epsilon, sensitivity=sensitivity, least=delta) <= delta
 
     # delta falls as the radius grows: double, then halve the interval.
     low = high = max(1, math.ceil(_LEAST_RADIUS * scale))

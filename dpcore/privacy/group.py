@@ -17,6 +17,8 @@ from dptrees.dpcore.privacy.unit import PrivacyUnit
 # Budgets are rounded down to so many bits, so that scales stay short fractions.
 BUDGET_BITS = 40
 FACTOR_BITS = 128
+# A row's delta is below a unit's by e^-epsilon or so, and must be a number that floats hold.
+_MOST_EPSILON = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,11 @@ class GroupPrivacy:
         """delta (e^row_epsilon - 1) / (e^epsilon - 1), rounded down; delta itself where k is 1."""
         if self.steps == 1:
             return Fraction(self.delta)
+        if self.epsilon > _MOST_EPSILON:
+            raise ValueError(
+                f"epsilon: it is {float(self.epsilon):g}, and must be at most {_MOST_EPSILON} "
+                f"where a unit moves {self.steps} rows: the delta of each would be next to 0"
+            )
         # (e^a - 1) / (e^b - 1) = e^(a - b) (1 - e^-a) / (1 - e^-b).
         bits = FACTOR_BITS + 2 * math.ceil(self.epsilon)
         one = 1 << bits

@@ -59,8 +59,8 @@ _DELTA_RATIO = Fraction(3, 5)
 _MOST_ROUNDS = 150
 _DELTA_PARTS = [float((1 - _DELTA_RATIO) * _DELTA_RATIO**number) for number in range(_MOST_ROUNDS)]
 _LEAST_RISE = 1.02
-# What another layout must gain.
-_WORTH = 0.998
+# What another layout must gain, and the E below which none gains anything, in rows.
+_WORTH, _LEAST_ERROR = 0.998, 1e-3
 # Budgets are rounded down to so many bits, so that scales stay short fractions.
 _BITS = 32
 _ESTIMATE_UNIT = 4
@@ -246,7 +246,7 @@ def _laid_out(setting: _Setting, shape: _Shape, floors: tuple[float, ...]) -> tu
         "cutoff": _CUTOFFS,
     }
     best, improved = _least_error(setting, shape), True
-    while improved:
+    while improved and best > _LEAST_ERROR * 1.01:
         improved = False
         for name, values in grid.items():
             for value in values:
@@ -265,7 +265,7 @@ def _varied(shape: _Shape, name: str, value: float) -> _Shape:
 
 def _least_error(setting: _Setting, shape: _Shape) -> float:
     """The least E at which the rounds of a shape cost epsilon at most: at M none is needed."""
-    low, high = 1e-3, setting.root_bound
+    low, high = _LEAST_ERROR, setting.root_bound
     while high > low * 1.001:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if _affordable(setting, shape, middle) else (middle, high)

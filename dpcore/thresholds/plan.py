@@ -45,9 +45,9 @@ _UNSURE = 1e-13
 
 
 @lru_cache(maxsize=1024)
-def _look_delta(noise: TruncatedLaplace, epsilon: Fraction) -> Fraction:
+def _look_delta(noise: TruncatedLaplace, epsilon: Fraction, least: Fraction) -> Fraction:
     """Return `TruncatedLaplace.delta`: a search makes plans of the same rounds again and again."""
-    return noise.delta(epsilon)
+    return noise.delta(epsilon, least=least)
 
 
 @lru_cache(maxsize=1024)
@@ -71,7 +71,7 @@ def _look_noise(epsilon: Fraction, delta: Fraction) -> TruncatedLaplace:
     fails = first in (last, least)
     for radius in range(first if fails else first - 1, last + 2):
         noise = TruncatedLaplace(scale=1 / epsilon, radius=radius)
-        if _look_delta(noise, epsilon) <= delta:
+        if _look_delta(noise, epsilon, delta) <= delta:
             if fails:
                 return noise
             break
@@ -133,8 +133,8 @@ class ThresholdRound(Coded):
     def _check_spending(self) -> None:
         """The search checks that c is an integer; the noise of a look is checked here, exactly."""
         assert self.sparse_vector.cutoff == self.cutoff
-        look = _look_delta(self.noise, Fraction(self.node_epsilon) / self.cutoff)
-        if look * self.cutoff > self.delta:
+        allowed = Fraction(self.delta) / self.cutoff
+        if _look_delta(self.noise, Fraction(self.node_epsilon) / self.cutoff, allowed) > allowed:
             raise ValueError(f"delta is {self.delta}; {self.cutoff} looks at nodes spend more")
 
     @property
