@@ -6,6 +6,7 @@ there; a refusal is put at the key that it names.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, replace
 from datetime import date, datetime, timedelta
@@ -216,10 +217,16 @@ def _with_bounds(given: dict[str, object]) -> dict[str, object]:
 
 def with_finest_cells(tree: Mapping[str, Any], cells: int) -> dict[str, Any]:
     """Return the section of a tree whose numbers have so many cells, where it does not say how many
-    they have."""
+    they have; fewer where float64 has fewer numbers between the bounds."""
     domain = tree.get("domain")
     if not isinstance(domain, Mapping) or not needs_cells(domain):
         return dict(tree)
+    try:
+        lower, upper = (float(domain[key]) for key in _BOUNDS)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        lower, upper = 0.0, 1.0  # no numbers, which is refused, or not yet
+    while 2 < cells > (upper - lower) / math.ulp(max(abs(lower), abs(upper))) / 2:
+        cells //= 2
     return {**tree, "domain": {**domain, "cells": cells}}
 
 
