@@ -13,6 +13,13 @@ of a quotient is Fieller's: t is inside where the sum of (w_b - t) x_b, whose ex
 the true quotient, is within z of its own standard errors of 0. So it needs no expansion, and it is
 refused where N is not separated from 0.
 
+A quotient that is shown is one of those whose N came out large: where few rows are behind it, its
+noise is the largest of many. Below `_SMALL` times z standard errors of N nothing else is known of
+the quotient than that it lies between the least and the largest weight, which then is its interval.
+So the intervals of the quotients that are shown hold as often as claimed, whatever the number of
+rows: at 95 %, of Laplace noise, in 95.8 % of cases or more, and in 56 % without this (simulated,
+tests/dpcore/ordered/test_statistics.py).
+
 Middles represent values that lie anywhere in their block, at most h_b off. That moves the mean by
 at most sum h_b n_b / N, the total by sum h_b n_b, and the standard deviation by at most the root of
 sum h_b^2 n_b / N (the distance of the two vectors of values, by Minkowski). Where all h_b are alike
@@ -40,6 +47,8 @@ from dptrees.dpcore.arithmetic.normal import normal_quantile
 from dptrees.dpcore.arithmetic.sums import dot
 from dptrees.dpcore.arrays import Floats, Integers
 
+# N, in z of its standard errors, up to which a quotient may be noise alone.
+_SMALL = 1.75
 # Standard errors that a bound of a bound is taken at: it fails in less than 1 of 10,000 cases.
 _SURE = 6.6
 
@@ -164,7 +173,7 @@ class BlockedValues:
 
     def _quotient(self, weights: Floats) -> tuple[float, float, float, float]:
         """The quotient of a weighted sum and N: itself, its standard error, and both ends of its
-        interval, from the noise alone.
+        interval, from the noise alone; of few rows all that it can be.
 
         Raises:
             ValueError: N is not separated from 0.
@@ -190,6 +199,8 @@ class BlockedValues:
         root = math.sqrt(max(0.0, b * b - a * c))
         low, high = (-b - root) / a, (-b + root) / a
         error = size * math.sqrt(max(0.0, own)) / rows
+        if rows < _SMALL * z * rows_error:
+            return quotient, error, float(weights.min()), float(weights.max())
         return quotient, error, quotient + size * low, quotient + size * high
 
     def _bound(self, each: Floats) -> float:
@@ -208,12 +219,14 @@ class BlockedValues:
     def _mean(self) -> Statistic:
         value, error, low, high = self._quotient(self.middles)
         within = self._mean_bound(self.halves)
+        least = float((self.middles - self.halves).min())
+        most = float((self.middles + self.halves).max())
         return Statistic(
             label=self.label,
             value=value,
             std_error=error,
-            ci_low=max(low - within, float((self.middles - self.halves).min())),
-            ci_high=min(high + within, float((self.middles + self.halves).max())),
+            ci_low=min(max(low - within, least), most),
+            ci_high=max(min(high + within, most), least),
             within=within,
         )
 

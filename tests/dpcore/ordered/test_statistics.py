@@ -21,7 +21,8 @@ from dptrees.dpcore.factorised.plan import FactorizedPlan
 from dptrees.dpcore.factorised.planner import listed_tree, plan_strategy
 from dptrees.dpcore.factorised.read import Read
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
 from dptrees.dpcore.ordered import released as ordered
 from dptrees.dpcore.ordered.date import DateDomain
 from dptrees.dpcore.ordered.integer import IntegerDomain
@@ -30,7 +31,7 @@ from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.released import ReleasedCdf
 from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind
+from dptrees.dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind, half_width
 from dptrees.dpcore.release.in_memory import release_counts
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.trees.least_squares import estimation_weights, weighted_variance
@@ -246,6 +247,38 @@ def test_fieller_solves_its_equation() -> None:
         around = values.middles - end
         distance = abs(float(around @ values.estimates))
         assert distance == pytest.approx(values._width * math.sqrt(values.variance(around)))
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+@pytest.mark.parametrize("place", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 6, 10])
+def test_intervals_of_the_means_that_are_shown_hold(
+    rows: int, place: float, confidence: float
+) -> None:
+    """Of groups so small that few of their means are shown, those whose noise is large."""
+    parts, shown = 100, 800
+    law = DiscreteLaplace(scale=Fraction(parts))
+    variance = law.variance / parts**2
+    noise = law.sample(public_stream("shown"), 120_000).reshape(-1, 2) / parts
+    drawn = rows * np.array([1 - place, place]) + noise
+    found = []
+    for estimates in drawn[drawn.sum(axis=1) > half_width(confidence) * math.sqrt(2 * variance)]:
+        values = blocked(
+            estimates=estimates,
+            middles=np.array([0.0, 1.0]),
+            halves=np.zeros(2),
+            spreads=np.zeros(2),
+            variance=lambda w: variance * float(np.square(w).sum()),
+            confidence=confidence,
+        )
+        mean = values.statistic(StatisticKind.MEAN)
+        assert 0.0 <= mean.ci_low <= mean.ci_high <= 1.0
+        found.append(mean.ci_low <= place <= mean.ci_high)
+        if len(found) == shown:
+            break
+    assert len(found) == shown
+    deviation = math.sqrt(confidence * (1 - confidence) / shown)
+    assert np.mean(found) > confidence - 5 * deviation
 
 
 def test_wider_confidence_is_wider() -> None:
