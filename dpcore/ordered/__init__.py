@@ -7,7 +7,10 @@ all else is private and may change (tests/test_rooms.py checks both).
 FACE = {
     "candidates": ("candidates",),
     "domain": ("OrderedDomain",),
-    "make": ("DOMAIN_KINDS", "CategoryDomain", "DateDomain", "OrderedDomain", "make_domain"),
+    "make": (
+        *("DOMAIN_KINDS", "CategoryDomain", "DateDomain", "IntegerDomain", "OrderedDomain"),
+        "make_domain",
+    ),
     "question": ("OrderedQuestion", "ordered_question_from_spec"),
     "released": ("ReleasedCdf",),
     "workload": ("OrderedWorkload",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -11,15 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.codec import CONTEXT
 from dptrees.dpcore.ordered.domain import check_cells
 from dptrees.dpcore.ordered.step import LARGEST_STEP, StepDomain, multiplied
 from dptrees.dpcore.privacy.unit import MOST_ROWS, PrivacyUnit
 from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.rows.column import AnyArray, as_int64
+from dptrees.dpcore.rows.column import AnyArray, as_int64, map_chunks, missing_rows
 from dptrees.dpcore.rows.policies import is_integer
-from dptrees.dpcore.rows.row_outcomes import RowOutcome
-from dptrees.dpcore.rows.whole_numbers import is_number
+from dptrees.dpcore.rows.row_outcomes import FRACTION, RowOutcome
+from dptrees.dpcore.rows.whole_numbers import fractions, has_fractions, is_number
 
 _NANOSECONDS = {
     "nanoseconds": 1,
@@ -38,7 +39,8 @@ _RESOLUTIONS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 class IntegerDomain(StepDomain):
     """The integers lower, lower + 1, ..., upper - 1, one or equally many to a cell.
 
-    Accepts columns of integers, and of floats and decimals, whose values are rounded down.
+    Accepts columns of integers, and whole numbers of columns of floats and decimals: a fraction is
+    no value there, and is missing. Nothing is rounded.
 
     Attributes:
         column: the name of the column.
@@ -46,7 +48,10 @@ class IntegerDomain(StepDomain):
         upper: the integer after the last.
         cells: K; by default one cell per integer, else upper - lower must be a multiple of it.
         outside: "clamp" (to the first or last cell) or "drop".
-        missing: what happens to null and NaN: "drop", "first" or "last" cell.
+        missing: what happens to null, NaN and fractions: "drop", "first" or "last" cell.
+        declared: whether the column was declared to have whole numbers. Bounds that are whole
+            numbers do not declare it, so columns of floats and of decimals with a fraction are then
+            refused. It is not written: the map is the same.
 
     Raises:
         ValueError: naming the field, the value and the rule.
@@ -54,6 +59,8 @@ class IntegerDomain(StepDomain):
     >>> age = IntegerDomain(column="age", lower=0, upper=120, cells=12)
     >>> age.cell_ids(pa.array([7, 42, 130, None])).tolist()
     [0, 4, 11, -1]
+    >>> age.cell_ids(pa.array([42.0, 42.5, None])).tolist()
+    [4, -1, -1]
     >>> age.labels(0, 2).to_pylist()
     ['[0, 10)', '[10, 20)']
     """
@@ -65,6 +72,7 @@ class IntegerDomain(StepDomain):
     cells: int = None  # type: ignore[assignment]  # None only before __post_init__ counts them
     outside: str = "clamp"
     missing: str = "drop"
+    declared: bool = field(default=True, repr=False, compare=False, metadata=CONTEXT)
     _first: int = field(init=False, repr=False, compare=False)
     _width: int = field(init=False, repr=False, compare=False)
 
@@ -127,9 +135,25 @@ class IntegerDomain(StepDomain):
         return pc.cast(pa.array(steps), pa.string())
 
     def _accepts(self, type: pa.DataType) -> str | None:
+        if has_fractions(type) and not self.declared:
+            return (
+                "a column of integers: for fractions give lower, upper and cells of type number; "
+                "if all values are whole numbers, say type: integer"
+            )
         if is_number(type):
             return None
         return "a column of integers, floating-point numbers or decimals"
+
+    def _missing(self, column: pa.Array) -> Flags | None:
+        missing, broken = super()._missing(column), fractions(column)
+        return missing if broken is None else broken if missing is None else missing | broken
+
+    def _astray(
+        self, column: pa.Array | pa.ChunkedArray, lost: Flags
+    ) -> Iterator[tuple[str, str, Flags]]:
+        broken = map_chunks(column, _fraction_codes, 0) == 1
+        yield FRACTION, self.missing, lost & broken
+        yield from super()._astray(column, lost & ~broken)
 
     def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Integers]:
         return _floor if pa.types.is_floating(type) else as_int64
@@ -140,6 +164,7 @@ class DurationDomain(IntegerDomain):
     """Durations as whole numbers of a unit, rounded down: lower, lower + 1, ..., upper - 1.
 
     Accepts columns of durations of any resolution, and of numbers, which are of this unit already.
+    The cell of k units has the durations from k up to k + 1 units, also for means.
 
     Attributes:
         column: the name of the column.
@@ -160,6 +185,14 @@ class DurationDomain(IntegerDomain):
     kind: ClassVar[str] = "duration"
     unit: str = "seconds"  # type: ignore[misc]  # of integers it is of the class
 
+    @property
+    def half_width(self) -> float:
+        return self._width / 2  # a duration of k units and a part of one is in the cell of k
+
+    @property
+    def spread(self) -> float:
+        return self._width * self._width / 12
+
     def __post_init__(self) -> None:
         if self.unit not in _NANOSECONDS:
             raise Refusal.from_value(
@@ -174,6 +207,9 @@ class DurationDomain(IntegerDomain):
             return None
         needed = super()._accepts(type)
         return None if needed is None else "a column of durations or of numbers"
+
+    def _missing(self, column: pa.Array) -> Flags | None:
+        return missing_rows(column)
 
     def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Integers]:
         if not pa.types.is_duration(type):
@@ -267,6 +303,11 @@ class UnitRowsDomain(StepDomain):
 
     def _steps_from(self, type: pa.DataType) -> Callable[[AnyArray], Integers]:
         return as_int64
+
+
+def _fraction_codes(column: pa.Array) -> Integers:
+    broken = fractions(column)
+    return np.zeros(len(column), np.int64) if broken is None else broken.astype(np.int64)
 
 
 def _floor(block: AnyArray) -> Integers:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Flags, Floats, Integers
 from dptrees.dpcore.ordered.domain import (
     MISSING_POLICIES,
     OUTSIDE_POLICIES,
@@ -155,10 +155,14 @@ class StepDomain(OrderedDomain):
         decimal = pa.types.is_decimal(column.type)
         values = floored_decimals(column) if decimal else fixed_width_values(column)
         cells = self._locate(values, self._steps_from(column.type))
-        missing = missing_rows(column)
+        missing = self._missing(column)
         if missing is not None:
             cells[missing] = self._missing_cell
         return cells
+
+    def _missing(self, column: pa.Array) -> Flags | None:
+        """The rows without a value, (rows,); None where there are none."""
+        return missing_rows(column)
 
     def _locate(self, values: AnyArray, steps_of: Callable[[AnyArray], Integers]) -> Integers:
         out = np.empty(len(values), np.int64)

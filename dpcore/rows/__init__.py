@@ -48,10 +48,13 @@ FACE = {
         "is_integer",
         "made",
     ),
-    "row_outcomes": ("MISSING", "missing_flags", "RowOutcome"),
+    "row_outcomes": ("FRACTION", "MISSING", "missing_flags", "RowOutcome"),
     "sums": ("LARGEST_BOUND", "MeasureColumn", "measure_from_spec"),
     "table_keys": ("TableKeys", "UnlistedKeys"),
     "time_line": ("TimeLine", "time_line"),
     "value_list": ("ValueList",),
-    "whole_numbers": ("floored_decimals", "is_number", "whole_numbers"),
+    "whole_numbers": (
+        *("floored_decimals", "fractions", "has_fractions", "is_number"),
+        "whole_numbers",
+    ),
 }

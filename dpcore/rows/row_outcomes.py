@@ -14,6 +14,8 @@ from dptrees.dpcore.arrays import Flags, Integers
 from dptrees.dpcore.rows.column import map_chunks, missing_rows
 
 MISSING = "missing"
+# A number that is not whole, where only whole numbers are values.
+FRACTION = "fraction"
 
 
 class RowOutcome(NamedTuple):
@@ -21,7 +23,7 @@ class RowOutcome(NamedTuple):
 
     Attributes:
         column: the column, or the columns, that it is about.
-        cause: ``missing`` (null or NaN), or what is the matter with the value.
+        cause: ``missing`` (null or NaN), ``fraction``, or what is the matter with the value.
         policy: what becomes of them: ``drop``, or where they are counted.
         rows: (rows,) which of a batch they are.
     """

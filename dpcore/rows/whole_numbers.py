@@ -46,6 +46,38 @@ def is_exact_decimal(type: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(type)) and bool(type.scale >= 0)
 
 
+def has_fractions(type: pa.DataType) -> bool:
+    """Whether columns of this plain type can have numbers that are not whole.
+
+    >>> has_fractions(pa.float32()), has_fractions(pa.decimal128(9, 0)), has_fractions(pa.int8())
+    (True, False, False)
+    """
+    return bool(pa.types.is_floating(type)) or (is_exact_decimal(type) and bool(type.scale > 0))
+
+
+def fractions(column: pa.Array) -> Flags | None:
+    """Flags of the numbers that are not whole, or None where all are.
+
+    Args:
+        column: of a type that `is_number` accepts, (rows,).
+
+    Returns:
+        True for a fraction and for NaN, (rows,), arbitrary where null; or None.
+
+    >>> fractions(pa.array([3.0, 2.5, float("inf")])).tolist()
+    [False, True, False]
+    """
+    if not has_fractions(column.type):
+        return None
+    if pa.types.is_decimal(column.type):
+        broken = ~_floored(column)[1]
+    else:
+        values = fixed_width_values(column)
+        with np.errstate(invalid="ignore"):  # of a signaling NaN
+            broken = np.floor(values) != values
+    return broken if broken.any() else None
+
+
 def whole_numbers(column: pa.Array, *, unsigned: bool = False) -> tuple[AnyArray, Flags | None]:
     """The integers that the numbers of a column are.
 

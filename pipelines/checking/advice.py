@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 
+from dptrees.dpcore.rows.row_outcomes import FRACTION
 from dptrees.pipelines.checking.check import InputCheck
 from dptrees.pipelines.checking.tally import UNREAD, Cause, TreeTally, most_common
 
@@ -15,6 +16,8 @@ _DATE = re.compile(r"^\s*9{1,4}[-/. ](9{1,2}|a)[-/. ]9{1,4}(?P<time>[ aT].*)?$|^
 _PLAIN_DATE = re.compile(r"^9{4}-99-99$")
 _THOUSANDS = re.compile(r"^[-+]?9{1,3}(,999)+(\.9+)?$")
 _COMMA = re.compile(r"^[-+]?9+,9+$")
+_FRACTION = re.compile(r"^[-+]?9*(\.\.\.)?\.9+(\.\.\.)?$")
+_OF_FRACTIONS = "{} has fractions: give lower, upper and cells of type number"
 _MARKED = re.compile(r"^[^9]*[-+]?9[9.,]*[^9]*$")
 
 
@@ -34,6 +37,8 @@ def tree_advice(tree: TreeTally, check: InputCheck) -> Iterator[str]:
         if cause.cause == UNREAD and wanted is not None:
             for what, key in _string_advice(cause, wanted):
                 yield what + (f": see input.{key} (docs/csv.md)" if is_csv and key else "")
+        elif cause.cause == FRACTION:
+            yield _OF_FRACTIONS.format(cause.column)
         elif cause.cause == "unknown" and any(look != look.strip() for look in cause.looks):
             how = ": see input.trim (docs/csv.md)" if is_csv else ""
             yield f"{cause.column} has values with blanks around them{how}"
@@ -61,5 +66,7 @@ def _string_advice(cause: Cause, target_type: pa.DataType) -> Iterator[tuple[str
         yield f"{cause.column} has commas between thousands", "thousands"
     elif any(_COMMA.match(look) for look in looks):
         yield f"{cause.column} has a comma before decimals", "decimal"
+    elif any(_FRACTION.match(look) for look in looks) and pa.types.is_integer(target_type):
+        yield _OF_FRACTIONS.format(cause.column), ""
     elif any(_MARKED.match(look) for look in looks):
         yield f"{cause.column} has signs beside its numbers: write the numbers alone", ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dptrees.dpcore.rows.row_outcomes import FRACTION
 from dptrees.pipelines.checking.advice import tree_advice
 from dptrees.pipelines.checking.check import InputCheck
 from dptrees.pipelines.checking.malformed import MalformedClass, malformed_classes
@@ -23,6 +24,7 @@ _BECOMES = {
 _CAUSES = {
     UNREAD: "is not a value of the type that is read",
     "missing": "is missing",
+    FRACTION: "is a fraction, where only whole numbers are read",
     "unknown": "is not a listed value of the tree",
 }
 

@@ -16,6 +16,7 @@ from dptrees.dpcore.ordered.make import (
     DOMAIN_KINDS,
     CategoryDomain,
     DateDomain,
+    IntegerDomain,
     OrderedDomain,
     make_domain,
 )
@@ -57,6 +58,7 @@ _TYPE = rules.choice(*DOMAIN_KINDS)
 _SIZES = {"cells", "categories", "values", "days_per_cell", "step"}
 # Of categories: what represents each of them in a release.
 _LABELS = "labels"
+_NO_KEYS = ("value_names", "declared")
 # The first and the last value, both inside, in place of the bounds.
 _VALUES = "values"
 _BOUNDS, _OF_TIME = ("lower", "upper"), ("date", "timestamp")
@@ -65,8 +67,8 @@ _BOUNDS, _OF_TIME = ("lower", "upper"), ("date", "timestamp")
 def read_tree_domain(value: object) -> OrderedDomain:
     """The domain of a tree of its own, as `read_domain`; its categories have no order where none is
     said to be."""
-    given = _with_bounds(rules.section(value))
-    if given.setdefault("type", _inferred_type(given)) == "category":
+    given = rules.section(value)
+    if given.get("type", _inferred_type(given)) == "category":
         given["ordered"] = rules.at(".ordered", rules.truth, given.get("ordered", False))
         if _LABELS in given:
             return _labelled(read_domain, given)
@@ -105,7 +107,8 @@ def read_domain(value: object) -> OrderedDomain:
     >>> read_domain({"column": "day", "lower": date(2013, 1, 1), "upper": date(2014, 1, 1)}).cells
     365
     """
-    given = _with_bounds(rules.section(value))
+    section = rules.section(value)
+    given = _with_bounds(section)
     rules.at(".kind", _KIND, given.get("kind", "ordered"))
     given.setdefault("type", _inferred_type(given))
     rules.at(".type", _TYPE, given["type"])
@@ -120,9 +123,12 @@ def read_domain(value: object) -> OrderedDomain:
     rules.at(".column", rules.text, given["column"])
     plain = {key: rules.plain_value(each) for key, each in given.items()}
     try:
-        return make_domain(plain)
+        domain = make_domain(plain)
     except ValueError as error:
         raise from_dpcore(error, plain) from None
+    if isinstance(domain, IntegerDomain) and "type" not in section:
+        return replace(domain, declared=False)
+    return domain
 
 
 def ordered_schema(*, with_auto: bool = False) -> Schema:
@@ -168,9 +174,10 @@ def _type_schema(name: str, domain: type[OrderedDomain], *, with_auto: bool) -> 
 
 
 def _known_fields(domain: type[OrderedDomain]) -> list[Field[Any]]:
-    """The fields of a domain that are keys of its section; names come by `labels`."""
+    """The fields of a domain that are keys of its section; names come by `labels`, and `type`
+    declares whole numbers."""
     own = fields(domain)  # type: ignore[arg-type]
-    return [field for field in own if field.init and field.name != "value_names"]
+    return [field for field in own if field.init and field.name not in _NO_KEYS]
 
 
 def _check_fields(given: Mapping[str, object], domain: type[OrderedDomain]) -> None:

@@ -8,13 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
+from dptrees.dpcore.rows.whole_numbers import has_fractions
 from dptrees.pipelines.python.config import By, Privacy, Tree, plain
 from dptrees.pipelines.python.error import Error
 from dptrees.pipelines.python.keywords import with_known_methods
+from dptrees.pipelines.python.rows import column_type
 
 if TYPE_CHECKING:
     from dptrees.pipelines.python.checked import RowCheck
@@ -151,13 +154,15 @@ class Request:
         Args:
             column: a column of whole numbers, numbers, dates or times.
             bounds: the first and the last value: whole numbers, floats, dates or times. Whole
-                numbers and dates have a cell each; values between whole numbers are rounded down.
-                The last time is excluded. Numbers outside the bounds are clamped to the nearest
-                one; dates and times outside do not count.
+                numbers and dates have a cell each. If the column has floats or decimals, numbers
+                are rounded to the nearest part of 1 (such as 0.1 between 0 and 100), so whole
+                numbers stay exact, and intervals include the rounding. The last time is excluded.
+                Numbers outside the bounds are clamped to the nearest one; dates and times outside
+                do not count.
             cells: the number of cells between floats or times; 1,024 by default.
             name, weight: as for `count`.
         """
-        return self._with(column, _domain(bounds, cells), "cdf", name, weight=weight)
+        return self._with(column, self._domain(column, bounds, cells), "cdf", name, weight=weight)
 
     def quantiles(
         self,
@@ -176,7 +181,8 @@ class Request:
             quantiles: the fractions, from 0 to 1.
         """
         chosen = {"objective": "quantiles", "quantiles": quantiles, "weight": weight}
-        return self._with(column, _domain(bounds, cells), "quantiles", name, **chosen)
+        domain = self._domain(column, bounds, cells)
+        return self._with(column, domain, "quantiles", name, **chosen)
 
     def median(self, column: str, bounds: Bounds, **more: Any) -> Request:
         """Find the median, the value below which half of the rows are.
@@ -231,7 +237,7 @@ class Request:
             column, bounds, cells, name, weight: as for `cdf`.
             metrics: the statistics that `TreeAnswers.describe` will show.
         """
-        domain = _domain(bounds, cells)
+        domain = self._domain(column, bounds, cells)
         return self._with(column, domain, "metrics", name, metrics=metrics, weight=weight)
 
     def distinct(
@@ -339,6 +345,16 @@ class Request:
             raise Error("output: a session makes releases in memory; Release.save writes one")
         return session.release(self.rows, self.config, key=key)
 
+    def _domain(self, column: str, bounds: Bounds, cells: int | None) -> dict[str, Any]:
+        """Return the keys of a domain whose first and last value are the bounds."""
+        lower, upper = _pair(bounds)
+        are_whole = all(isinstance(each, Integral) for each in bounds)
+        if are_whole and lower <= upper:
+            type = column_type(self.rows, column)
+            if type is not None and has_fractions(type):
+                return _rounded_domain(int(lower), int(upper), cells)
+        return _domain(bounds, cells)
+
     def _with(
         self, column: str, domain: Mapping[str, Any], kind: str, name: str | None, **keys: Any
     ) -> Request:
@@ -382,6 +398,20 @@ def _domain(bounds: Bounds, cells: int | None) -> dict[str, Any]:
             "bounds as floats, (0.0, 100.0)"
         )
     return {"values": [lower, upper]}
+
+
+def _rounded_domain(lower: int, upper: int, cells: int | None) -> dict[str, Any]:
+    """Return the keys of a domain of numbers whose cells have whole numbers at their middles.
+
+    >>> _rounded_domain(0, 100, None)
+    {'lower': Decimal('-0.05'), 'upper': Decimal('100.05'), 'cells': 1001}
+    """
+    if cells is not None:
+        return {"lower": lower, "upper": upper, "cells": cells}
+    sizes = (size * 10**power for power in range(4) for size in (1, 2, 5))
+    parts = max((each for each in sizes if (upper - lower) * each <= CELLS), default=1)
+    half = Decimal(1) / (2 * parts)
+    return {"lower": lower - half, "upper": upper + half, "cells": (upper - lower) * parts + 1}
 
 
 def _written(value: Any) -> Any:

@@ -11,6 +11,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.column import value_type
 from dptrees.pipelines.python.error import Error
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.given_rows import GivenRows
@@ -56,7 +57,7 @@ def to_batches(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
             "rows: the rows of a Spark DataFrame would all come to this process: use "
             "dptrees.spark.release, which counts them in Spark, or give rows.toArrow()"
         )
-    if hasattr(rows, "__dataframe__") and type(rows).__module__.startswith("pandas"):
+    if _is_pandas(rows):
         return _in_batches(_read_pandas(rows, columns), columns)
     if isinstance(rows, Mapping):
         return _in_batches(_column_by_column(rows, columns), columns)
@@ -69,6 +70,29 @@ def to_batches(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
         f"rows: {type(rows).__name__} is no table: give an Arrow table, batch or reader, a pandas "
         "or Polars DataFrame, a DuckDB relation, dictionaries, or paths of files"
     )
+
+
+def column_type(rows: Any, name: str) -> pa.DataType | None:
+    """Return the type of the values of a column of rows in memory; None if it is not known.
+
+    >>> column_type({"age": [30.5, None]}, "age")
+    DataType(double)
+    """
+    try:
+        if hasattr(rows, "__arrow_c_stream__") and not _is_pandas(rows):
+            stated = getattr(rows, "schema", None)
+            if hasattr(stated, "__arrow_c_schema__"):
+                return value_type(pa.schema(stated).field(name).type)
+            if not hasattr(rows, "limit"):
+                return None  # it may be read only once
+            rows = rows.limit(0)
+        return value_type(to_batches(rows, [name])[0].schema.field(0).type)
+    except (Error, InputError, KeyError):
+        return None
+
+
+def _is_pandas(rows: object) -> bool:
+    return hasattr(rows, "__dataframe__") and type(rows).__module__.startswith("pandas")
 
 
 def _to_reader(rows: Any) -> pa.RecordBatchReader | None:

@@ -151,23 +151,14 @@ def _values(texts: pa.Array, target_type: pa.DataType) -> pa.Array:
 
 
 def _value(text: pa.Array, target_type: pa.DataType) -> pa.Array:
-    """The value of one text, (1,); null if it is none."""
-    try:
-        return pc.cast(text, target_type)
-    except pa.ArrowException:
-        return (
-            _floor(text, target_type)
-            if pa.types.is_integer(target_type)
-            else pa.nulls(1, target_type)
-        )
-
-
-def _floor(text: pa.Array, target_type: pa.DataType) -> pa.Array:
-    """A number with a fraction as the integer below it, as in a file of floats; else null."""
-    try:
-        return pc.cast(pc.floor(pc.cast(text, pa.float64())), target_type)
-    except pa.ArrowException:
-        return pa.nulls(1, target_type)
+    """The value of one text, (1,); null if it is none, as a fraction is no integer."""
+    for read_as in (target_type, pa.float64()):
+        try:
+            return pc.cast(pc.cast(text, read_as), target_type)
+        except pa.ArrowException:
+            if not pa.types.is_integer(target_type):
+                break
+    return pa.nulls(1, target_type)
 
 
 def _pattern(target_type: pa.DataType) -> str:

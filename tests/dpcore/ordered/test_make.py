@@ -409,12 +409,12 @@ class TestIntegerDomain:
         assert find_cells(integer(-10, -1), values, pa.uint64()) == [8, 8, 8, 8]
         assert find_cells(integer(0, 10, outside="drop"), values, pa.uint64()) == [-1, -1, -1, 3]
 
-    def test_floats_are_rounded_down(self) -> None:
+    def test_fractions_are_missing(self) -> None:
         values = [-0.5, 0.99, 1.0, 9.999, 10.0, NAN, None, INF, -INF, 1e300]
-        assert find_cells(integer(0, 10, outside="drop"), values) == [-1, 0, 1, 9] + [-1] * 6
-        clamped = integer(0, 10, missing="last")
-        assert find_cells(clamped, values) == [0, 0, 1, 9, 9, 9, 9, 9, 0, 9]
-        assert find_cells(clamped, [1.5, NAN], pa.float16()) == [1, 9]
+        assert find_cells(integer(0, 10, outside="drop"), values) == [-1, -1, 1] + [-1] * 7
+        clamped = integer(0, 10, missing="first")
+        assert find_cells(clamped, values) == [0, 0, 1, 0, 9, 0, 0, 9, 0, 9]
+        assert find_cells(clamped, [1.5, NAN, 2.0], pa.float16()) == [0, 0, 2]
 
     def test_one_cell_per_integer_is_the_default(self) -> None:
         assert integer(-5, 120).cells == 125
@@ -966,9 +966,10 @@ class TestMaking:
 def test_rows_without_a_cell_of_their_own_are_reported_with_their_policy() -> None:
     """Rows without a value have another policy than rows outside."""
     domain = integer(0, 10, outside="drop", missing="last")
-    found = domain.row_outcomes({"x": pa.array([3, None, -1, 10])})
-    assert [(each.cause, each.policy, each.rows.tolist()) for each in found] == [
-        ("missing", "last", [False, True, False, False]),
-        ("below lower", "drop", [False, False, True, False]),
-        ("at or above upper", "drop", [False, False, False, True]),
+    found = domain.row_outcomes({"x": pa.array([3, None, -1, 10, 2.5])})
+    assert [(each.cause, each.policy, each.rows.nonzero()[0].tolist()) for each in found] == [
+        ("missing", "last", [1]),
+        ("fraction", "last", [4]),
+        ("below lower", "drop", [2]),
+        ("at or above upper", "drop", [3]),
     ]

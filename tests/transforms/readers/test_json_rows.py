@@ -62,7 +62,7 @@ def parse_value(name: str, literal: str) -> object:
         ("number", "1e400", float("inf")),
         ("whole", "7", 7),
         ("whole", "7.0", 7),
-        ("whole", "7.9", 7),
+        ("whole", "7.9", None),
         ("whole", "-0", 0),
         ("whole", "9223372036854775808", None),
         ("whole", "false", 0),
