@@ -14,6 +14,7 @@ from dptrees.pipelines.tables.any_input import TABLE_INPUTS
 from dptrees.pipelines.user_error import UserError
 from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT
 from dptrees.transforms.readers.csv_lines import MalformedHeader, read_header
+from dptrees.transforms.readers.parquet_rows import INT96_UNIT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,8 @@ def _reason(error: Exception) -> str:
 
 
 def _parquet(file: str) -> InputColumns:
-    return _typed("parquet", pq.read_schema(file))
+    with pq.ParquetFile(file, coerce_int96_timestamp_unit=INT96_UNIT) as opened:
+        return _typed("parquet", opened.schema_arrow)
 
 
 def _arrow(file: str) -> InputColumns:

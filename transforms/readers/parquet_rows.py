@@ -11,6 +11,8 @@ from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.file_columns import FileColumns, described
 from dptrees.transforms.readers.formats import reading
 
+# Nanoseconds, Arrow's choice, hold only the years 1677 to 2262; others would be wrong.
+INT96_UNIT = "us"
 # Whether a file states its number of rows before they are read.
 COUNTS_ROWS = 1
 # One request to a store for a file, in place of four; columns that no tree reads come along.
@@ -33,6 +35,7 @@ def splits(
     """
     with _open(file, path) as parquet:
         metadata = parquet.metadata
+        _check_units(parquet, path, plan)
         # refuses what cannot be read
         FileColumns.from_schema(parquet.schema_arrow, path, plan, missing_column=missing_column)
         runs: list[tuple[int, int]] = []
@@ -58,6 +61,7 @@ def batches(
         with reading(split.path, _NOT_PARQUET), file:
             file = pa.BufferReader(file.read())
     with _open(file, split.path) as parquet:
+        _check_units(parquet, split.path, plan)
         schema = parquet.schema_arrow
         columns = FileColumns.from_schema(schema, split.path, plan, missing_column=missing_column)
         rows = 0
@@ -92,4 +96,25 @@ def describe_columns(file: Any, path: str, *, missing_column: str = "fail") -> d
 def _open(file: Any, path: str) -> pq.ParquetFile:
     with reading(path, _NOT_PARQUET):
         # A checksum of a page, where its writer left one, finds a byte that changed on a disk.
-        return pq.ParquetFile(file, page_checksum_verification=True)
+        return pq.ParquetFile(
+            file, page_checksum_verification=True, coerce_int96_timestamp_unit=INT96_UNIT
+        )
+
+
+def int96_columns(file: pq.ParquetFile) -> list[str]:
+    """The columns of timestamps of 96 bits of a file, fields with dots."""
+    columns = (file.schema.column(number) for number in range(len(file.schema)))
+    return [column.path for column in columns if column.physical_type == "INT96"]
+
+
+def _check_units(file: pq.ParquetFile, path: str, plan: ReleasePlan) -> None:
+    """Refuse units whose timestamps may have nanoseconds, which are not read.
+
+    Raises:
+        InputError: there is such a column.
+    """
+    if lost := set(plan.unit.columns) & set(int96_columns(file)):
+        raise InputError(
+            f"privacy.unit: {path} stores {min(lost)!r} as INT96, which is read as microseconds, "
+            "so two units could become one: write the column as a string"
+        )

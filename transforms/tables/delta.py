@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.parquet_rows import INT96_UNIT
 from dptrees.transforms.tables.table import (
     UNKNOWN_ROWS,
     TableSplit,
@@ -154,11 +155,13 @@ class _Files:
 def _version_files(folder: str, version: int) -> _Files:
     """The files of a version, which does not change: a worker reads the log once."""
     import deltalake
+    import pyarrow.dataset as ds
     from pyarrow import fs
 
     table = deltalake.DeltaTable(folder, version=version)
     local = None if "://" in folder else fs.SubTreeFileSystem(folder, fs.LocalFileSystem())
-    dataset = table.to_pyarrow_dataset(filesystem=local)
+    options = ds.ParquetReadOptions(coerce_int96_timestamp_unit=INT96_UNIT)
+    dataset = table.to_pyarrow_dataset(filesystem=local, parquet_read_options=options)
     added = pa.table(table.get_add_actions())
     named = (added[name].to_pylist() for name in ("path", "num_records", "size_bytes"))
     by_path = {unquote(path): (rows, size) for path, rows, size in zip(*named, strict=True)}

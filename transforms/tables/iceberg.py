@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dptrees.transforms.errors import InputError
+from dptrees.transforms.readers.parquet_rows import int96_columns
 from dptrees.transforms.tables.table import (
     UNKNOWN_ROWS,
     TableSplit,
@@ -106,10 +108,27 @@ class IcebergTable:
             from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
 
             scan, task = self._scan(*columns), pickle.loads(split.token)
+            self._check_timestamps(scan, task.file)
             read = ArrowScan(scan.table_metadata, scan.io, scan.projection(), scan.row_filter)
             deletes = _read_all_delete_files(scan.io, [task])
             # Not `to_record_batches`, which holds all rows of a file at once.
             yield from read._record_batches_from_scan_tasks_and_deletes([task], deletes)
+
+    def _check_timestamps(self, scan: Any, data: Any) -> None:
+        """Refuse timestamps of 96 bits, which pyiceberg reads as nanoseconds.
+
+        Raises:
+            InputError: a file has such columns.
+        """
+        has_timestamps = any(map(pa.types.is_timestamp, scan.projection().as_arrow().types))
+        if not has_timestamps or data.file_format.value != "PARQUET":
+            return
+        with scan.io.new_input(data.file_path).open() as file:
+            if int96_columns(pq.ParquetFile(file)):
+                raise InputError(
+                    f"input: {self.name} has files with timestamps of the type INT96, which "
+                    "pyiceberg reads wrong before 1677 and after 2262: rewrite its data files"
+                )
 
     def _reading(self) -> Any:
         return reading_table(self.name, "iceberg")
