@@ -19,6 +19,7 @@ FACE = {
         "map_chunks",
         "missing_rows",
         "null_rows",
+        "plain_values",
         "readable_texts",
         "value_type",
     ),

@@ -24,6 +24,10 @@ AnyArray = npt.NDArray[Any]
 BLOCK = 8192
 # Beyond this many times the rows, mapping the whole dictionary costs more than decoding the rows.
 _DICTIONARY_SHARE = 4
+# Extension types with other values than their storage has.
+_UUID = "arrow.uuid"
+_EXTENSIONS = {_UUID: pa.string(), "arrow.bool8": pa.bool_()}
+_UUID_DIGITS = [place for place in range(36) if place not in (8, 13, 18, 23)]
 # NumPy divides these exactly representable numbers with one correct rounding.
 _EXACT_INTEGER = 2**53
 _EXACT_POWER_OF_TEN = 22
@@ -183,11 +187,13 @@ def map_chunks(
 
 
 def _map_chunk(chunk: pa.Array, mapping: Callable[[pa.Array], Integers], missing: int) -> Integers:
+    chunk = plain_values(chunk)
     if pa.types.is_null(value_type(chunk.type)):
         return np.full(len(chunk), missing, np.int64)
     if not pa.types.is_dictionary(chunk.type):
         return mapping(chunk)
-    dictionary, indices = chunk.dictionary, fixed_width_values(chunk.indices).astype(np.int64)
+    dictionary = plain_values(chunk.dictionary)
+    indices = fixed_width_values(chunk.indices).astype(np.int64)
     nulls = null_rows(chunk.indices)
     if nulls is not None:
         indices[nulls] = len(dictionary)
@@ -207,12 +213,54 @@ def _taken(values: pa.Array, places: Integers) -> pa.Array:
 
 
 def value_type(type: pa.DataType) -> pa.DataType:
-    """The type of a column's values: that of the dictionary when it has one.
+    """The type of a column's values, whatever encodes them: that of a dictionary or of runs, the
+    strings or truth values that an extension type stores, bytes of any width; strings of UUIDs.
 
-    >>> value_type(pa.dictionary(pa.int8(), pa.string()))
-    DataType(string)
+    >>> value_type(pa.dictionary(pa.int8(), pa.string())), value_type(pa.binary(2))
+    (DataType(string), DataType(binary))
     """
-    return type.value_type if pa.types.is_dictionary(type) else type
+    if pa.types.is_dictionary(type) or pa.types.is_run_end_encoded(type):
+        return value_type(type.value_type)
+    if isinstance(type, pa.BaseExtensionType):
+        stored = _EXTENSIONS.get(type.extension_name, value_type(type.storage_type))
+        return stored if is_text(stored) else type
+    return pa.binary() if pa.types.is_fixed_size_binary(type) else type
+
+
+def plain_values(column: pa.Array) -> pa.Array:
+    """A column with values of `value_type`, plain or with a dictionary.
+
+    Args:
+        column: (rows,), encoded in any way.
+
+    Returns:
+        (rows,); a dictionary keeps its values as they are.
+
+    >>> plain_values(pa.array([b"US", None], pa.binary(2))).type
+    DataType(binary)
+    """
+    type, wanted = column.type, value_type(column.type)
+    if pa.types.is_run_end_encoded(type):
+        return plain_values(pc.run_end_decode(column))
+    if not isinstance(type, pa.BaseExtensionType):
+        return column.cast(wanted) if pa.types.is_fixed_size_binary(type) else column
+    if type.extension_name == _UUID:
+        return _uuid_texts(column.storage)
+    if type == wanted:
+        return column
+    return plain_values(column.cast(wanted) if pa.types.is_boolean(wanted) else column.storage)
+
+
+def _uuid_texts(stored: pa.Array) -> pa.Array:
+    """UUIDs of 16 bytes, (rows,), as large_string: 00000000-0000-0000-0000-000000000001."""
+    rows, data = len(stored), np.frombuffer(stored.buffers()[1] or b"", np.uint8)
+    data = data[16 * stored.offset :][: 16 * rows].reshape(rows, 16)
+    letters = np.full((rows, 36), ord("-"), np.uint8)
+    digits = np.stack([data >> 4, data & 15], axis=-1).reshape(rows, 32)
+    letters[:, _UUID_DIGITS] = np.frombuffer(b"0123456789abcdef", np.uint8)[digits]
+    ends = pa.py_buffer(np.arange(rows + 1, dtype=np.int64) * 36)
+    texts = pa.LargeStringArray.from_buffers(rows, ends, pa.py_buffer(letters))
+    return pc.if_else(stored.is_valid(), texts, pa.scalar(None, texts.type))
 
 
 def is_text(type: pa.DataType) -> bool:

@@ -23,6 +23,7 @@ from dptrees.dpcore.refusal import Refusal
 from dptrees.dpcore.rows.column import (
     fixed_width_values,
     large_texts,
+    plain_values,
     readable_texts,
     value_type,
 )
@@ -143,11 +144,12 @@ class KeyColumns(Coded):
 
 def _by_values(column: pa.Array, mapping: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """A map of values applied to a column, to a dictionary's values once."""
+    column = plain_values(column)
     if pa.types.is_null(value_type(column.type)):
         return pa.nulls(len(column), mapping(pa.array([], pa.string())).type)
     if not pa.types.is_dictionary(column.type):
         return mapping(column)
-    return mapping(column.dictionary).take(column.indices)
+    return mapping(plain_values(column.dictionary)).take(column.indices)
 
 
 def _packed_integers(column: pa.Array) -> pa.Array:

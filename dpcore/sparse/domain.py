@@ -30,6 +30,7 @@ from dptrees.dpcore.rows.column import (
     fixed_width_values,
     is_text,
     large_texts,
+    plain_values,
     readable_texts,
     value_type,
 )
@@ -364,6 +365,7 @@ def _shifted(keys: pa.Array, bits: int) -> pa.Array:
 def _plain(chunk: pa.Array) -> pa.Array:
     """A column without a dictionary; strings as string or large_string, with null for what is not
     UTF-8."""
+    chunk = plain_values(chunk)
     if pa.types.is_null(value_type(chunk.type)):
         return pa.nulls(len(chunk))
     if pa.types.is_dictionary(chunk.type):

@@ -15,6 +15,7 @@ from dptrees.dpcore.bounding.unit_values import declared_values
 from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.column import is_text, large_texts, plain_values, readable_texts
 from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
 from dptrees.pipelines.checking.texts import SeenBatch
 
@@ -87,8 +88,9 @@ def shapes(values: pa.Array) -> Counter[str]:
 def _texts(values: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-        return pa.nulls(len(values), pa.string())  # that is no letters
+    values = plain_values(values)
+    if is_text(values.type):
+        return readable_texts(large_texts(values))  # others are no letters
     return values.cast(pa.string())
 
 
