@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Any, TypeAlias, Union
 
+from dptrees.pipelines.python.error import Error
 from dptrees.pipelines.python.keywords import with_known_fields
+from dptrees.pipelines.sections.number_size import UNUSUAL_SIZE, has_usual_size
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,8 @@ def plain(value: Any) -> Any:
         return Decimal(repr(float(value)))
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if isinstance(value, (int, Decimal)) and not has_usual_size(value):
+        raise Error(f"a number of the configuration {UNUSUAL_SIZE}")
     if value is None or isinstance(value, (str, bool, int, Decimal, datetime.date)):
         return value
     for name in ("tolist", "to_pylist", "to_list", "as_py"):  # of NumPy, pandas, Arrow, Polars

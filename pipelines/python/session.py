@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -201,9 +202,10 @@ def _protected(unit: PrivacyUnit) -> tuple[object, ...]:
 
 def _amount(name: str, value: float | str) -> Fraction:
     """Return an amount of a budget, exactly as it is written."""
+    text = str(plain(value))
     try:
-        amount = Fraction(str(plain(value)))
-    except ValueError:
+        amount = Fraction(text if "/" in text else plain(Decimal(text)))
+    except (ValueError, ArithmeticError):
         amount = Fraction(0)
     if amount <= 0 or math.isinf(float(amount)):
         raise Error(f"{name}: {value!r} must be a number above 0")

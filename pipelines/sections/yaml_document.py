@@ -22,8 +22,12 @@ from typing import Any
 import yaml
 
 from dptrees.pipelines.sections.error import ConfigurationError, missing_space, shown
+from dptrees.pipelines.sections.number_size import UNUSUAL_SIZE, has_usual_size
 
 _LARGEST_FILE = 2**24
+# Values of a document, each as often as aliases repeat it, and levels of its nesting.
+_MOST_VALUES = 2**21
+_DEEPEST = 64
 
 
 def read_document(path: str) -> object:
@@ -131,6 +135,26 @@ def moment(value: object) -> object:
 class _Loader(yaml.SafeLoader):
     """Loader of the YAML 1.2 core schema and timestamps; keys are strings and occur once."""
 
+    def construct_document(self, node: yaml.Node) -> Any:
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self._check_size(node)
+        return super().construct_document(node)
+
+    def _check_size(self, node: yaml.Node) -> tuple[int, int]:
+        """Return how many values and levels a node has, with those that aliases repeat."""
+        if isinstance(node, yaml.ScalarNode):
+            return 1, 0
+        if id(node) not in self._sizes:
+            parts = node.value
+            if isinstance(node, yaml.MappingNode):
+                parts = [part for pair in node.value for part in pair]
+            sizes, levels = zip((0, 0), *map(self._check_size, parts), strict=True)
+            if sum(sizes) > _MOST_VALUES or max(levels) >= _DEEPEST:
+                rule = f"{_MOST_VALUES:,} values, aliases included, in {_DEEPEST} levels"
+                raise _at(node, f"a configuration has at most {rule}")
+            self._sizes[id(node)] = sum(sizes) + 1, max(levels) + 1
+        return self._sizes[id(node)]
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
         for key_node, _ in node.value:
@@ -153,9 +177,12 @@ class _Loader(yaml.SafeLoader):
     def construct_yaml_float(self, node: yaml.ScalarNode) -> Any:
         text = node.value.lower().replace(".inf", "inf").replace(".nan", "nan")
         try:
-            return Decimal(text)
+            number = Decimal(text)
         except InvalidOperation:
             raise _at(node, f"{shown(node.value)} is not a number") from None
+        if not has_usual_size(number):
+            raise _at(node, f"{shown(node.value)} {UNUSUAL_SIZE}")
+        return number
 
     def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> Any:
         try:
