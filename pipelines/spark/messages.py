@@ -6,7 +6,9 @@ A piece has at most `PIECE_BYTES`: Spark puts 10,000 rows into one Arrow batch, 
 addressed with 32 bits. Each task ends with a digest of all its messages. The receiver of all
 messages compares the sum of these digests with the sum over what it received: if Spark runs a task
 again after its first output was partly used, and the rows of the DataFrame came out differently,
-the two do not agree, and nothing is released.
+the two do not agree, and nothing is released. A digest names its task, because a task whose output
+came twice, or not at all, agrees with itself: the tasks must be 0, 1, 2, ..., each once. (Spark
+does not tell a task how many there are. So a loss of all output of the last ones is not seen.)
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class Message(NamedTuple):
         output: its name.
         name: of the tree, or of a balance.
         part: the group of a place; else 0.
-        number: of the place or of the shard; of a balance the increment.
+        number: of the place or of the shard; of a balance the increment; of a digest of what was
+            sent the task.
         data: the counts, the rows of units, or the digest.
     """
 
@@ -120,25 +123,29 @@ class Digest:
                 self._sum = (self._sum + message.digest) % _DIGEST_MODULUS
             yield message
 
-    def message(self, output: str) -> Message:
-        """Return the sum as a message."""
-        return Message(output, "", 0, 0, self._sum.to_bytes(32, "big"))
+    def message(self, output: str, sender: int = 0) -> Message:
+        """Return the sum as a message, with the number of the task that sent the messages."""
+        return Message(output, "", 0, sender, self._sum.to_bytes(32, "big"))
 
 
-def check_digests(messages: Iterable[Message]) -> None:
+def check_digests(messages: Iterable[Message], *, gives_shards: bool) -> None:
     """Compare the messages that tasks sent with those that were received.
 
     Args:
         messages: the digests of all tasks, and the digest of what was received.
+        gives_shards: whether `SHARDS_TASK` is among the tasks.
 
     Raises:
-        ConservationError: they differ.
+        ConservationError: they differ, or a task is missing or came twice.
     """
-    total = 0
+    total, senders = 0, []
     for each in messages:
         number = int.from_bytes(each.data, "big")
         total += number if each.output == SENT else -number
-    if total % _DIGEST_MODULUS:
+        senders += [each.number] if each.output == SENT else []
+    first = SHARDS_TASK if gives_shards else 0
+    is_each_once = sorted(senders) == list(range(first, first + len(senders)))
+    if total % _DIGEST_MODULUS or not is_each_once or (gives_shards and not senders):
         raise ConservationError(
             "spark: it lost or repeated data, or ran a task again and got other rows, so nothing "
             "was released; write the DataFrame to a table, and release the table"

@@ -242,7 +242,7 @@ def _outputs(messages: list[Message], *, is_direct: bool) -> Iterator[tuple[str,
     for _ in received.passing(messages) if is_direct else ():
         pass
     digests = [each for each in messages if each.is_digest]
-    check_digests([*digests, received.message(RECEIVED)])
+    check_digests([*digests, received.message(RECEIVED)], gives_shards=not is_direct)
     for each in messages:
         if not each.is_digest:
             yield each.output, each.value

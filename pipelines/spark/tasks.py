@@ -238,7 +238,7 @@ def _task(
 ) -> Iterator[pa.RecordBatch]:
     """Run a task, and pass on no text of an error that may show a value."""
     try:
-        yield from to_batches(_with_digest(messages(), sends_digest), sender)
+        yield from to_batches(_with_digest(messages(), sender, sends_digest), sender)
     except ReleaseError as error:
         if error.again:
             raise type(error)(error.sentence, again=True) from None
@@ -251,11 +251,11 @@ def _task(
         raise RuntimeError(f"{FAULT_MARK}: {_place(error)}") from None
 
 
-def _with_digest(messages: Iterator[Message], sends_digest: bool) -> Iterator[Message]:
+def _with_digest(messages: Iterator[Message], sender: int, sends_digest: bool) -> Iterator[Message]:
     digest = Digest()
     yield from digest.passing(messages) if sends_digest else messages
     if sends_digest:
-        yield digest.message(SENT)
+        yield digest.message(SENT, sender)
 
 
 def _place(error: Exception) -> str:

@@ -1,0 +1,66 @@
+"""Digests of tasks: every task must arrive once, whatever its output is."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from dptrees.pipelines.spark.messages import (
+    RECEIVED,
+    SENT,
+    SHARDS_TASK,
+    Digest,
+    Message,
+    check_digests,
+)
+from dptrees.pipelines.spark.rows import _outputs
+from dptrees.transforms.errors import ConservationError
+
+
+def outputs(senders: tuple[int, ...], counts: tuple[int, ...]) -> list[Message]:
+    """The messages of tasks that arrived, each with its digest; `counts` are by task."""
+    found: list[Message] = []
+    for sender in senders:
+        digest, own = Digest(), [Message("counts", "age", 0, 0, bytes([counts[sender]]))]
+        found += [*digest.passing(own), digest.message(SENT, sender)]
+    return found
+
+
+# The outputs of four tasks: three are equal, as of partitions with the same rows.
+COUNTS = (1, 1, 1, 2)
+# The last tasks cannot be missed, since nobody says how many there are.
+WHOLE = {tuple(range(number)) for number in range(5)}
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_each_task_must_arrive_once(number: int) -> None:
+    """All selections of tasks, with repetitions, in all orders."""
+    for senders in itertools.product(range(4), repeat=number):
+        arrived = outputs(senders, COUNTS)
+        if tuple(sorted(senders)) in WHOLE:
+            assert len(list(_outputs(arrived, is_direct=True))) == number
+        else:
+            with pytest.raises(ConservationError, match="lost or repeated data"):
+                list(_outputs(arrived, is_direct=True))
+
+
+@pytest.mark.parametrize(
+    ("senders", "is_whole"),
+    [
+        ([SHARDS_TASK, 0, 1], True),
+        ([SHARDS_TASK], True),
+        ([], False),
+        ([0, 1], False),
+        ([SHARDS_TASK, SHARDS_TASK, 0], False),
+        ([SHARDS_TASK, 1], False),
+    ],
+)
+def test_the_task_of_shards_must_arrive_once(senders: list[int], is_whole: bool) -> None:
+    digests = [Digest().message(SENT, each) for each in senders]
+    arrived = [*digests, Digest().message(RECEIVED), Digest().message(RECEIVED)]
+    if is_whole:
+        check_digests(arrived, gives_shards=True)
+        return
+    with pytest.raises(ConservationError, match="lost or repeated data"):
+        check_digests(arrived, gives_shards=True)
