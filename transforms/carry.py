@@ -12,7 +12,7 @@ period and place only.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -31,6 +31,10 @@ from dptrees.transforms.key_reference import KeyReference
 from dptrees.transforms.keyed import KeyedDoFn
 from dptrees.transforms.layout import MANIFEST, period_folder, sha256
 from dptrees.transforms.readers.read import BALANCE
+
+# The entry of a manifest with the families of types of the unit's columns, if the next run needs
+# them.
+UNIT_FAMILIES = "unit_families"
 
 
 class SeriesError(ReleaseError):
@@ -137,12 +141,15 @@ class LeftByRun(NamedTuple):
         nonce: of the folder.
         key_id: the id of the key under which that run was made; "" before keys had ids.
         parts: the tree, group, number, file and checksum of each part.
+        unit_families: the families of types of the unit's columns in the runs so far; empty in
+            runs of earlier versions.
     """
 
     folder: str
     nonce: bytes
     key_id: str
     parts: list[tuple[str, int, int, str, str]]
+    unit_families: Mapping[str, str]
 
 
 def left_by_run(output: str, period: int, kind: str) -> LeftByRun:
@@ -167,7 +174,8 @@ def left_by_run(output: str, period: int, kind: str) -> LeftByRun:
         if str(part["file"]).startswith(f"{kind}/")
     ]
     nonce, key_id = bytes.fromhex(manifest["nonce"]), str(manifest.get("key_id", ""))
-    return LeftByRun(folder=folder, nonce=nonce, key_id=key_id, parts=parts)
+    families = manifest.get(UNIT_FAMILIES, {})
+    return LeftByRun(folder, nonce, key_id, parts, families)
 
 
 class State(NamedTuple):

@@ -9,13 +9,15 @@ stay inside the job. How many increments a bundle gives follows from the plan al
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from dptrees.dpcore.bounding.unit_families import mixed_families
 from dptrees.dpcore.questions.place import UNIT_SHARDS, Place
 from dptrees.dpcore.questions.roles import TreeCounting
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.transforms.errors import ConservationError
+from dptrees.transforms.errors import ConservationError, InputError
 
 # A prime, so small that 2^32 increments add up within 64 bits.
 _MODULUS = 2**31 - 1
+_UNIT_TYPE = "type of the privacy unit in "
 
 
 def residue(increment: int) -> int:
@@ -99,6 +101,24 @@ def tree_units(tree: str) -> str:
     return f"remembered units of tree {tree}"
 
 
+def unit_types(families: Mapping[str, str]) -> set[str]:
+    """The names of the counts of bundles whose units have types of these families, by column."""
+    return {f"{_UNIT_TYPE}{column}: {family}" for column, family in families.items()}
+
+
+def _check_unit_types(balance: Mapping[str, int]) -> None:
+    """Stop a job whose batches have units of two families of types.
+
+    Raises:
+        InputError: naming the column and the families.
+    """
+    seen: dict[str, str] = {}
+    for name in sorted(each for each in balance if each.startswith(_UNIT_TYPE)):
+        column, _, family = name.removeprefix(_UNIT_TYPE).rpartition(": ")
+        if seen.setdefault(column, family) != family:
+            raise InputError(f"rows: {mixed_families(column, family, seen[column])}")
+
+
 def expected_balance(plan: ReleasePlan) -> dict[str, int]:
     """What is not zero in a balanced job: every chunk of the plan was summed once, and matched
     once where that is needed; and what was carried on was opened once."""
@@ -129,9 +149,13 @@ def check_balance(plan: ReleasePlan, balance: Mapping[str, int]) -> None:
 
     Raises:
         ConservationError: naming what does not balance, without a number of rows.
+        InputError: the rows have units of two families of types.
     """
+    _check_unit_types(balance)
     expected = expected_balance(plan)
     for name in sorted(expected.keys() | balance.keys()):
+        if name.startswith(_UNIT_TYPE):
+            continue
         if residue(balance.get(name, 0) - expected.get(name, 0)) != 0:
             raise ConservationError(
                 f"the engine lost or repeated data: {name} do not balance, so nothing was released"

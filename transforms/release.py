@@ -1,7 +1,9 @@
 """The Beam transform that makes a whole release, for any pipeline and for the command."""
 
+import logging
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import apache_beam as beam
 import pyarrow as pa
@@ -9,12 +11,12 @@ import pyarrow as pa
 from dptrees.dpcore.release.guarantee import plan_manifest
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms import files
-from dptrees.transforms.carry import Carry, carries, check_turn
+from dptrees.transforms.carry import UNIT_FAMILIES, Carry, carries, check_turn
 from dptrees.transforms.commit import Commit
 from dptrees.transforms.count import CountRows, MakeCounting
 from dptrees.transforms.draw import DrawTrees
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.existing_release import is_released, read_manifest
+from dptrees.transforms.existing_release import ExistingReleaseError, is_released, read_manifest
 from dptrees.transforms.kept_plan import another_plan, kept_by
 from dptrees.transforms.key_reference import KeyReference
 from dptrees.transforms.layout import MANIFEST
@@ -29,8 +31,11 @@ from dptrees.transforms.unit_periods import (
     begun_key_id,
     has_earlier_units,
     leaves_units,
+    series_families,
 )
 from dptrees.transforms.universe_file import share_universes
+
+_LOG = logging.getLogger(__name__)
 
 
 class ReleaseTrees(beam.PTransform):
@@ -41,9 +46,8 @@ class ReleaseTrees(beam.PTransform):
     row was lost. For the same rows, key and nonce, the files equal the files of the command.
 
     When the graph is built, the folder gets its nonce and the public universes. If the finished
-    release of this specification exists already, the rows are not counted: the rows of today must
-    not be compared with the rows of the release. (Earlier steps of your pipeline still run; the
-    command does not even open the files.)
+    release of this specification exists already, the rows are never counted: the rows of today must
+    not be compared with the rows of the release.
 
     Args:
         plan: the plan: the trees, their noise and the guarantee.
@@ -61,6 +65,9 @@ class ReleaseTrees(beam.PTransform):
             both. None: it keeps neither, and a release is recognized by its specification only.
         schema: the types of the columns of rows, by name; None: from the type of the elements.
             Dictionaries need a schema.
+        if_exists: what to do if the folder contains the finished release of this plan. "error":
+            raise an error. "use": return its manifest, and count no row, with a warning in the log;
+            earlier steps of your pipeline still run.
         counting: the transform that makes partial counts of the input, if another engine counts the
             rows, such as `transforms.given_counts.GivenCounts`; None: the steps here count them.
         again: the folder of a finished release, to make the release another time from its rows and
@@ -74,7 +81,8 @@ class ReleaseTrees(beam.PTransform):
             if a column is missing or has a type that cannot be used; or if the plan waits for a
             selection of keys.
         KeyReferenceError: if the key cannot be loaded.
-        ExistingReleaseError, NonceError, OutputError: if the folder cannot take this release.
+        ExistingReleaseError, NonceError, OutputError: if the folder cannot take this release, or
+            contains it already.
         SeriesError: if it is not the turn of this run of a series.
     """
 
@@ -93,8 +101,12 @@ class ReleaseTrees(beam.PTransform):
         schema: pa.Schema | None = None,
         again: str | None = None,
         counting: MakeCounting | None = None,
+        if_exists: Literal["error", "use"] = "error",
     ) -> None:
         super().__init__()
+        if if_exists not in ("error", "use"):
+            raise InputError(f"if_exists: {if_exists!r} is not 'error' or 'use'")
+        self._if_exists = if_exists
         self._schema = schema
         self._public = {"parameters": dict(parameters or {}), "report": dict(report or {})}
         self._plan, self._key, self._output, self._request = plan, key, output, request
@@ -107,25 +119,36 @@ class ReleaseTrees(beam.PTransform):
         manifest = files.join(self._output, MANIFEST)
         exists = is_released(self._output, self._plan)
         if exists and not self._repair:
+            if self._if_exists == "error":
+                raise ExistingReleaseError(
+                    f"output: {self._output} contains the finished release of this plan, so no row "
+                    'would be counted: choose another output, or give if_exists="use"'
+                )
+            _LOG.warning("dptrees: %s contains the release; no row is counted", self._output)
             pipeline = (rows[0] if isinstance(rows, tuple) else rows).pipeline
             return pipeline | "Stands" >> beam.Create([manifest], reshuffle=False)
         # Before anything is written: an error in the key or the rows leaves no folder.
         key = self._key
         if not key.check_value:
             key = key.checked(begun_key_id(self._plan, self._again or self._output))
+        plan = self._plan
         if not isinstance(rows, tuple):
-            rows = rows | "Rows" >> ReadCollection(self._plan, self._schema)
+            read = ReadCollection(plan, self._schema)
+            plan = replace(plan, unit_families=read.unit_families(rows))
+            rows = rows | "Rows" >> read
+        if not exists and self._again is None:
+            check_turn(plan, self._output)
+        if plan.remembering and self._again is None:
+            self._public[UNIT_FAMILIES] = dict(series_families(plan, self._output))
         if exists:
             found = read_manifest(manifest)
             nonce = restored_nonce(self._output, found["nonce"], found.get("key_id", ""))
         else:
-            if self._again is None:
-                check_turn(self._plan, self._output)
             self._keep_plan(key)
             nonce = folder_nonce(self._output, self._nonce, key.key_id)
-        for question in self._plan.questions:
+        for question in plan.questions:
             question.prepare()
-        return self._released(rows, share_universes(self._plan, self._output), key, nonce)
+        return self._released(rows, share_universes(plan, self._output), key, nonce)
 
     def _keep_plan(self, key: KeyReference) -> None:
         """Write the plan to the folder.

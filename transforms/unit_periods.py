@@ -14,6 +14,7 @@ from typing import Any
 import apache_beam as beam
 
 from dptrees.dpcore.bounding.counted_units import CountedUnits
+from dptrees.dpcore.bounding.unit_families import mixed_families
 from dptrees.dpcore.questions.place import UNITS
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms import files
@@ -26,6 +27,7 @@ from dptrees.transforms.carry import (
 )
 from dptrees.transforms.conservation import tree_units, unit_rows
 from dptrees.transforms.draw import write_part
+from dptrees.transforms.errors import InputError
 from dptrees.transforms.key_reference import KeyReference
 from dptrees.transforms.keyed import KeyedDoFn
 from dptrees.transforms.nonce import key_id_of_folder
@@ -44,6 +46,33 @@ def has_earlier_units(plan: ReleasePlan) -> bool:
 def leaves_units(plan: ReleasePlan) -> bool:
     """Whether the next run needs to know in how many periods units have been counted."""
     return any(question.leaves_units for question in plan.questions)
+
+
+def series_families(plan: ReleasePlan, output: str) -> Mapping[str, str]:
+    """Return the families of types that the unit's columns have in the runs of a series so far.
+
+    Args:
+        plan: of the run, with the families in its rows.
+        output: its folder.
+
+    Raises:
+        SeriesError: the run before counted units of other families, whose ids differ.
+        InputError: the families in the rows of this run are not known.
+    """
+    if plan.unit_families is None:
+        raise InputError(
+            "series.max_periods: remembers units, so the types of their columns must be known "
+            f"before the job: give schema=pa.schema(...) of {', '.join(plan.columns)}"
+        )
+    if not has_earlier_units(plan):
+        return plan.unit_families
+    assert plan.run is not None
+    left = left_by_run(output, plan.run.period - 1, UNITS)
+    for column, family in plan.unit_families.items():
+        if left.unit_families.get(column, family) != family:
+            error = mixed_families(column, family, left.unit_families[column])
+            raise SeriesError(f"series: {left.folder} counted other units: {error}")
+    return {**left.unit_families, **plan.unit_families}
 
 
 def begun_key_id(plan: ReleasePlan, output: str) -> str | None:

@@ -6,6 +6,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "counted_units": ("CountedUnits",),
+    "unit_families": ("mixed_families", "unit_families", "unit_family"),
     "unit_ids": ("NEEDED", "UnitIds", "Units", "check_unit_types", "has_ids", "value_ids"),
     "unit_rows": ("MOST_SHARDS", "SHARDS", "TreeBounding", "WAITING_ROWS", "planned_shards"),
     "unit_values": ("declared_values",),

@@ -29,6 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.bounding.unit_families import unit_families
 from dptrees.dpcore.bounding.unit_values import NEEDED as DECLARED_NEEDED
 from dptrees.dpcore.bounding.unit_values import declared_values, is_readable_as
 from dptrees.dpcore.noise.randomness import KeyedBlocks
@@ -112,8 +113,18 @@ class UnitIds:
         return chained, missing
 
 
-def check_unit_types(unit: PrivacyUnit, types: Mapping[str, pa.DataType]) -> None:
-    """Refuse unit columns of types whose values have no id.
+def check_unit_types(
+    unit: PrivacyUnit, types: Mapping[str, pa.DataType], others: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Refuse unit columns of types whose values have no id, or other ids than in other inputs.
+
+    Args:
+        unit: the privacy unit.
+        types: of its columns.
+        others: the families of its columns in other inputs.
+
+    Returns:
+        the families in all of them.
 
     Raises:
         ValueError: naming the column, the type and what is needed.
@@ -128,6 +139,7 @@ def check_unit_types(unit: PrivacyUnit, types: Mapping[str, pa.DataType]) -> Non
             raise ValueError(
                 f"column {name!r} has type {types[name]}, but a privacy unit needs {NEEDED}."
             )
+    return unit_families(unit, {name: str(types[name]) for name in unit.columns}, others)
 
 
 def has_ids(type: pa.DataType) -> bool:

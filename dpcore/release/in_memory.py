@@ -192,8 +192,10 @@ def _bounded_increments(
     unit, ids = plan.unit, UnitIds(choices, plan.unit.type)
     bounding = {each.name: TreeBounding(each, choices) for each in plan.questions}
     sent: dict[tuple[str, int], list[bytes]] = {}
+    families: dict[str, str] = {}
     for batch in batches:
-        check_unit_types(unit, {name: batch.column(name).type for name in unit.columns})
+        types = {name: batch.column(name).type for name in unit.columns}
+        families = check_unit_types(unit, types, families)
         units = ids.row_ids([batch.column(name) for name in unit.columns])
         for question in plan.questions:
             columns = {name: batch.column(name) for name in question.columns}

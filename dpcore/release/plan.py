@@ -116,6 +116,8 @@ class ReleasePlan:
         dataset: the id of the data set whose budget it counts against in a ledger; None without.
         dialect: how the rows are written, which is a part of what a row means, as plain JSON
             values; empty where a file says it or nothing is to say.
+        unit_families: the families of types (`dpcore.bounding.unit_families`) that the unit's
+            columns have in the rows of this job, no part of the specification; None: unknown.
 
     Raises:
         ValueError: no question, a name twice, budgets above the whole, mixed relations or
@@ -131,6 +133,7 @@ class ReleasePlan:
     selection: ReleasePlan | None = None
     bounds: UnitBounds | None = None
     dialect: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    unit_families: Mapping[str, str] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.questions:

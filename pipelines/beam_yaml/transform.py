@@ -4,7 +4,7 @@ In Beam YAML a provider names this class (deploy/beam/dptrees-provider.yaml); in
 expansion service knows it by `URN`, with a row of one field as its payload: the section as a text.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
 from apache_beam import coders
@@ -18,7 +18,7 @@ from dptrees.pipelines.running.output import FolderRequest
 from dptrees.pipelines.running.planned_once import planned_once
 from dptrees.pipelines.running.stage import Stage
 from dptrees.transforms import files
-from dptrees.transforms.existing_release import read_manifest
+from dptrees.transforms.existing_release import is_released, read_manifest
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees
 
@@ -33,12 +33,14 @@ class Released(NamedTuple):
         folder: of it.
         manifest: the path of its manifest.
         checksum: of the manifest.
+        status: "made" by this pipeline; "found", if the release existed and no row was counted.
     """
 
     release: str
     folder: str
     manifest: str
     checksum: str
+    status: str
 
 
 @beam.PTransform.register_urn(URN, external_transforms_pb2.ExternalConfigurationPayload)
@@ -47,6 +49,7 @@ class DPTree(beam.PTransform):
 
     Args:
         configuration: the whole section as a string of YAML; or its keys, one by one.
+        if_exists: as of `ReleaseTrees`.
         section: release, output, key or key_file, privacy, trees: the keys of
             docs/configuration but for ledger, dataset and signing_key; input where no step
             comes before.
@@ -62,8 +65,15 @@ class DPTree(beam.PTransform):
     # Beam YAML requires this, as it may be first.
     _yaml_requires_inputs = False
 
-    def __init__(self, configuration: str | None = None, **section: Any) -> None:
+    def __init__(
+        self,
+        configuration: str | None = None,
+        *,
+        if_exists: Literal["error", "use"] = "error",
+        **section: Any,
+    ) -> None:
         super().__init__()
+        self._if_exists = if_exists
         self._text = section_text(section) if configuration is None else configuration
         self._configuration = configuration_of_text(self._text)
         _ = self._configuration.plan()  # what cannot be planned is refused here
@@ -80,26 +90,31 @@ class DPTree(beam.PTransform):
             options=options,
             request=FolderRequest(),
         )
+        output = files.absolute(self._configuration.output)
+        status, plan = "found" if is_released(output, stage.plan) else "made", stage.plan
         if first:
-            rows = rows | "Read" >> _reading(stage)
+            rows, plan = rows | "Read" >> _reading(stage), stage.typed_plan
         release = ReleaseTrees(
-            stage.plan,
+            plan,
             key=self._configuration.key,
-            output=files.absolute(self._configuration.output),
+            output=output,
             parameters=self._configuration.parameters,
             report=self._configuration.report,
             request=self._configuration.request,
+            if_exists=self._if_exists,
         )
+        name = self._configuration.release
         return (
             rows
             # A row, or batches with their balance -> str, the path of the manifest
             | "Release" >> release
             # str -> Released
-            | "Told" >> beam.Map(_released, self._configuration.release).with_output_types(Released)
+            | "Told" >> beam.Map(_released, name, status).with_output_types(Released)
         )
 
     def to_runner_api_parameter(self, context: Any) -> tuple[str, Any]:
-        return URN, ImplicitSchemaPayloadBuilder({"configuration": self._text}).build()
+        payload = {"configuration": self._text, "if_exists": self._if_exists}
+        return URN, ImplicitSchemaPayloadBuilder(payload).build()
 
     @staticmethod
     def from_runner_api_parameter(transform: Any, payload: Any, context: Any) -> "DPTree":
@@ -115,10 +130,10 @@ def _reading(stage: Stage) -> ReadBatches:
         patterns=tuple(map(files.absolute, configuration.input_paths)),
         format=configuration.input_format,
         options=configuration.input_options,
-        plan=stage.plan,
+        plan=stage.typed_plan,
     )
 
 
-def _released(manifest: str, release: str) -> Released:
+def _released(manifest: str, release: str, status: str) -> Released:
     folder = manifest.rpartition("/")[0]
-    return Released(release, folder, manifest, read_manifest(manifest)[CHECKSUM])
+    return Released(release, folder, manifest, read_manifest(manifest)[CHECKSUM], status)

@@ -24,7 +24,7 @@ from dptrees.pipelines.running.job import beam_options, check_filesystems
 from dptrees.pipelines.summary import guarantee_warnings
 from dptrees.pipelines.terminal_text import print_json, print_line
 from dptrees.transforms import files
-from dptrees.transforms.readers.contract_files import check_contract
+from dptrees.transforms.readers.contract_files import check_contract, joined_families
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.csv_lines import Malformed
 from dptrees.transforms.readers.file_columns import described, path_columns
@@ -188,6 +188,10 @@ def _find_columns(check: InputCheck, found: list[tuple[str, int]]) -> None:
             same = ColumnLayout(columns=columns, first=name)
             check.layouts.append(same)
         same.files += 1
+    families: dict[str, str] = {}
+    for each in check.layouts if configuration.input_format not in OF_TEXT else ():
+        unit = check.tally.plan.unit
+        families = joined_families(unit, each.first, each.columns, families)
 
 
 def _count_file(check: InputCheck, path: str, size: int, most: int | None) -> bool:

@@ -33,6 +33,7 @@ ENTRIES = {
     "parameters": False,
     "report": False,
     "series": False,
+    "unit_families": False,
 }
 _ELSEWHERE = "verify it with the version that made it"
 # For recomputed floats: in releases without an arithmetic they depend on the processor.
@@ -70,7 +71,7 @@ def check_entries(manifest: Mapping[str, Any]) -> str:
     arithmetic = manifest.get("arithmetic", ARITHMETIC_VERSION)
     if type(arithmetic) is not int or not 1 <= arithmetic <= ARITHMETIC_VERSION:
         raise CheckFailed(f"its arithmetic is not 1 to {ARITHMETIC_VERSION}: {_ELSEWHERE}")
-    for name in ("parameters", "report"):
+    for name in ("parameters", "report", "unit_families"):
         texts = manifest.get(name, {"": ""})
         if not isinstance(texts, dict) or not texts:
             raise CheckFailed(f"{name} is not a section of strings")

@@ -225,7 +225,7 @@ class HeldSource:
         """An empty tuple: the rows are in the memory of this process."""
         return ()
 
-    def types(self) -> dict[str, str]:
+    def types(self, units: Sequence[str] = ()) -> dict[str, str]:
         """Return the names of the types of the columns."""
         return described(self._batches[0].schema)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from dptrees.dpcore.bounding.unit_families import unit_families
 from dptrees.dpcore.noise.randomness import key_id_from_check
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.configuration import Configuration
@@ -51,7 +52,7 @@ from dptrees.transforms.kept_plan import another_plan, kept_by
 from dptrees.transforms.key_reference import KeyReference
 from dptrees.transforms.layout import PART_KINDS, planned_parts
 from dptrees.transforms.nonce import key_id_of_folder
-from dptrees.transforms.readers.contract_files import check_contract
+from dptrees.transforms.readers.contract_files import check_contract, file_unit_families
 from dptrees.transforms.readers.input_file import InputFile
 from dptrees.transforms.readers.listing import ListedOnce
 from dptrees.transforms.readers.read import ReadBatches, check_readable
@@ -59,7 +60,7 @@ from dptrees.transforms.readers.sealed_list import SealedList, written_list
 from dptrees.transforms.record import Witness
 from dptrees.transforms.release import ReleaseTrees
 from dptrees.transforms.sweep import swept_if_failed
-from dptrees.transforms.unit_periods import before_key_id
+from dptrees.transforms.unit_periods import before_key_id, series_families
 from dptrees.transforms.universe_file import share_universes
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ class Source(Protocol):
     def paths(self) -> tuple[str, ...]:
         """The files or folders that workers find them by."""
 
-    def types(self) -> dict[str, str]:
-        """The names of the types of their columns."""
+    def types(self, units: Sequence[str] = ()) -> dict[str, str]:
+        """The names of the types of their columns, where some columns name the privacy unit."""
 
     def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
         """Their parts with their sizes, once they are seen to have what a plan reads."""
@@ -136,6 +137,27 @@ class Stage:
         """The plan, with the data set whose budget it spends."""
         return self.planned if self.booking is None else self.booking.plan
 
+    @cached_property
+    def typed_plan(self) -> ReleasePlan:
+        """The plan, with the families of types of its unit's columns in the input.
+
+        Raises:
+            InputError: files have types of two families.
+            SeriesError: the run before had another family.
+        """
+        unit, configuration = self.plan.unit, self.configuration
+        if self.source is not None:
+            types = self.source.types(unit.columns) if unit.columns else {}
+            found = unit_families(unit, types)
+        else:
+            paths = [file.path for file in self.files()]
+            format, options = configuration.input_format, configuration.input_options
+            found = file_unit_families(unit, paths, format, options)
+        plan = replace(self.plan, unit_families=found)
+        if plan.remembering:
+            series_families(plan, self.output)
+        return plan
+
     def is_finished(self) -> bool:
         """Whether it is there already, and is to stay as it is; the ledger is not looked at.
 
@@ -177,6 +199,7 @@ class Stage:
         if contract is not None:
             check_contract(contract, paths, configuration.input_format, options)
         check_readable(paths, configuration.input_format, self.plan, options)
+        _ = self.typed_plan
         return [(file.path, file.size) for file in listed]
 
     def make(self) -> Stage:
@@ -282,7 +305,7 @@ class Stage:
         for question in self.plan.questions:
             question.prepare()  # before the plan is copied
         with swept_if_failed(output), self._listed_for(key) as listed:
-            plan = share_universes(self.plan, output)
+            plan = share_universes(self.typed_plan, output)
             try:
                 self._run_with(plan, self._read(plan, listed), key, request, witness)
             except ReleaseError:
@@ -332,6 +355,7 @@ class Stage:
             report=configuration.report,
             request=configuration.request,
             counting=self.counting,
+            if_exists="use",  # that of another launcher
         )
         limit_threads(plan, self.options)
         run_job(read, release, self.options)

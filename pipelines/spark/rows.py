@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -114,7 +114,7 @@ class _Source:
         """An empty tuple: Spark reads the rows."""
         return ()
 
-    def types(self) -> dict[str, str]:
+    def types(self, units: Sequence[str] = ()) -> dict[str, str]:
         """Return the names of the types of the columns, as of a Parquet file."""
         return described(arrow_schema(self._frame))
 

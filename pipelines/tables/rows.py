@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -54,14 +54,14 @@ class TableRows:
         """
         return self.pinned.paths
 
-    def types(self) -> dict[str, str]:
-        """The names of the types of its columns; `UNKNOWN_TYPE` where they follow from values,
-        which are not read.
+    def types(self, units: Sequence[str] = ()) -> dict[str, str]:
+        """The names of the types of its columns, where some columns name the privacy unit;
+        `UNKNOWN_TYPE` where they follow from values, which are not read.
 
         Raises:
             InputError: it cannot be read.
         """
-        types = described(self.pinned.schema())
+        types = described(self.pinned.with_units(units).schema())
         if not getattr(self._table, "heads", False):
             return types
         return {n: UNKNOWN_TYPE if each == str(pa.null()) else each for n, each in types.items()}

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.blocks import agrees, read_blocks
 from tests.docs.pages import DOCS
 
@@ -44,8 +46,14 @@ def test_the_tutorial_runs_as_written(tmp_path: Path) -> None:
             shown.append(printed)
             assert agrees(block.text, printed), printed
     assert len(shown) == 2
-    # The release exists, so it is neither counted nor drawn again.
-    assert run_line("python first.py", tmp_path) == shown[0]
+    # The release exists, so it is neither counted nor drawn again: refused, or used.
+    with pytest.raises(AssertionError, match="contains the finished release of this plan"):
+        run_line("python first.py", tmp_path)
+    script = (tmp_path / "first.py").read_text(encoding="utf-8")
+    assert script.count("schema=SCHEMA)") == 1
+    again = script.replace("schema=SCHEMA)", 'schema=SCHEMA, if_exists="use")')
+    (tmp_path / "again.py").write_text(again, encoding="utf-8")
+    assert run_line("python again.py", tmp_path) == shown[0]
     for folder in ("visits", "by-person", "two-workers"):
         run_line(f"dptrees verify out/{folder}", tmp_path)
 

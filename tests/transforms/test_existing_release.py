@@ -38,17 +38,24 @@ def test_it_exists_once_its_manifest_does(make_plan, rows, run_steps, tmp_path) 
 
 
 def test_the_transform_compares_no_rows_with_those_of_a_release_that_exists(
-    make_plan, rows, run_steps, tmp_path, reference, release_files
+    make_plan, rows, run_steps, tmp_path, reference, release_files, caplog
 ) -> None:
     out, plan, seen = tmp_path / "out", make_plan(), tmp_path / "seen"
     run_steps(plan, rows, out)
     before = release_files(out)
+    given = {"plan": plan, "key": reference, "output": str(out)}
     with beam.Pipeline(RUNNER) as pipeline:
         batches = pipeline | beam.Create(rows.slice(0, 5).to_batches())
-        manifest = batches | ReleaseTrees(plan, key=reference, output=str(out))
+        with pytest.raises(ExistingReleaseError, match=r"no row would be counted: .* if_exists="):
+            batches | "refused" >> ReleaseTrees(**given)
+        with pytest.raises(InputError, match="if_exists: 'skip' is not 'error' or 'use'"):
+            ReleaseTrees(**given, if_exists="skip")
+        manifest = batches | ReleaseTrees(**given, if_exists="use")
         manifest | beam.Map(lambda path: seen.write_text(path))
     assert release_files(out) == before
     assert seen.read_text() == str(out / "manifest.json")
+    (line,) = [each.getMessage() for each in caplog.records if each.name.startswith("dptrees")]
+    assert line == f"dptrees: {out} contains the release; no row is counted"
 
 
 def test_the_transform_alone_makes_a_complete_release(make_plan, rows, tmp_path, reference) -> None:

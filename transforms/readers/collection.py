@@ -1,15 +1,21 @@
 """Rows of somebody's own pipeline as Arrow record batches.
 
-Elements are record batches, which are handed on as they are, or single rows: dictionaries,
-`beam.Row` or NamedTuples, which are gathered into batches. The types of their columns are declared
-before a row is seen, by the fields of the element type or by a schema, as in a Parquet file:
-guessed from values they would depend on rows.
+Elements are record batches or tables, which are handed on as they are, or single rows:
+dictionaries, `beam.Row` or NamedTuples, which are gathered into batches. The types of their columns
+are declared before a row is seen, by the fields of the element type or by a schema, as in a Parquet
+file: guessed from values they would depend on rows.
+
+Each declared type takes values of some classes of Python, and a value of another class stops the
+job. So no value is converted to another one: a value of a right class that the type does not hold
+exactly is missing.
 """
 
 import datetime
 import typing
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from types import NoneType
 from typing import Any
 
 import apache_beam as beam
@@ -17,8 +23,11 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.typehints import row_type, typehints
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
+from apache_beam.utils.timestamp import Timestamp
 
+from dptrees.dpcore.bounding.unit_families import unit_families, unit_family
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.conservation import unit_types
 from dptrees.transforms.counting import in_window
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.file_columns import FileColumns, no_column
@@ -26,6 +35,7 @@ from dptrees.transforms.readers.read import BALANCE
 
 _WHERE = "the PCollection"
 _BATCH_ROWS = 2**16
+_BATCHES = (pa.RecordBatch, pa.Table)
 _MAPPINGS = (typehints.DictHint.DictConstraint, typehints.MappingHint.MappingTypeConstraint)
 
 _ARROW_TYPES: dict[Any, pa.DataType] = {
@@ -35,27 +45,49 @@ _ARROW_TYPES: dict[Any, pa.DataType] = {
     datetime.datetime: pa.timestamp("us"),
     datetime.time: pa.time64("us"),
     datetime.timedelta: pa.duration("us"),
+    Timestamp: pa.timestamp("us", "UTC"),
     float: pa.float64(),
     int: pa.int64(),
     str: pa.string(),
 }
-# Of a type's values those that it may not hold are missing; a value of another class is a mistake.
-_CLASSES: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...] = (
-    (pa.types.is_boolean, (bool, np.bool_)),
-    (pa.types.is_integer, (int, np.integer)),
-    (pa.types.is_floating, (float, int, np.floating, np.integer)),
-    (pa.types.is_decimal, (Decimal, int)),
-    (pa.types.is_string, (str,)),
-    (pa.types.is_large_string, (str,)),
-    (pa.types.is_date, (datetime.date,)),
-    (pa.types.is_timestamp, (datetime.datetime,)),
-    (pa.types.is_time, (datetime.time,)),
-    (pa.types.is_duration, (datetime.timedelta,)),
+
+
+def _is_string(type: pa.DataType) -> bool:
+    return unit_family(str(type)) == "text"
+
+
+def _is_bytes(type: pa.DataType) -> bool:
+    return unit_family(str(type)) == "bytes" or bool(pa.types.is_fixed_size_binary(type))
+
+
+_Classes = tuple[type, ...]
+# The classes of values that a type takes, and subclasses of these that it does not take. Arrow
+# would take more, and change values: a float in an integer, a time in a date, seconds in a time.
+_CLASSES: tuple[tuple[Callable[[pa.DataType], bool], _Classes, _Classes], ...] = (
+    (pa.types.is_boolean, (bool, np.bool_), ()),
+    (pa.types.is_integer, (int, np.integer), (bool, np.timedelta64)),
+    (
+        pa.types.is_float64,
+        (float, int, np.float32, np.float16, np.integer),
+        (bool, np.timedelta64),
+    ),
+    (pa.types.is_float32, (np.float32, np.float16, int), (bool,)),
+    (pa.types.is_float16, (np.float16,), ()),
+    (pa.types.is_decimal, (Decimal, int), (bool,)),
+    (_is_string, (str,), ()),
+    (_is_bytes, (bytes,), ()),
+    (pa.types.is_date, (datetime.date,), (datetime.datetime,)),
+    (pa.types.is_timestamp, (datetime.datetime, Timestamp), ()),
+    (pa.types.is_time, (datetime.time,), ()),
+    (pa.types.is_duration, (datetime.timedelta,), ()),
+    (lambda type: str(type) == "extension<arrow.uuid>", (uuid.UUID,), ()),
 )
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class ReadCollection(beam.PTransform):
-    """The record batches of a PCollection of batches or rows, with the columns that a plan reads.
+    """The record batches of a PCollection of batches, tables or rows, with the columns that a plan
+    reads.
 
     Args:
         plan: says which columns are read and which types they may have.
@@ -75,14 +107,18 @@ class ReadCollection(beam.PTransform):
 
     def expand(self, rows: Any) -> Any:
         schema = row_schema(element_type(rows), self._plan.columns, self._schema)
-        step: beam.DoFn
-        if schema is None:
-            step = _Batches(self._plan)
-        else:
+        if schema is not None:
             FileColumns.from_schema(schema, _WHERE, self._plan)
-            step = _Gather(schema)
-        read = rows | "Batches" >> beam.ParDo(step).with_outputs(BALANCE, main="batches")
+        step = beam.ParDo(_Read(self._plan, schema))
+        read = rows | "Batches" >> step.with_outputs(BALANCE, main="batches")
         return read["batches"], read[BALANCE]
+
+    def unit_families(self, rows: Any) -> Mapping[str, str] | None:
+        """Return the families of types of the unit's columns; None where none is declared."""
+        schema = row_schema(element_type(rows), self._plan.columns, self._schema)
+        if schema is None:
+            return None
+        return unit_families(self._plan.unit, {field.name: str(field.type) for field in schema})
 
 
 def element_type(rows: Any) -> Any:
@@ -104,7 +140,8 @@ def element_type(rows: Any) -> Any:
 def row_schema(
     element_type: Any, columns: Sequence[str], schema: pa.Schema | None = None
 ) -> pa.Schema | None:
-    """The schema of the columns of rows, of those that there are; None of record batches.
+    """The schema of the columns of rows, of those that there are; None of record batches or tables
+    without a declared schema.
 
     Args:
         element_type: of a PCollection.
@@ -120,10 +157,10 @@ def row_schema(
     if schema is None and _are_batches(element_type):
         return None
     fields = _fields(element_type)
-    if fields is None and not _may_be_rows(element_type):
+    if fields is None and not (_are_batches(element_type) or _are_mappings(element_type)):
         raise InputError(
             f"rows: the elements are of type {_name(element_type)}, but a release takes Arrow "
-            "record batches, dictionaries, beam.Row or NamedTuples"
+            "record batches or tables, dictionaries, beam.Row or NamedTuples"
         )
     if schema is not None:
         for name in columns:
@@ -142,14 +179,12 @@ def row_schema(
 
 
 def _are_batches(element_type: Any) -> bool:
-    """Whether elements are record batches, or of an undeclared type, which means the same."""
-    is_untyped = element_type is typehints.Any or element_type is object or element_type is None
-    return is_untyped or element_type is pa.RecordBatch
+    """Whether elements are batches or tables, or of an undeclared type, which means the same."""
+    return element_type in (typehints.Any, object, None, *_BATCHES)
 
 
-def _may_be_rows(element_type: Any) -> bool:
-    is_untyped = _are_batches(element_type) and element_type is not pa.RecordBatch
-    return is_untyped or isinstance(convert_to_beam_type(element_type), _MAPPINGS)
+def _are_mappings(element_type: Any) -> bool:
+    return isinstance(convert_to_beam_type(element_type), _MAPPINGS)
 
 
 def _fields(element_type: Any) -> dict[str, Any] | None:
@@ -166,13 +201,15 @@ def _arrow_type(name: str, hint: Any) -> pa.DataType:
     hint = convert_to_beam_type(hint)
     if typehints.is_nullable(hint):
         hint = typehints.get_concrete_type_from_nullable(hint)
+    if isinstance(hint, type) and issubclass(hint, np.floating):
+        return pa.float64()  # Beam's coders make Python's floats of all
     if isinstance(hint, type) and issubclass(hint, np.generic):
         return pa.from_numpy_dtype(hint)
     result = _ARROW_TYPES.get(hint)
     if result is None:
         raise InputError(
             f"rows: the field {name!r} is of type {_name(hint)}, which is no type of Arrow: give "
-            "schema=pa.schema(...) of the columns"
+            "schema=pa.schema(...) of the columns; in Beam YAML state its output_type"
         )
     return result
 
@@ -182,56 +219,79 @@ def _name(type: Any) -> str:
 
 
 @beam.typehints.with_output_types(pa.RecordBatch, **{BALANCE: tuple[str, int]})
-class _Batches(beam.DoFn):
-    """Hands batches on, once each is seen to have what is read."""
+class _Read(beam.DoFn):
+    """Hands batches on, once each is seen to have what is read; gathers rows into batches.
 
-    def __init__(self, plan: ReleasePlan) -> None:
-        self._plan = plan
+    Args:
+        plan: says which columns are read.
+        schema: of the columns; None: elements are batches or tables of any types.
+    """
+
+    def __init__(self, plan: ReleasePlan, schema: pa.Schema | None) -> None:
+        self._plan, self._schema = plan, schema
 
     def setup(self) -> None:
         self._checked: pa.Schema | None = None
 
-    def process(self, batch: Any) -> Iterator[Any]:
-        if not isinstance(batch, pa.RecordBatch):
+    def start_bundle(self) -> None:
+        self._rows: list[Any] = []
+        self._unit_types: set[str] = set()
+
+    def process(self, element: Any) -> Iterator[Any]:
+        if isinstance(element, _BATCHES):
+            batches = element.to_batches() if isinstance(element, pa.Table) else [element]
+            for batch in batches or [pa.RecordBatch.from_pylist([], schema=element.schema)]:
+                yield from self._handed_on(batch)
+            return
+        if self._schema is None:
             raise InputError(
-                f"rows: an element is of type {_name(type(batch))}, which was not declared when "
+                f"rows: an element is of type {_name(type(element))}, which was not declared when "
                 "the graph was built: declare it by with_output_types, or give "
                 "schema=pa.schema(...)"
             )
+        self._rows.append(element)
+        if len(self._rows) == _BATCH_ROWS:
+            yield from self._taken(self._schema)
+
+    def _handed_on(self, batch: pa.RecordBatch) -> Iterator[Any]:
         if batch.schema is not self._checked and batch.schema != self._checked:
             self._columns = FileColumns.from_schema(batch.schema, _WHERE, self._plan)
             self._checked = batch.schema
-        yield self._columns.batch(batch)
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows", batch.num_rows))
-
-
-@beam.typehints.with_output_types(pa.RecordBatch, **{BALANCE: tuple[str, int]})
-class _Gather(beam.DoFn):
-    """Gathers rows into batches of the declared types."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-
-    def start_bundle(self) -> None:
-        self._rows: list[Any] = []
-
-    def process(self, row: Any) -> Iterator[Any]:
-        self._rows.append(row)
-        if len(self._rows) == _BATCH_ROWS:
-            yield from self._taken()
+        read = self._columns.batch(batch)
+        _check_declared(read.schema, self._schema)
+        yield read
+        yield beam.pvalue.TaggedOutput(BALANCE, ("rows", read.num_rows))
+        types = {name: str(read.schema.field(name).type) for name in self._plan.unit.columns}
+        for name in unit_types(unit_families(self._plan.unit, types)) - self._unit_types:
+            self._unit_types.add(name)
+            yield beam.pvalue.TaggedOutput(BALANCE, (name, 1))
 
     def finish_bundle(self) -> Iterator[Any]:
-        for element in self._taken():
+        for element in self._taken(self._schema) if self._schema is not None else ():
             if isinstance(element, beam.pvalue.TaggedOutput):
                 yield beam.pvalue.TaggedOutput(element.tag, in_window(element.value))
             else:
                 yield in_window(element)
 
-    def _taken(self) -> Iterator[Any]:
+    def _taken(self, schema: pa.Schema) -> Iterator[Any]:
         """The rows that wait, as a batch."""
         rows, self._rows = self._rows, []
-        yield to_batch(rows, self._schema)
+        yield to_batch(rows, schema)
         yield beam.pvalue.TaggedOutput(BALANCE, ("rows", len(rows)))
+
+
+def _check_declared(schema: pa.Schema, declared: pa.Schema | None) -> None:
+    """Refuse batches whose columns have other types than declared.
+
+    Raises:
+        InputError: naming the column and both types.
+    """
+    for field in declared or ():
+        found = schema.field(field.name).type
+        if found != field.type:
+            raise InputError(
+                f"rows: column {field.name!r} is declared as {field.type}, but a batch has {found}"
+            )
 
 
 def to_batch(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
@@ -242,7 +302,8 @@ def to_batch(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
         schema: of the columns to take.
 
     Returns:
-        a batch in which a value beyond its type's range is null, whatever the others are.
+        a batch in which a value that its type does not hold exactly is null, whatever the others
+        are.
 
     Raises:
         InputError: a row lacks a column, or has a value of another class than its type's.
@@ -265,20 +326,62 @@ def _values(rows: Sequence[Any], name: str) -> list[Any]:
 
 
 def _column(values: list[Any], field: pa.Field) -> pa.Array:
+    type = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    for own in set(map(_class, values)):
+        if not _takes(type, own):
+            raise _other_class(field, _name(own))
+    if hasattr(type, "unit"):
+        values = [_moment(each, type, field) for each in values]
     try:
         return pa.array(values, type=field.type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return pa.concat_arrays([_value(each, field) for each in values])
 
 
+def _class(value: Any) -> type:
+    return value.__class__
+
+
+def _takes(type: pa.DataType, own: type) -> bool:
+    """Whether values of a class are values of a type."""
+    return own is NoneType or any(
+        of_type(type) and issubclass(own, classes) and not issubclass(own, others)
+        for of_type, classes, others in _CLASSES
+    )
+
+
+def _moment(value: Any, type: pa.DataType, field: pa.Field) -> Any:
+    """Return a time or duration as Arrow reads it; None where the type cannot hold it.
+
+    Raises:
+        InputError: a time has a zone and the type has none, or the reverse.
+    """
+    if value is None or value != value:  # pandas' NaT
+        return None
+    zone = getattr(type, "tz", None)
+    is_zoned = isinstance(value, Timestamp) or getattr(value, "tzinfo", None) is not None
+    if is_zoned != (zone is not None) and not isinstance(value, datetime.timedelta):
+        name = _name(_class(value))
+        raise _other_class(field, f"{name} {'with' if is_zoned else 'without'} a time zone")
+    per_second = _PER_SECOND[type.unit]
+    if isinstance(value, Timestamp):
+        number, rest = divmod(value.micros * per_second, 10**6)
+        return None if rest else number
+    micros = getattr(value, "microsecond", 0) or getattr(value, "microseconds", 0)
+    nanos = getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)
+    return None if (1000 * micros + nanos) % (10**9 // per_second) else value
+
+
 def _value(value: Any, field: pa.Field) -> pa.Array:
-    """One value; null where the type cannot hold it."""
+    """One value of a right class; null where the type cannot hold it."""
     try:
         return pa.array([value], type=field.type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        if any(of_type(field.type) and isinstance(value, own) for of_type, own in _CLASSES):
-            return pa.nulls(1, field.type)
-    raise InputError(
+        return pa.nulls(1, field.type)
+
+
+def _other_class(field: pa.Field, name: str) -> InputError:
+    return InputError(
         f"rows: column {field.name!r} has type {field.type}, but a value of it is of Python's type "
-        f"{_name(type(value))}"
-    ) from None
+        f"{name}: convert the values, or declare their type"
+    )

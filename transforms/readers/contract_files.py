@@ -1,16 +1,21 @@
-"""The check of a contract about columns against the heads of all files of an input."""
+"""Checks of the heads of files, before a row is read: a contract, and types of the privacy unit."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from dptrees.dpcore.bounding.unit_families import unit_families
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.file_columns import path_columns
 from dptrees.transforms.readers.formats import find_reader
-from dptrees.transforms.readers.read import open_file
+from dptrees.transforms.readers.read import open_file, spread
 from dptrees.transforms.readers.schema_contract import SchemaContract
 
 # A head takes a store tens of milliseconds, in which no processor works.
 _THREADS = 16
+# Formats whose files have no types: the unit's values are text.
+_OF_TEXT = ("csv", "json")
 
 
 def check_contract(
@@ -27,11 +32,62 @@ def check_contract(
     Raises:
         InputError: a file breaks it, or cannot be read; the first one in order.
     """
+    for path, types in _all_types(paths, format, options):
+        contract.check(types, path)
+
+
+def file_unit_families(
+    unit: PrivacyUnit, paths: Sequence[str], format: str, options: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the families of the types of the unit's columns in files.
+
+    Heads of some files are read, and more until one has a type for each column; workers compare
+    the others (`transforms.readers.file_columns`).
+
+    Args:
+        unit: the privacy unit.
+        paths: of the files.
+        format: one of `transforms.readers.formats.FORMATS`; files of text have one type.
+        options: of its reader.
+
+    Raises:
+        InputError: files have types of two families, or one cannot be read.
+    """
+    if format in _OF_TEXT:
+        return unit_families(unit, dict.fromkeys(unit.columns, "text"))
+    found: dict[str, str] = {}
+    looked = spread(paths) if unit.columns else []
+    for path, types in _all_types(looked, format, options):
+        found = joined_families(unit, path, types, found)
+    for path in paths:
+        if found.keys() >= set(unit.columns):
+            break
+        found = joined_families(unit, path, file_types(path, format, options), found)
+    return found
+
+
+def joined_families(
+    unit: PrivacyUnit, path: str, types: Mapping[str, str], others: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the families of the unit's columns in one more file, and in the others.
+
+    Raises:
+        InputError: they differ; it names the file.
+    """
+    try:
+        return unit_families(unit, types, others)
+    except ValueError as error:
+        raise InputError(f"input: {path}: {error}") from None
+
+
+def _all_types(
+    paths: Iterable[str], format: str, options: Mapping[str, Any]
+) -> Iterator[tuple[str, dict[str, str]]]:
     pool = ThreadPoolExecutor(_THREADS)
     try:
         found = [pool.submit(file_types, path, format, options) for path in paths]
         for path, types in zip(paths, found, strict=True):
-            contract.check(types.result(), path)
+            yield path, types.result()
     finally:
         pool.shutdown(cancel_futures=True)
 

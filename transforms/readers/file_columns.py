@@ -68,7 +68,7 @@ class FileColumns:
                 raise no_column(path, name, list(described(schema)), way_out)
         absent = [name for name in plan.columns if name not in within]
         constants = path_constants(path, [name for name in absent if name in path_values], plan)
-        constants |= _nulls([name for name in absent if name not in path_values], plan)
+        constants = dict.fromkeys(absent, pa.nulls(1)) | constants
         result = cls(within=within, constants=constants, order=plan.columns)
         check_types(result._types(schema), path, plan)
         return result
@@ -131,13 +131,6 @@ def path_constants(path: str, names: Iterable[str], plan: ReleasePlan) -> dict[s
     return {name: typed(pa.array([path_values[name]], pa.string()), types[name]) for name in wanted}
 
 
-def _nulls(names: list[str], plan: ReleasePlan) -> dict[str, pa.Array]:
-    if not names:
-        return {}
-    types = column_types(plan, of="missing", only=names)
-    return {name: pa.nulls(1, types[name]) for name in names}
-
-
 def described(schema: pa.Schema) -> dict[str, str]:
     """The columns of a file and the fields within them, with their types.
 
@@ -167,7 +160,7 @@ def check_types(types: Mapping[str, pa.DataType], path: str, plan: ReleasePlan) 
         InputError: naming the file, the column and the rule.
     """
     try:
-        check_unit_types(plan.unit, types)
+        check_unit_types(plan.unit, types, plan.unit_families)
         for question in plan.questions:
             question.check_types(types)
     except ValueError as error:

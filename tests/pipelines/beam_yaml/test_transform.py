@@ -76,6 +76,46 @@ def test_the_release_is_that_of_the_command(workspace: Workspace, input: bool) -
     assert not any(text in done.stdout + done.stderr for text in workspace.SENTINELS)
 
 
+def test_a_finished_release_is_refused_or_used(workspace: Workspace) -> None:
+    section, found = small_section(workspace, workspace.output), workspace.folder / "found"
+    assert workspace.release().code == 0
+    done = run_yaml(workspace.folder, write_pipeline(workspace, section))
+    assert done.returncode == 1 and "contains the finished release of this plan" in done.stderr
+    with beam.Pipeline(RUNNER) as pipeline:
+        rows = pipeline | beam.Create([beam.Row(x=1.0, place="north")])
+        rows = rows | DPTree(**section, if_exists="use")
+        rows | beam.Map(lambda row: found.write_text(row.status))
+    assert found.read_text() == "found"
+
+
+EXPRESSION = """
+pipeline:
+  type: chain
+  transforms:
+    - type: Create
+      config: {elements: [{a: 1.5, place: north}, {a: 2.5, place: south}]}
+    - type: MapToFields
+      config:
+        language: python
+        fields: {x: {expression: "(a + 1).real"TYPE}, place: place}
+    - type: DPTree
+      config: SECTION
+providers:
+  - include: PROVIDER
+"""
+
+
+@pytest.mark.parametrize("type", ["", ", output_type: number"])
+def test_an_expression_needs_an_output_type(workspace: Workspace, type: str) -> None:
+    section = json.dumps(small_section(workspace, workspace.folder / "own"))
+    text = EXPRESSION.replace("TYPE", type).replace("SECTION", section)
+    path = workspace.folder / "pipeline.yaml"
+    path.write_text(text.replace("PROVIDER", str(PROVIDER)))
+    done = run_yaml(workspace.folder, f"--yaml_pipeline_file={path}")
+    assert (done.returncode == 0) is bool(type), done.stderr[-2000:]
+    assert type or "in Beam YAML state its output_type" in done.stderr
+
+
 def test_a_mistake_is_reported_with_the_sentence_of_the_command(workspace: Workspace) -> None:
     section = small_section(workspace, workspace.folder / "own")
     section["trees"][0]["domain"]["lower"] = 200
@@ -108,6 +148,7 @@ def test_example(workspace: Workspace) -> None:
     (table,) = workspace.folder.glob("out/flights-beam-told*")
     (row,) = pq.read_table(table).to_pylist()
     assert row["release"] == "flights-beam" and row["manifest"] == str(folder / "manifest.json")
+    assert row["status"] == "made"
     assert row["checksum"] == json.loads((folder / "manifest.json").read_text())["checksum"]
 
 

@@ -169,7 +169,7 @@ def test_types_of_fields() -> None:
     with pytest.raises(InputError, match=r"has no column 'C'; .* did you mean c\?"):
         row_schema(Typed, ["a", "C"])
     assert row_schema(Typed, ["c", "b", "a"]) == pa.schema(
-        {"c": pa.bool_(), "b": pa.int64(), "a": pa.float32()}
+        {"c": pa.bool_(), "b": pa.int64(), "a": pa.float64()}
     )
     declared = pa.schema({"a": pa.int8(), "other": pa.string()})
     assert row_schema(Typed, ["a"], declared) == pa.schema({"a": pa.int8()})
