@@ -8,7 +8,7 @@ messages compares the sum of these digests with the sum over what it received: i
 again after its first output was partly used, and the rows of the DataFrame came out differently,
 the two do not agree, and nothing is released. A digest names its task, because a task whose output
 came twice, or not at all, agrees with itself: the tasks must be 0, 1, 2, ..., each once. (Spark
-does not tell a task how many there are. So a loss of all output of the last ones is not seen.)
+does not report how many there are. So a loss of all output of the last ones is not seen.)
 """
 
 from __future__ import annotations

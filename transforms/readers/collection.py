@@ -339,7 +339,7 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
 
 
 def _class(value: Any) -> type:
-    return value.__class__
+    return type(value)
 
 
 def _takes(type: pa.DataType, own: type) -> bool:

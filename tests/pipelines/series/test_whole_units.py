@@ -354,3 +354,18 @@ def test_a_unit_that_is_counted_once_more_would_be_seen(
     monkeypatch.setattr(CountedUnits, "admit", lambda self, ids, most: own(self, ids, most + 1))
     assert copy.period(3).code == 0
     assert copy.counts(3) != people.counts(3)
+
+
+def test_a_period_with_units_of_another_type_is_refused(copy: People) -> None:
+    """The same people as text would be counted once more, in more periods than the bound."""
+    table = copy.write_period(3)
+    as_text = table.set_column(1, "person", table["person"].cast(pa.string()))
+    shutil.rmtree(copy.rows)
+    copy.rows.mkdir()
+    pq.write_table(as_text, copy.file(0))
+    refused(copy.period(3), "counted other units", "one unit would count as two")
+    assert not copy.period_folder(3).exists()
+    # Two types in one period, as the release and the check see them.
+    pq.write_table(table, copy.file(1))
+    refused(copy.period(3), copy.file(1).name, "one unit would count as two")
+    refused(copy.run("check", copy.configured(3)), copy.file(1).name, "one unit would count as two")

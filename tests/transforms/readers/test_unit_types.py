@@ -248,7 +248,7 @@ COLUMNS: dict[str, pa.Array] = {
 }
 if hasattr(pa, "uuid"):
     COLUMNS["uuid"] = pa.ExtensionArray.from_storage(pa.uuid(), COLUMNS["binary(16)"])
-# Types of which values of one person are one unit, without a declared type.
+# Types in which a person is one unit, without a declared type.
 ALIKE = [
     {name for name in COLUMNS if name.startswith(("int", "uint", "decimal"))}
     | {"dictionary of integers"},
@@ -387,7 +387,7 @@ def test_batches_of_two_families_stop_the_job(reference: Any, tmp_path: Path) ->
 
 
 def test_tables_are_taken(reference: Any, tmp_path: Path) -> None:
-    """As ReadFromParquetBatched gives them, declared or not, and with a schema, which is kept."""
+    """Tables as ReadFromParquetBatched gives them: declared or not, and with a schema."""
     tables = [pa.Table.from_batches([each]) for each in elements("int64", "int32")]
     schema = pa.schema({"id": pa.int64(), "x": pa.int64()})
     made = []
