@@ -210,7 +210,7 @@ class SendRows(CountingDoFn):
         for start in range(0, batch.num_rows, size):
             part = batch.slice(start, size)
             units = _read_units(self._ids, self._plan.unit, part)
-            for question in self._plan.questions:
+            for question in self._questions:
                 rows = read_rows(question, question.row_increments, part)
                 alone = self._bounding[question.name].add(rows, units)
                 if self._own:

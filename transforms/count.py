@@ -155,7 +155,7 @@ class CountBundle(CountingDoFn):
         # Usually one part: no batch is so large that its sums come near 64 bits.
         for start in range(0, batch.num_rows, BUFFERED_ROWS):
             part = batch.slice(start, BUFFERED_ROWS)
-            for question in self._plan.questions:
+            for question in self._questions:
                 increments = read_rows(question, question.increments, part)
                 yield from self.counted(question, increments, part.num_rows)
 

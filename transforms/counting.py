@@ -54,6 +54,7 @@ class CountingDoFn(KeyedDoFn):
 
     def start_bundle(self) -> None:
         self._choices = KeyedChoices(key=self._key, release=self._plan.name)
+        self._questions = [each.with_choices(self._choices) for each in self._plan.questions]
         self._counters: dict[str, Counter] = {}
         self._balance = Increases(dict.fromkeys(self._names, 0))
 

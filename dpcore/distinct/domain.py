@@ -2,18 +2,18 @@
 
 A cell is a number of 64 bits: the code of the row's key in its leading bits, a hash of the value in
 the others. Equal values have one cell, whatever their type's width: 7, 7.0 and the decimal 7 are
-one value, strings and bytes alike are one. The hash is public and the same for every release, so a
-cell depends on the row alone. Two values with one cell count once. That moves no sensitivity, and
-happens to about n^2 / 2^(b + 1) of n values under one key, where the hash has b bits: to .0003 of
-10^8 values without keys, to 9 of 10^8 values under one of 65,536 keys.
+one value, strings and bytes alike are one. The hash is keyed by the release key, as the ids of
+privacy units are: what workers send to each other and what engines store is no test of whether a
+value is in the data. It is the same on every worker, so a cell depends on the row alone. Two values
+with one cell count once. That moves no sensitivity, and happens to about n^2 / 2^(b + 1) of n
+values under one key, where the hash has b bits: to .0003 of 10^8 values without keys, to 9 of 10^8
+values under one of 65,536 keys.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -47,7 +47,7 @@ class DistinctDomain(Coded):
 
     >>> cities = DistinctDomain(column="city")
     >>> rows = {"city": pa.array(["Bern", None, "Rome", "Bern"])}
-    >>> cells, kept = cities.row_increments(rows, None)
+    >>> cells, kept = cities.row_increments(rows, None, KeyedBlocks(bytes(32)))
     >>> len(cells.cells.unique()), kept.tolist()
     (2, [0, 2, 3])
     """
@@ -90,14 +90,17 @@ class DistinctDomain(Coded):
                 f"{NEEDED}."
             )
 
-    def row_increments(self, columns: Mapping[str, pa.Array], keys: Keys | None) -> RowIncrements:
+    def row_increments(
+        self, columns: Mapping[str, pa.Array], keys: Keys | None, blocks: KeyedBlocks
+    ) -> RowIncrements:
         """The cell of each row that has a value and a key.
 
         Args:
             columns: of a batch by name, (rows,) each.
             keys: the listed keys; None: there are none.
+            blocks: what values are hashed with.
         """
-        ids, missing = value_ids(columns[self.column], _public_blocks())
+        ids, missing = value_ids(columns[self.column], blocks)
         cells = ids[:, 0].copy()
         dropped = np.zeros(len(cells), np.bool_) if missing is None else missing
         if keys is not None and (bits := key_bits(keys.size)):
@@ -143,9 +146,3 @@ def counts_by_key(cells: Integers, keys: int) -> Integers:
         return np.array([len(cells)], np.int64)
     codes = (cells >> np.uint64(_BITS - bits)).astype(np.int64)
     return np.bincount(codes, minlength=keys).astype(np.int64)
-
-
-@lru_cache(maxsize=1)
-def _public_blocks() -> KeyedBlocks:
-    """The permutation that all releases hash values with; its key is no secret."""
-    return KeyedBlocks(hashlib.sha256(b"dptrees different values, not a secret").digest())

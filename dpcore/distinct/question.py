@@ -8,7 +8,7 @@ up and draws the noise, from a keystream that is bound to these numbers, as all 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.distinct.domain import DistinctDomain, counts_by_key
 from dptrees.dpcore.distinct.plan import DistinctPlan
 from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.dpcore.noise.randomness import KeyedBlocks
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise
 from dptrees.dpcore.privacy.budget import Measure
 from dptrees.dpcore.privacy.unit import PrivacyUnit
@@ -51,6 +52,7 @@ class DistinctQuestion(ColumnQuestion):
         domain: the column.
         plan: how many values of a unit count, and the noise.
         shards: in how many parts the values are handled.
+        blocks: what values are hashed with, where rows are read: `with_choices`.
 
     Raises:
         ValueError: a plan for other keys, or no shard.
@@ -71,6 +73,7 @@ class DistinctQuestion(ColumnQuestion):
     domain: DistinctDomain
     plan: DistinctPlan
     shards: int = SHARDS
+    blocks: KeyedBlocks | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,7 +98,12 @@ class DistinctQuestion(ColumnQuestion):
         return self.row_increments(columns).increments
 
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
-        return self.domain.row_increments(columns, self.keys)
+        if self.blocks is None:
+            raise RuntimeError(f"tree {self.name}: rows are read with a release key alone")
+        return self.domain.row_increments(columns, self.keys, self.blocks)
+
+    def with_choices(self, choices: KeyedChoices) -> DistinctQuestion:
+        return replace(self, blocks=choices.key.blocks("value", choices.release, self.name))
 
     @property
     def is_keyed(self) -> bool:
@@ -112,8 +120,10 @@ class DistinctQuestion(ColumnQuestion):
         return merge_shard(_CELLS, partials)
 
     def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        """Cut the exact counts of cells, as `DistinctDomain.row_increments` makes them, into
-        partial counts.
+        """Cut the exact counts of cells into partial counts.
+
+        Cells are as `DistinctDomain.row_increments` makes them, with any numbers that identify the
+        values in place of hashes.
 
         Raises:
             ValueError: they are no counts of nodes.

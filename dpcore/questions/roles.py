@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import pyarrow as pa
 
@@ -44,6 +44,8 @@ from dptrees.dpcore.questions.place import (
 )
 from dptrees.dpcore.rows.row_outcomes import RowOutcome
 
+R = TypeVar("R", bound="_ReadTree")
+
 
 class _Named(ABC):
     """A tree of a release, which its name identifies."""
@@ -58,6 +60,14 @@ class _ReadTree(_Named):
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
         """The columns that are read, each once."""
+
+    def with_choices(self: R, choices: KeyedChoices) -> R:
+        """Return the tree as workers read rows with it, which may hash values under the key.
+
+        Args:
+            choices: where the random choices of counting come from.
+        """
+        return self
 
 
 class _PlacedTree(_Named):

@@ -175,8 +175,9 @@ def _plain_increments(
     known: ShardUnits | None = None,
 ) -> Iterator[CountedRows]:
     """Increments of each tree by the rows of each batch."""
+    questions = [each.with_choices(choices) for each in plan.questions]
     for batch in batches:
-        for question in plan.questions:
+        for question in questions:
             columns = {name: batch.column(name) for name in question.columns}
             yield question, question.increments(columns), batch.num_rows
 
@@ -190,14 +191,15 @@ def _bounded_increments(
     """The same of the rows of each privacy unit that stay; what is known of units goes on."""
     known = {} if known is None else known
     unit, ids = plan.unit, UnitIds(choices, plan.unit.type)
-    bounding = {each.name: TreeBounding(each, choices) for each in plan.questions}
+    questions = [each.with_choices(choices) for each in plan.questions]
+    bounding = {each.name: TreeBounding(each, choices) for each in questions}
     sent: dict[tuple[str, int], list[bytes]] = {}
     families: dict[str, str] = {}
     for batch in batches:
         types = {name: batch.column(name).type for name in unit.columns}
         families = check_unit_types(unit, types, families)
         units = ids.row_ids([batch.column(name) for name in unit.columns])
-        for question in plan.questions:
+        for question in questions:
             columns = {name: batch.column(name) for name in question.columns}
             alone = bounding[question.name].add(question.row_increments(columns), units)
             if unit.nulls is NullUnits.OWN:

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Flags
 from dptrees.dpcore.bounding.unit_values import declared_values
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -203,7 +205,10 @@ class Tally:
     spellings: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.trees = [TreeTally(question=each) for each in self.plan.questions]
+        # Only which rows count is read, which is the same under every key.
+        choices = KeyedChoices(key=ReleaseKey.generate(), release=self.plan.name)
+        questions = [each.with_choices(choices) for each in self.plan.questions]
+        self.trees = [TreeTally(question=each) for each in questions]
 
     def add(self, seen: SeenBatch) -> None:
         """Counts a batch in every tree."""

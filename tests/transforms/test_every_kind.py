@@ -64,9 +64,14 @@ def universes(plan: ReleasePlan) -> dict[str, Universe]:
     return {each.digest: each for q in plan.questions for each in q.public_tables}  # type: ignore[misc]
 
 
+def read_questions(plan: ReleasePlan) -> list[Question]:
+    """The trees as workers read rows with them."""
+    return [each.with_choices(CHOICES) for each in plan.questions]
+
+
 def check_places(plan: ReleasePlan) -> None:
     """Places are planned once each, and every partial count is of one of them."""
-    for question in plan.questions:
+    for question in read_questions(plan):
         places = list(question.places)
         assert len(set(places)) == len(places) > 0
         columns = {name: ROWS[name].combine_chunks() for name in question.columns}
@@ -154,7 +159,7 @@ def listed(increments: Increments) -> list[tuple[Any, int]]:
 
 def test_rows_by_themselves_add_what_they_add_together(plan) -> None:
     """And report which rows of the batch they are."""
-    for question in plan.questions:
+    for question in read_questions(plan):
         columns = {name: ROWS[name].combine_chunks() for name in question.columns}
         increments, rows = question.row_increments(columns)
         regrouped, together = question.regrouped(increments), question.increments(columns)
@@ -173,7 +178,7 @@ def test_rows_by_themselves_add_what_they_add_together(plan) -> None:
 
 
 def test_keys_rise_with_cells(plan) -> None:
-    for question in plan.questions:
+    for question in read_questions(plan):
         columns = {name: ROWS[name].combine_chunks() for name in question.columns}
         cells = question.row_increments(columns).increments.cells
         if isinstance(cells, pa.Array):  # keys of nodes, which are in no order of keys
@@ -188,7 +193,7 @@ def test_keys_rise_with_cells(plan) -> None:
 
 def test_counts_at_hand_are_those_of_the_rows(plan) -> None:
     """What `release_counts` takes, and what a counter gives."""
-    for question in plan.questions:
+    for question in read_questions(plan):
         columns = {name: ROWS[name].combine_chunks() for name in question.columns}
         counter = question.counter(dense=True, choices=CHOICES)
         increments = question.increments(columns)
@@ -220,7 +225,7 @@ def test_without_noise_the_root_is_the_truth(plan, key, monkeypatch) -> None:
     for law in (DiscreteLaplace, DiscreteGaussian):
         monkeypatch.setattr(law, "sample", silent)
     found = released(plan, key)
-    for question in plan.questions:
+    for question in read_questions(plan):
         columns = {name: ROWS[name].combine_chunks() for name in question.columns}
         counter = question.counter(dense=True, choices=CHOICES)
         exact = counter.add(question.increments(columns), ROWS.num_rows)

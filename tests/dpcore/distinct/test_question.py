@@ -260,13 +260,29 @@ def test_other_rows_and_another_nonce_draw_afresh_and_the_same_rows_the_same() -
 
 
 def test_every_place_has_a_partial_whatever_the_rows_are() -> None:
-    question = make_question(shards=4)
+    choices = KeyedChoices(key=KEY, release="r")
+    question = make_question(shards=4).with_choices(choices)
     for rows in (np.empty(0, np.int64), np.zeros(5, np.int64), np.arange(50)):
-        counter = question.counter(dense=False, choices=KeyedChoices(key=KEY, release="r"))
+        counter = question.counter(dense=False, choices=choices)
         kept = counter.add(question.increments({"value": pa.array(rows)}), len(rows))
         partials = list(counter.take())
         assert sorted(each.place for each in partials) == question.places
         assert kept == len(rows) == sum(each.total for each in partials)
+
+
+def test_cells_are_hashes_under_the_key_the_release_and_the_tree() -> None:
+    """What a shuffle or a checkpoint holds is no test of whether a value is in the data."""
+    rows = {"value": pa.array([f"person {n}" for n in range(500)])}
+    other = ReleaseKey(bytes(32))
+    sources = [(KEY, "r", "d"), (other, "r", "d"), (KEY, "other", "d"), (KEY, "r", "other")]
+    cells: set[int] = set()
+    for key, release, tree in sources:
+        question = replace(make_question(), name=tree)
+        keyed = question.with_choices(KeyedChoices(key=key, release=release))
+        cells.update(keyed.increments(rows).cells.to_pylist())
+    assert len(cells) == 500 * len(sources)
+    with pytest.raises(RuntimeError, match="rows are read with a release key alone"):
+        make_question().increments(rows)
 
 
 def test_the_specification_reads_back() -> None:
