@@ -194,6 +194,9 @@ class KeyedBlocks:
     distinguish its values from a random permutation (NIST FIPS 197). Two blocks never have
     one value.
 
+    It is a pure function, which any number of threads may call at once: a call makes an encryptor
+    of its own, since one that several threads use is an error or gives wrong values.
+
     Args:
         seed: 32 bytes; the AES-256 key. Never use a seed for anything else.
 
@@ -203,10 +206,10 @@ class KeyedBlocks:
     (True, False)
     """
 
-    __slots__ = ("_encryptor",)
+    __slots__ = ("_seed",)
 
     def __init__(self, seed: bytes) -> None:
-        self._encryptor = Cipher(algorithms.AES(seed), modes.ECB()).encryptor()
+        self._seed = seed
 
     def __call__(self, blocks: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
         """Return the value of each block.
@@ -220,10 +223,11 @@ class KeyedBlocks:
         given = np.ascontiguousarray(blocks, "<u8").reshape(-1).view(np.uint8)
         # Some versions of the cipher insist on space for one more block than they write.
         out = np.empty(given.size + _BLOCK_BYTES, np.uint8)
+        encryptor = Cipher(algorithms.AES(self._seed), modes.ECB()).encryptor()
         for start in range(0, given.size, len(_ZEROS)):
             part = given[start : start + len(_ZEROS)]
             room = out[start : start + part.size + _BLOCK_BYTES]
-            self._encryptor.update_into(part.data, room.data)
+            encryptor.update_into(part.data, room.data)
         return out[: given.size].view("<u8").reshape(-1, 2).astype(np.uint64, copy=False)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
