@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from dptrees.pipelines.quiet_logs import quiet_logs
+
 # Objects between two collections of cycles. Python's 700 come every few modules of an import, which
 # leave nothing to collect; so many take a few megabytes at most.
 _OBJECTS = 10_000
@@ -77,13 +79,9 @@ def import_beam() -> None:
     """
     if not _is_command or "apache_beam" in sys.modules:
         return
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # Beam warns of each package that it does not find
-    try:
-        with _without(*_UNUSED_BY_BEAM):
-            import apache_beam  # noqa: F401
-    finally:
-        logging.disable(disabled)
+    # Beam warns of each package that it does not find.
+    with quiet_logs(logging.WARNING), _without(*_UNUSED_BY_BEAM):
+        import apache_beam  # noqa: F401
 
 
 @contextmanager

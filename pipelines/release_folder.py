@@ -32,6 +32,7 @@ from dptrees.dpcore.release.guarantee import (
 from dptrees.dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
 from dptrees.dpcore.release.release import ReleaseReader
 from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.pipelines.quiet_logs import quiet_logs
 from dptrees.transforms.layout import MANIFEST, PART_KINDS, concluded_file, keys_name, universe_name
 from dptrees.transforms.universe_parts import universe_of_parquet
 
@@ -240,12 +241,8 @@ def _is_remote(path: str) -> bool:
 def beam_files() -> ModuleType:
     """The module `transforms.files`: Beam takes a second to import, which commands on local folders
     need not wait for, and warns of what it does not find installed, which is no concern here."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
+    with quiet_logs(logging.WARNING):
         from dptrees.transforms import files
-    finally:
-        logging.disable(disabled)
     return files
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import date
-from io import StringIO
 
 from apache_beam.options.pipeline_options import StandardOptions
 
@@ -251,8 +250,7 @@ def _report_made(stage: Stage, *, made: bool, as_json: bool) -> None:
     for line in total_warnings(folder):
         remark(line)
     if as_json:
-        with redirect_stdout(StringIO()):
-            _complete(output, lambda: add_to_date(stage.plan, output))
+        _complete(output, lambda: add_to_date(stage.plan, output, show=False))
         print_made(folder, made=made, account=account)
         return
     print_summary(folder, files.join(output, REPORT), account)

@@ -18,7 +18,10 @@ SCHEME, KEPT_SCHEME = "held", "memory"
 
 
 class HeldFiles(FileSystem):
-    """Objects of this process by their paths: no folders, no renaming."""
+    """Objects of this process by their paths: no folders, no renaming.
+
+    Several threads may release at once: whoever looks through the objects looks through a copy.
+    """
 
     # The checksum, and the bytes but for parts.
     objects: ClassVar[dict[str, tuple[str, bytes]]] = {}
@@ -35,7 +38,7 @@ class HeldFiles(FileSystem):
     @classmethod
     def taken(cls, folder: str) -> dict[str, tuple[str, bytes]]:
         """The objects below a folder by their names in it, which are then forgotten."""
-        names = [path for path in cls.objects if path.startswith(f"{folder}/")]
+        names = [path for path in cls.objects.copy() if path.startswith(f"{folder}/")]
         return {path.removeprefix(f"{folder}/"): cls.objects.pop(path) for path in names}
 
     @classmethod
@@ -56,7 +59,7 @@ class HeldFiles(FileSystem):
         return False
 
     def _list(self, dir_or_prefix: str) -> Iterator[FileMetadata]:
-        for path, (_, data) in sorted(self.objects.items()):
+        for path, (_, data) in sorted(self.objects.copy().items()):
             if path.startswith(dir_or_prefix):
                 yield FileMetadata(path, len(data))
 

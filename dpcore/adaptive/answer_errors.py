@@ -45,9 +45,11 @@ class AdaptiveAnswerErrors(AnswerErrors):
 
     def drawn(self, key: int) -> DrawnTree:
         """Return the drawn tree of a key; the last one is kept for the next answer."""
-        if self._last is None or self._last[0] != key:
-            self._last = key, DrawnTree.from_rows(self._plan, self._rows(range(key, key + 1)))
-        return self._last[1]
+        last = self._last  # another thread may replace it meanwhile
+        if last is None or last[0] != key:
+            last = key, DrawnTree.from_rows(self._plan, self._rows(range(key, key + 1)))
+            self._last = last
+        return last[1]
 
     def node(self, level: int, std_error: float) -> float:
         return self._margin(std_error * std_error)

@@ -122,8 +122,9 @@ class WindowTables:
         return dict(question.conclude(notes))
 
     def _answer(self, place: Place) -> tuple[dict[str, pa.Table], bytes]:
-        if self._latest is not None and self._latest[0] == place:
-            return self._latest[1]
+        latest = self._latest  # another thread may replace it meanwhile
+        if latest is not None and latest[0] == place:
+            return latest[1]
         chunk = self._chunk(place)
         solutions, _ = self._group(self.question.gathered_by(place))
         answer = self.question.chunk_answer(chunk, self._levels(chunk, place), solutions[place])  # type: ignore[arg-type]

@@ -11,6 +11,8 @@ import logging
 from threading import RLock
 from types import ModuleType
 
+from dptrees.pipelines.quiet_logs import quiet_logs
+
 # Held by the thread that imports Beam, or what is behind it.
 IMPORT_LOCK = RLock()
 _imported: list[ModuleType] = []
@@ -25,14 +27,13 @@ def quiet_import() -> ModuleType:
 
 
 def _import_making() -> ModuleType:
-    disabled, collects = logging.root.manager.disable, gc.isenabled()
-    logging.disable(logging.WARNING)
+    collects = gc.isenabled()
     # An import leaves no cycles to collect, and looking for them takes a tenth of its time.
     gc.disable()
     try:
-        from dptrees.pipelines.python import making
+        with quiet_logs(logging.WARNING):
+            from dptrees.pipelines.python import making
     finally:
-        logging.disable(disabled)
         if collects:
             _count_as_old()
             gc.enable()

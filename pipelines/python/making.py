@@ -6,10 +6,9 @@ import logging
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from io import StringIO
 from itertools import count
 from typing import Any
 
@@ -25,6 +24,7 @@ from dptrees.pipelines.python.remarks import warn_caller
 from dptrees.pipelines.python.requested import key_values, names_key, requested_configuration
 from dptrees.pipelines.python.rows import HeldSource, file_paths, to_batches
 from dptrees.pipelines.python.spent import note_spent
+from dptrees.pipelines.quiet_logs import quiet_logs
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.releasing import finished, made, sign
 from dptrees.pipelines.running.job import beam_options, runs_here
@@ -154,7 +154,8 @@ def release(rows: Any, call: Call) -> Release:
     """
     configuration = call.configuration(rows)
     with ExitStack() as stack:
-        stack.enter_context(_quiet())
+        # An engine logs failures that are reported anyway.
+        stack.enter_context(quiet_logs(logging.CRITICAL))
         if not call.has_key:
             configuration = replace(configuration, key=stack.enter_context(one_time_key()))
         options = beam_options(list(call.options))
@@ -250,17 +251,5 @@ def _in_folder(stage: Stage) -> Release:
             "read, and no noise was added or budget spent again"
         )
     finished(stage, exists=exists)
-    with redirect_stdout(StringIO()):
-        add_to_date(stage.plan, stage.output)
+    add_to_date(stage.plan, stage.output, show=False)
     return Release(ReleaseFolder(stage.output), path=stage.output)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the logs: an engine logs failures that are reported anyway."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(disabled)

@@ -48,7 +48,7 @@ def save_release(place: str, path: str) -> str:
         raise UserError(f"{path}: holds something already; choose another folder")
     held = {
         name.removeprefix(f"{place}/"): data
-        for name, (_, data) in KeptFiles.objects.items()
+        for name, (_, data) in KeptFiles.objects.copy().items()
         if name.startswith(f"{place}/")
     }
     for name in sorted(held, key=lambda name: (name == MANIFEST, name)):

@@ -27,12 +27,13 @@ from dptrees.transforms.layout import TO_DATE, concluded_file, parquet_bytes
 MOST_LEAVES = 2**22
 
 
-def add_to_date(plan: ReleasePlan, output: str) -> None:
-    """Writes the totals to date into the folder of a run, and says them.
+def add_to_date(plan: ReleasePlan, output: str, *, show: bool = True) -> None:
+    """Write the totals to date into the folder of a run, and print them.
 
     Args:
         plan: of the run; nothing is done for a release that is alone.
         output: the folder of the run, which is finished.
+        show: whether they are printed.
 
     Raises:
         FolderError: an earlier run is missing or damaged.
@@ -44,6 +45,8 @@ def add_to_date(plan: ReleasePlan, output: str) -> None:
         return
     for file, table in to_date_tables(plan, output):
         files.write_whole(files.join(output, TO_DATE, file), parquet_bytes(table))
+    if not show:
+        return
     window = SeriesFolder(_series(output)).window(1, arrived=plan.run.period)
     print_line()
     bounds = "" if plan.unit.is_row else "; bounds of a unit are for each period"
