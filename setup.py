@@ -78,9 +78,12 @@ TEST = [
     "check-jsonschema>=0.39,<1",
     "dp-accounting>=0.6,<0.7",
     "hypothesis",
+    # The notebooks of examples/ run in real kernels.
+    "ipykernel>=6,<8",
     "jsonschema>=4,<5",
     # The schemas of Kubernetes, for the manifests of deploy/.
     "kubernetes-validate>=1.31,<2",
+    "nbclient>=0.10,<0.12",
     "polars>=1,<3",
     "prometheus-client>=0.20,<1",
     "pytest",

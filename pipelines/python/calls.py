@@ -260,6 +260,7 @@ def check(
         return row_check(rows, config, set, most)
 
 
+@with_known_keywords
 def open(path: _Path, *, window: str | None = None) -> Release:
     """Open a finished release in a folder, or all periods to date in the folder of a series.
 
@@ -285,6 +286,7 @@ def open(path: _Path, *, window: str | None = None) -> Release:
         return Release(found.folder, path=place)
 
 
+@with_known_keywords
 def keygen(path: _Path) -> str:
     """Write a new release key to a new file that only you can read.
 

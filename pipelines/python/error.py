@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
-from types import FunctionType
+from importlib import import_module
+from types import FunctionType, TracebackType
 from typing import Any, TypeVar
 
 Reader = TypeVar("Reader")
@@ -26,6 +27,19 @@ class Error(Exception):
 
     # As it is caught.
     __module__ = "dptrees"
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython and notebooks show: the caller's own lines, and no frame of this package."""
+        shown, trace = list[TracebackType](), self.__traceback__
+        while trace is not None:
+            if not trace.tb_frame.f_locals.get("__tracebackhide__"):
+                shown.append(trace)
+            trace = trace.tb_next
+        for each in reversed(shown):
+            trace = TracebackType(trace, each.tb_frame, each.tb_lasti, each.tb_lineno)
+        shell: Any = import_module("IPython").get_ipython()
+        lines: list[str] = shell.InteractiveTB.structured_traceback(type(self), self, trace, 0)
+        return lines
 
 
 def reports_edits(cls: type[Reader]) -> type[Reader]:

@@ -1,4 +1,9 @@
-"""Checks of argument names: the error for an unknown name suggests the nearest known one."""
+"""What surrounds every public function: checks of argument names, and short tracebacks.
+
+The error for an unknown name suggests the nearest known one. An `Error` is a sentence for the
+caller, so its traceback ends at the caller's own line: notebooks and pytest hide the one frame that
+is left.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import ParamSpec, TypeVar
+
+from dptrees.pipelines.python.error import Error
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,11 +46,15 @@ def with_known_keywords(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def checked(*given: P.args, **named: P.kwargs) -> R:
+        __tracebackhide__ = True
         for name in named:
             if name not in parameters:
                 whose = function.__qualname__.removesuffix(".__init__")
                 raise TypeError(_no_argument(whose, name, known)) from None
-        return function(*given, **named)
+        try:
+            return function(*given, **named)
+        except Error as error:
+            raise error.with_traceback(None) from None
 
     return checked
 
@@ -57,7 +68,7 @@ def with_known_fields(cls: C) -> C:
 def with_known_methods(cls: C) -> C:
     """Return a class whose public methods check the names of their arguments."""
     for name, each in list(vars(cls).items()):
-        if inspect.isfunction(each) and not name.startswith("_"):
+        if inspect.isfunction(each) and (name == "__getitem__" or not name.startswith("_")):
             setattr(cls, name, with_known_keywords(each))
     return cls
 

@@ -21,6 +21,7 @@ from dptrees.pipelines.configuration import Configuration
 from dptrees.pipelines.python.config import AnyConfig
 from dptrees.pipelines.python.error import Error
 from dptrees.pipelines.python.html import table_html
+from dptrees.pipelines.python.keywords import with_known_methods
 from dptrees.pipelines.python.remarks import warn_caller
 from dptrees.pipelines.python.requested import requested_configuration
 from dptrees.pipelines.summary import guarantee_warnings
@@ -38,6 +39,7 @@ _SCHEMA = pa.schema(
 )
 
 
+@with_known_methods
 class Plan:
     """The plan of a release, with its expected errors.
 

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, NoReturn
 
@@ -26,6 +27,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineResult, create_runner
 from apache_beam.transforms import environments
+from apache_beam.utils import interactive_utils
 
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.faults.stopping import postponed
@@ -63,6 +65,7 @@ SECRETS: dict[str, type[PipelineOptions]] = {
 # memory at once, on every thread.
 _UNIT_SHARDS = 128
 _one_submission = threading.Lock()
+_labels_plainly: ContextVar[bool] = ContextVar("_labels_plainly", default=False)
 _REFUSED_EXPERIMENTS = ("enable_data_sampling", "enable_always_on_exception_sampling")
 
 
@@ -236,8 +239,31 @@ def run_job(read: beam.PTransform, release: ReleaseTrees, options: PipelineOptio
     # Of transforms in other languages, and empty: a process that is killed would leave it.
     with suppress(OSError):
         os.rmdir(pipeline.local_tempdir)
-    pipeline | "Read" >> read | "Release" >> release
+    with plain_labels():
+        pipeline | "Read" >> read | "Release" >> release
     finish_job(pipeline)
+
+
+@contextmanager
+def plain_labels() -> Iterator[None]:
+    """Let Beam label the steps of a job in a notebook as elsewhere, until the block ends.
+
+    In IPython Beam adds the number of a cell to labels. For that it imports its data frames, which
+    need pandas, and not every version serves.
+    """
+    outside = _labels_plainly.set(True)
+    try:
+        yield
+    finally:
+        _labels_plainly.reset(outside)
+
+
+def _numbers_cells() -> bool:
+    return not _labels_plainly.get() and _is_in_ipython()
+
+
+# Beam looks this name up for each step; a pipeline of a user is labeled as Beam does.
+_is_in_ipython, interactive_utils.is_in_ipython = interactive_utils.is_in_ipython, _numbers_cells
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 
 from dptrees.pipelines.faults.log import remark
 from dptrees.pipelines.faults.time_limit import time_limit
-from dptrees.pipelines.running.job import finish_job, runs_here
+from dptrees.pipelines.running.job import finish_job, plain_labels, runs_here
 from dptrees.pipelines.running.job_jar import job_jar_path
 from dptrees.pipelines.user_error import UserError
 from dptrees.transforms.errors import InputError
@@ -57,7 +57,8 @@ def check_workers(options: PipelineOptions, key: KeyReference) -> bool:
     if here or short not in _RUNNERS or unseen:
         return False
     pipeline = beam.Pipeline(options=_once(options))
-    pipeline | "Preflight" >> LookAtWorkers(key)
+    with plain_labels():
+        pipeline | "Preflight" >> LookAtWorkers(key)
     with time_limit(_WAIT_SECONDS, _NO_STEP), _waiting():
         check_found(finish_job(pipeline).metrics())
     return True

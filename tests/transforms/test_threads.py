@@ -82,7 +82,9 @@ def on_two_threads(work: Callable[[int], Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", every_kind.PLANS)
-def test_threads_that_release_share_no_encryptor(kind: str, reference: KeyReference, tmp_path: Path) -> None:
+def test_threads_that_release_share_no_encryptor(
+    kind: str, reference: KeyReference, tmp_path: Path
+) -> None:
     plan = every_kind.PLANS[kind]()
 
     def release(number: int) -> dict[str, bytes]:
