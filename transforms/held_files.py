@@ -20,7 +20,7 @@ SCHEME, KEPT_SCHEME = "held", "memory"
 class HeldFiles(FileSystem):
     """Objects of this process by their paths: no folders, no renaming.
 
-    Several threads may release at once: whoever looks through the objects looks through a copy.
+    Several threads may release at once: a look through the objects is a look through a copy.
     """
 
     # The checksum, and the bytes but for parts.

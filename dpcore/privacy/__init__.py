@@ -5,7 +5,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "budget": ("Budget", "Measure", "Neighbors"),
+    "budget": ("Budget", "Measure", "Neighbors", "amount_text"),
     "conversion": ("calibrated_rho", "zcdp_epsilon", "zcdp_rho"),
     "decimal_rank": ("decimal_rank", "four_digits"),
     "group": ("GroupPrivacy", "rounded_down"),

@@ -38,6 +38,16 @@ class Measure(Enum):
     RHO = "rho"  # zero-concentrated differential privacy, discrete Gaussian noise
 
 
+def amount_text(amount: Fraction) -> str:
+    """An amount of a budget for a person: six digits, or as many as it takes to be exact.
+
+    >>> amount_text(Fraction("0.3")), amount_text(Fraction("0.30000000000000004"))
+    ('0.3', '0.30000000000000004')
+    """
+    short = f"{float(amount):g}"
+    return short if Fraction(short) == amount else repr(float(amount)).removesuffix(".0")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Budget(Coded):
     """An amount of privacy loss; amounts of one measure add up under composition.

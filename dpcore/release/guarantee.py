@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from dptrees.dpcore import __version__
-from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.privacy.budget import Measure, Neighbors, amount_text
 from dptrees.dpcore.privacy.conversion import zcdp_epsilon
 from dptrees.dpcore.privacy.unit import NullUnits
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -43,10 +43,10 @@ _UNITS_OF_PERIODS = {
 def budget_text(plan: ReleasePlan) -> str:
     """The whole budget: ``epsilon = 1``, ``rho = 0.1`` or ``epsilon = 1, delta = 1e-06``."""
     if plan.promised is not None:
-        epsilon, delta = (f"{float(each):g}" for each in plan.promised)
+        epsilon, delta = map(amount_text, plan.promised)
         return f"epsilon = {epsilon}, delta = {delta}"
     whole = plan.whole_budget
-    return f"{whole.measure.value} = {float(whole.amount):g}"
+    return f"{whole.measure.value} = {amount_text(whole.amount)}"
 
 
 def stated_guarantee(plan: ReleasePlan) -> str:
@@ -96,9 +96,9 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
     Args:
         plan: of the release.
     """
-    amount, promised = f"{float(plan.whole_budget.amount):g}", plan.promised
+    amount, promised = amount_text(plan.whole_budget.amount), plan.promised
     if promised is not None:
-        epsilon, delta = (f"{float(each):g}" for each in promised)
+        epsilon, delta = map(amount_text, promised)
         concentrated = "" if _is_mixed(plan) else f"; also rho-zCDP with rho = {amount}"
         law = (
             f"whatever is computed from this release is at most e^{epsilon} times as likely on one "

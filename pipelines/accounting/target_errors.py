@@ -86,7 +86,8 @@ class TargetErrors:
             rows_guess: a public guess of the number of rows, for errors that are fractions of it.
 
         Raises:
-            UserError: no tree has a given name; a guess comes without a fraction, or a fraction
+            UserError: no tree has a given name, or an error; one error is given for several units;
+                a guess comes without a fraction, or a fraction
                 without a guess; or a fraction is given for an error that is not in rows.
         """
         places = {workload.name: index for index, workload in enumerate(workloads)}
@@ -95,6 +96,15 @@ class TargetErrors:
                 known = nearest(name, places)
                 raise UserError(f"--target-error: there is no tree {name!r}; {known}")
         wanted = self.named if self.each is None else dict.fromkeys(places, self.each)
+        units = {each.error_unit: each.name for each in workloads if each.error_unit is not None}
+        if not units:
+            raise UserError("--target-error: no tree has an error that is known before the release")
+        if self.each is not None and len(units) > 1:
+            each_unit = " and ".join(f"{name}'s in {unit}" for unit, name in units.items())
+            raise UserError(
+                f"--target-error: errors of trees have several units ({each_unit}); name the tree "
+                "of each error"
+            )
         if not any(error.is_part for error in wanted.values()):
             if rows_guess is not None:
                 raise UserError("--rows-guess: goes with a --target-error such as 1%")

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.privacy.budget import Measure, Neighbors, amount_text
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.ledger.error import LedgerError
 from dptrees.pipelines.ledger.loss import Loss, LossRefused, release_loss
@@ -49,7 +49,7 @@ class Account:
     def balance(self) -> str:
         """What is spent, for a person: ``epsilon 1 of 3``."""
         return ", ".join(
-            f"{name} {float(getattr(self.spent, name)):g} of {float(amount):g}"
+            f"{name} {amount_text(getattr(self.spent, name))} of {amount_text(amount)}"
             for name, amount in self.total.counted(self.measure).items()
         )
 

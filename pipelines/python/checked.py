@@ -14,7 +14,7 @@ from dptrees.pipelines.checking.texts import SeenBatch
 from dptrees.pipelines.python.config import AnyConfig
 from dptrees.pipelines.python.error import Error
 from dptrees.pipelines.python.remarks import warn_caller
-from dptrees.pipelines.python.requested import requested_configuration
+from dptrees.pipelines.python.requested import check_rows, requested_configuration
 from dptrees.pipelines.python.rows import HeldSource, file_paths, to_batches
 from dptrees.pipelines.summary import guarantee_warnings
 from dptrees.transforms.readers.formats import format_of_names
@@ -91,6 +91,7 @@ def row_check(
     """
     if most is not None and most < 1:
         raise Error(f"most: {most} must be a whole number from 1 on")
+    check_rows(rows, config)
     given: dict[str, Any] = {}
     if (paths := file_paths(rows)) is not None:
         given["input"] = {"format": format_of_names(paths), "path": list(paths)}

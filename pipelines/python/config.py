@@ -183,6 +183,9 @@ def plain(value: Any) -> Any:
         return [plain(each) for each in value]
     if isinstance(value, float):
         return Decimal(repr(float(value)))
+    if str(getattr(value, "dtype", "")) in ("float16", "float32") and hasattr(value, "ndim"):
+        # Their shortest decimals: 0.1 of 32 bits is another number than 0.1 of 64.
+        return [plain(each) for each in value] if value.ndim else Decimal(str(value))
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, (int, Decimal)) and not has_usual_size(value):

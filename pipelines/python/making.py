@@ -21,7 +21,12 @@ from dptrees.pipelines.python.engine_rows import EngineRows
 from dptrees.pipelines.python.error import Error
 from dptrees.pipelines.python.release import Release
 from dptrees.pipelines.python.remarks import warn_caller
-from dptrees.pipelines.python.requested import key_values, names_key, requested_configuration
+from dptrees.pipelines.python.requested import (
+    check_rows,
+    key_values,
+    names_key,
+    requested_configuration,
+)
 from dptrees.pipelines.python.rows import HeldSource, file_paths, to_batches
 from dptrees.pipelines.python.spent import note_spent
 from dptrees.pipelines.quiet_logs import quiet_logs
@@ -113,6 +118,7 @@ class Call:
         Raises:
             ConfigurationError, Error: if it cannot be used, or needs a folder or a key.
         """
+        check_rows(rows, self.config)
         place = f"{KEPT_SCHEME}://{uuid.uuid4().hex}/release"
         given: dict[str, Any] = {"output": place if self.output is None else os.fspath(self.output)}
         given |= key_values(self.key)

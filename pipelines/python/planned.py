@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import pyarrow as pa
@@ -111,7 +112,8 @@ class Plan:
         """Return the smallest budget of the release at which the errors reach a target.
 
         Args:
-            error: the largest error of every tree, in its unit; or of some trees, by name.
+            error: the largest error of every tree, the ``error`` of `to_dicts` in its ``unit``; or
+                of some trees, by name, which is needed where trees have several units.
 
         Returns:
             The budget, and the errors of the trees at this budget, as ``dptrees plan
@@ -154,8 +156,8 @@ class Plan:
 
 
 def _wanted(error: Any) -> TargetError:
-    if not 0 < error < math.inf:
-        raise Error(f"error: {error} must be a number above 0")
+    if not isinstance(error, Real) or not 0 < error < math.inf:
+        raise Error(f"error: {error!r} must be a number above 0, in the unit of the tree")
     return TargetError(amount=float(error), is_part=False)
 
 

@@ -48,6 +48,17 @@ def config_values(config: AnyConfig) -> tuple[Any, str]:
     return values, "config"
 
 
+def check_rows(rows: object, config: AnyConfig) -> None:
+    """Refuse a call without rows whose configuration has no input.
+
+    Raises:
+        ConfigurationError, Error: it has neither.
+    """
+    values, _ = config_values(config)
+    if rows is None and isinstance(values, dict) and "input" not in values:
+        raise Error("rows: give the rows, or a configuration with an input")
+
+
 def requested_configuration(
     config: AnyConfig, given: Mapping[str, Any], parameters: Mapping[str, object] | None
 ) -> Configuration:

@@ -63,6 +63,8 @@ def to_batches(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
         return _in_batches(_column_by_column(rows, columns), columns)
     if isinstance(rows, (list, tuple)):
         return _in_batches(_read_dictionaries(rows, columns), columns)
+    if type(rows).__module__.startswith("polars."):
+        rows = _polars_columns(rows, columns)
     reader = _to_reader(rows)
     if reader is not None:
         return _read_batches(reader, columns)
@@ -105,6 +107,19 @@ def _to_reader(rows: Any) -> pa.RecordBatchReader | None:
     except (pa.ArrowException, ValueError):
         pass
     return None
+
+
+def _polars_columns(frame: Any, columns: Sequence[str]) -> Any:
+    """Return the columns to read of a Polars frame: the others may have types that Arrow lacks."""
+    if hasattr(frame, "collect"):
+        raise Error("rows: a LazyFrame has no rows yet: give rows.collect()")
+    if not hasattr(frame, "columns"):
+        return frame  # a single column
+    chosen = frame.select(_present(columns, frame.columns))
+    for name, type in chosen.schema.items():
+        if _to_reader(chosen.select(name)) is None:
+            raise Error(f"rows: column {name!r} has type {type}, which Arrow cannot hold: cast it")
+    return chosen
 
 
 def _read_pandas(frame: Any, columns: Sequence[str]) -> pa.Table:

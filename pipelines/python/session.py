@@ -16,7 +16,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.budget import Measure, amount_text
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.pipelines.configuration import Configuration
 from dptrees.pipelines.python.config import AnyConfig, plain
@@ -85,7 +85,7 @@ class Session:
         self.dataset = dataset
         self._unit: PrivacyUnit | None = None
         self._spent: list[Spent] = []
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), os.getpid()
 
     def release(
         self,
@@ -112,6 +112,7 @@ class Session:
                 as for `dptrees.release`.
         """
         call = Call(config=config, key=key, parameters=set, options=tuple(options), in_session=True)
+        self._check_process()
         with user_errors():
             self._spend(call.configuration(rows))
             return release(rows, call)
@@ -125,6 +126,7 @@ class Session:
         Raises:
             Error: if the release would exceed the total, or has another privacy unit or measure.
         """
+        self._check_process()
         with user_errors(), self._lock:
             self._check(requested_configuration(config, {}, set))
 
@@ -144,6 +146,18 @@ class Session:
             amount=sum((each.amount for each in self._spent), Fraction(0)),
             delta=sum((each.delta for each in self._spent), Fraction(0)),
         )
+
+    def _check_process(self) -> None:
+        """Refuse a copy in a forked process: each copy would spend the whole total.
+
+        Raises:
+            Error: if another process made the session.
+        """
+        if os.getpid() != self._process:
+            raise Error(
+                "Session: another process made it, and this process has a copy, so that nobody "
+                "would add up the budgets: release in one process, or use a ledger"
+            )
 
     def _spend(self, configuration: Configuration) -> None:
         configuration.plan()  # a configuration without a plan is refused before it is paid for
@@ -177,8 +191,8 @@ class Session:
         ):
             if spent + part > total:
                 raise Error(
-                    f"privacy.{name}: {float(part):g} is more than what is left of the session"
-                    f"{self._of_dataset}, {float(total - spent):g} of {float(total):g}"
+                    f"privacy.{name}: {amount_text(part)} is more than what is left of the session"
+                    f"{self._of_dataset}, {amount_text(total - spent)} of {amount_text(total)}"
                 )
         return wanted
 
@@ -188,13 +202,14 @@ class Session:
 
     def __repr__(self) -> str:
         name, total, spent = self._measure.value, self._total, self._sum
-        delta = f", delta = {float(total.delta):g}" if total.delta else ""
-        head = f"<Session{self._of_dataset}: {name} = {float(total.amount):g}{delta}"
+        delta = f", delta = {amount_text(total.delta)}" if total.delta else ""
+        head = f"<Session{self._of_dataset}: {name} = {amount_text(total.amount)}{delta}"
         if not self._spent:
             return f"{head}; nothing spent>"
         many = "1 release" if len(self._spent) == 1 else f"{len(self._spent)} releases"
-        more = f" and delta {float(spent.delta):g}" if total.delta else ""
-        return f"{head}; {many} spent {float(spent.amount):g}{more}, {self.left:g} is left>"
+        more = f" and delta {amount_text(spent.delta)}" if total.delta else ""
+        left = amount_text(total.amount - spent.amount)
+        return f"{head}; {many} spent {amount_text(spent.amount)}{more}, {left} is left>"
 
 
 def _protected(unit: PrivacyUnit) -> tuple[object, ...]:

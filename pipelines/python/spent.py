@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from fractions import Fraction
 from typing import Any
 
-from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.budget import Budget, amount_text
 from dptrees.pipelines.python.rows import file_paths
 
 _budgets: dict[Hashable, list[Budget]] = {}
@@ -46,7 +46,7 @@ def note_spent(rows: Any, budget: Budget) -> str | None:
     for each in budgets:
         name = each.measure.value
         sums[name] = sums.get(name, Fraction(0)) + each.amount
-    amounts = " and ".join(f"{name} = {float(amount):g}" for name, amount in sums.items())
+    amounts = " and ".join(f"{name} = {amount_text(amount)}" for name, amount in sums.items())
     return f"{len(budgets)} releases of these rows in this process spend {amounts} together"
 
 

@@ -149,6 +149,21 @@ def test_budget_for_an_error() -> None:
         ({"aged": 5}, "error: there is no tree 'aged'; did you mean age"),
         (0, "error: 0 must be a number above 0"),
         (float("nan"), "error: nan must be a number above 0"),
+        ("5%", "error: '5%' must be a number above 0, in the unit of the tree"),
+        ({"age": None}, "error: None must be a number above 0"),
     ):
         with pytest.raises(dptrees.Error, match=sentence):
             plan.budget_for(error)
+
+
+def test_one_error_is_not_for_trees_of_several_units() -> None:
+    both = dptrees.of(None, epsilon=1).cdf("age", (0, 100)).mean("size", (0, 9)).plan()
+    with pytest.raises(dptrees.Error, match=r"age's in rows and size's in size times rows\); name"):
+        both.budget_for(5)
+    assert both.budget_for({"age": 5, "size": 50})["epsilon"] > 0
+    box = {"columns": {"a": {"lower": 0, "upper": 8}, "b": {"lower": 0, "upper": 8}}}
+    columns = [{"column": name, **each} for name, each in box["columns"].items()]
+    domain = {"kind": "hypercube", "columns": columns}
+    alone = CONFIG | {"trees": [{"name": "box", "domain": domain}]}
+    with pytest.raises(dptrees.Error, match="error: no tree has an error that is known"):
+        dptrees.plan(alone).budget_for(5)

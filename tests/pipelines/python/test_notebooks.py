@@ -46,7 +46,7 @@ def environment(*folders: Path) -> dict[str, str]:
 
 
 def run(notebook: Any, folder: Path, env: dict[str, str], **more: Any) -> list[Any]:
-    """Run the cells of a notebook in a kernel of its own; return those of code."""
+    """Run the cells of a notebook in a kernel of its own; return the cells of code."""
     given = {"metadata": {"path": str(folder)}}
     client = nbclient.NotebookClient(
         notebook, timeout=120, kernel_name="python3", resources=given, **more

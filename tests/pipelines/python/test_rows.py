@@ -227,3 +227,20 @@ def test_a_spark_frame_is_not_collected() -> None:
                 ],
             },
         )
+
+
+def test_types_that_arrow_lacks_matter_where_a_tree_reads_them(table: pa.Table) -> None:
+    polars = pytest.importorskip("polars")
+    wide = polars.Series("unused", range(len(table)), dtype=polars.Int128)
+    frame = polars.from_arrow(table).with_columns(wide)
+    assert dptrees.release(frame, CONFIG).trees == ("age", "work", "day")
+    with pytest.raises(dptrees.Error, match="column 'age' has type Int128, which Arrow cannot"):
+        dptrees.release(frame.with_columns(wide.alias("age")), CONFIG)
+    with pytest.raises(dptrees.Error, match=r"^rows: a LazyFrame has no rows yet: give rows.coll"):
+        dptrees.release(frame.lazy(), CONFIG)
+
+
+@pytest.mark.parametrize("use", [dptrees.release, dptrees.check])
+def test_a_call_without_rows_and_input_names_what_is_missing(use: Any) -> None:
+    with pytest.raises(dptrees.Error, match=r"^rows: give the rows, or a configuration with an in"):
+        use(None, CONFIG)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import warnings
 from collections.abc import Mapping
 from fractions import Fraction
@@ -128,3 +129,53 @@ def test_rows_are_forgotten_with_their_object() -> None:
     del rows
     gc.collect()
     assert key not in spent._budgets
+
+
+def test_a_copy_in_a_forked_process_spends_nothing() -> None:
+    """Three workers would spend three times the total."""
+    session = dptrees.Session(epsilon=1)
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        told = []
+        for use in (
+            lambda: session.release(ROWS, config(epsilon=0.9)),
+            lambda: session.check_room(config(epsilon=0.9)),
+            lambda: dptrees.of(ROWS, epsilon=0.9).mean("minutes", (0, 9)).release(session=session),
+        ):
+            try:
+                use()
+            except BaseException as error:
+                told.append(f"{type(error).__name__}: {error}")
+        os.write(write, "\n".join(told).encode())
+        os._exit(0)
+    os.close(write)
+    assert os.waitpid(pid, 0)[1] == 0
+    with os.fdopen(read) as pipe:
+        told = pipe.read().splitlines()
+    assert len(told) == 3
+    assert all(each.startswith("Error: Session: another process made it") for each in told)
+    assert session.left == 1
+
+
+@pytest.mark.parametrize("total", ["0.3", "1e-7", "123456789", "2.5"])
+def test_amounts_that_differ_look_different(total: str) -> None:
+    """In the sentence of a refusal, whatever the size of the difference."""
+    above = np.nextafter(float(total), np.inf)
+    session = dptrees.Session(epsilon=total)
+    with pytest.raises(dptrees.Error) as refused:
+        session.check_room(config(epsilon=float(above)))
+    wanted, left = str(refused.value).split(": ")[1].split(" is more than what is left")
+    assert Fraction(wanted) > Fraction(left.split(", ")[1].split(" of ")[0]) == Fraction(total)
+
+
+@pytest.mark.parametrize("type", [np.float16, np.float32, np.float64, float])
+def test_a_narrow_float_is_the_decimal_that_it_shows(type: Any) -> None:
+    session = dptrees.Session(epsilon=type(0.1))
+    session.check_room(config(epsilon=0.1))
+    plan = dptrees.plan(config(epsilon=type(0.1)))
+    assert plan._configuration.guarantee.budget.amount == Fraction(1, 10)
+    quantiles = np.array([0.1, 0.9], type)
+    tree = {"name": "t", "domain": MINUTES, "objective": "quantiles", "quantiles": quantiles}
+    plan = dptrees.plan(config(epsilon=1) | {"trees": [tree]})
+    assert list(plan._plan.questions[0].quantiles) == [0.1, 0.9]  # type: ignore[attr-defined]

@@ -85,7 +85,7 @@ def check_threads(rows: Any, config: dict[str, Any]) -> None:
 @pytest.mark.parametrize("unit", ["", ", unit: path, max_rows: 40, max_keys: 2"])
 def test_every_kind_of_tree(many: pa.Table, unit: str) -> None:
     trees = tuple(tree for name in KINDS for tree in yaml_trees(name))
-    if unit:  # its bounds are not those of such trees
+    if unit:  # chosen bounds need a unit of one row
         trees = tuple(each for each in trees if "auto" not in each)
     check_threads("parquet/*.parquet", configuration(trees, unit))
 
