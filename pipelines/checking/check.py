@@ -17,11 +17,13 @@ class ColumnLayout:
         columns: their names and types, as words.
         files: how many.
         first: the path of one.
+        hidden: whether other names are left out, since they may be a row.
     """
 
     columns: dict[str, str]
     files: int = 0
     first: str = ""
+    hidden: bool = False
 
 
 @dataclass(kw_only=True)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from dptrees.pipelines.checking.check import ColumnLayout, InputCheck
 from dptrees.pipelines.checking.report import check_entry, check_lines, input_lines
@@ -28,9 +27,11 @@ from dptrees.transforms.readers.contract_files import check_contract, joined_fam
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.csv_lines import Malformed
 from dptrees.transforms.readers.file_columns import described, path_columns
+from dptrees.transforms.readers.first_bytes import text_stream
 from dptrees.transforms.readers.formats import find_reader
 from dptrees.transforms.readers.listing import match_files
 from dptrees.transforms.readers.read import FileSplit, open_file
+from dptrees.transforms.readers.shown_names import may_show
 from dptrees.transforms.tables.read import table_batches, table_splits
 from dptrees.transforms.tables.table import InputTable, TableSplit
 
@@ -78,10 +79,8 @@ _BLOCK = 2**22
 
 def count_lines(path: str) -> int:
     """How many lines of a file have anything but blanks' first byte: none are empty."""
-    file = open_file(path)
-    stream = pa.input_stream(file, compression="detect") if isinstance(file, str) else file
     total, before = 0, True
-    with closing(stream):
+    with closing(text_stream(open_file(path), path, "csv")) as stream:
         while data := stream.read(_BLOCK):
             codes = np.frombuffer(data, np.uint8)
             ends = (codes == ord("\n")) | (codes == ord("\r"))
@@ -182,10 +181,14 @@ def _find_columns(check: InputCheck, found: list[tuple[str, int]]) -> None:
         check_contract(contract, paths, configuration.input_format, configuration.input_options)
     for name, _ in found:
         columns = reader.describe_columns(open_file(name), name, **configuration.input_options)
+        read = check.tally.plan.columns
+        hidden = configuration.input_format in OF_TEXT and not may_show(list(columns), read)
+        if hidden:
+            columns = {each: type for each, type in columns.items() if each in read}
         columns |= {each: "of the path" for each in path_columns(name) if each not in columns}
         same = next((each for each in check.layouts if each.columns == columns), None)
         if same is None:
-            same = ColumnLayout(columns=columns, first=name)
+            same = ColumnLayout(columns=columns, first=name, hidden=hidden)
             check.layouts.append(same)
         same.files += 1
     families: dict[str, str] = {}

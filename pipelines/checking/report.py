@@ -45,6 +45,8 @@ def input_lines(check: InputCheck, number: int, size: int) -> Iterator[str]:
         for name, type in layout.columns.items():
             read = "" if name in check.tally.plan.columns else "  (not read)"
             yield f"    {escaped(name)}: {type}{read}"
+        if layout.hidden:
+            yield "    (other names are not shown: they may be a row)"
     if len(check.layouts) > _LAYOUTS_SHOWN:
         yield f"  ... and {len(check.layouts) - _LAYOUTS_SHOWN} more kinds of columns"
 

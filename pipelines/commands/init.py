@@ -11,7 +11,7 @@ def add_init(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
         from dptrees.pipelines.draft.writing import run_init
 
-        return run_init(chosen.file, chosen.input)
+        return run_init(chosen.file, chosen.input, header=chosen.header)
 
     parser = add_command(
         commands,
@@ -25,4 +25,10 @@ def add_init(commands: Commands) -> None:
         metavar="DATA",
         help="the rows: a Parquet, Arrow or CSV file, a glob or a folder; a "
         "folder of Delta, or iceberg:NAMESPACE.TABLE; no value is read",
+    )
+    parser.add_argument(
+        "--header",
+        action="store_true",
+        help="the first line of a CSV file names the columns; without it no name is copied, since "
+        "that line may be a row",
     )

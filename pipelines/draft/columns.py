@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import glob
 import os
-from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from dptrees.pipelines.draft.placeholders import placeholder
 from dptrees.pipelines.tables.any_input import TABLE_INPUTS
 from dptrees.pipelines.user_error import UserError
+from dptrees.transforms.readers import arrow_rows, parquet_rows
 from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT
-from dptrees.transforms.readers.csv_lines import MalformedHeader, read_header
-from dptrees.transforms.readers.parquet_rows import INT96_UNIT
+from dptrees.transforms.readers.csv_header import column_names
+from dptrees.transforms.readers.first_bytes import text_stream
+from dptrees.transforms.readers.formats import reading
+from dptrees.transforms.readers.listing import list_files
+from dptrees.transforms.readers.shown_names import are_names, columns_found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,32 +38,32 @@ class InputColumns:
     table: str | None = None
 
 
-def input_columns(path: str) -> InputColumns:
+def input_columns(path: str, *, header: bool = False) -> InputColumns:
     """The columns of the first file of a path.
 
     Args:
         path: a local file, a glob or a folder, of Parquet, Arrow IPC or CSV files; the folder of a
             Delta table; the metadata file of an Iceberg table, or ``iceberg:`` and its name.
+        header: whether the user states that the first line of a CSV file names its columns. Else
+            that line may be a row, and no name is read.
 
     Raises:
-        UserError: there is no file, of another kind, or it cannot be read.
-        InputError: the table cannot be read.
+        UserError: there is no file, of another kind; or its first line does not look like names.
+        InputError: the file or table cannot be read.
     """
     if (table := table_at(path)) is not None:
         return _table_columns(*table)
-    file = _first_file(path)
+    file = list_files([path])[0].path.removeprefix("file://")
     end = file.removesuffix(".gz").rpartition(".")[2].lower()
+    if end == "csv":
+        return _csv(file, header=header)
     if end not in _READERS:
         raise UserError(
             f"--input: {file}: the names of columns are read of files that end with "
-            f".{', .'.join(_READERS)}"
+            f".{', .'.join(_READERS)}, .csv"
         )
-    try:
-        return _READERS[end](file)
-    except MalformedHeader:
-        raise UserError(f"--input: {file}: has no header that can be read") from None
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--input: {file}: cannot be read as {end}: {_reason(error)}") from None
+    reader = _READERS[end]
+    return _typed("arrow" if reader is arrow_rows else "parquet", reader.read_schema(file, file))
 
 
 def table_at(path: str) -> tuple[str, str] | None:
@@ -82,53 +86,28 @@ def _table_columns(format: str, name: str) -> InputColumns:
         return replace(_typed(format, table.schema()), table=name)
 
 
-def _first_file(path: str) -> str:
-    if os.path.isdir(path):
-        path = os.path.join(glob.escape(path), "**")
-    hidden = ("_", ".")
-    found = sorted(
-        each
-        for each in glob.glob(path, recursive=True)
-        if os.path.isfile(each) and not os.path.basename(each).startswith(hidden)
-    )
-    if not found:
-        raise UserError(f"--input: {path}: there is no such file")
-    return found[0]
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or str(error).partition("\n")[0])
-
-
-def _parquet(file: str) -> InputColumns:
-    with pq.ParquetFile(file, coerce_int96_timestamp_unit=INT96_UNIT) as opened:
-        return _typed("parquet", opened.schema_arrow)
-
-
-def _arrow(file: str) -> InputColumns:
-    with pa.OSFile(file) as source:
-        try:
-            return _typed("arrow", pa.ipc.open_file(source).schema)
-        except pa.ArrowInvalid:
-            source.seek(0)
-            return _typed("arrow", pa.ipc.open_stream(source).schema)
-
-
 def _typed(format: str, schema: pa.Schema) -> InputColumns:
     return InputColumns(format=format, names=tuple(schema.names), types=tuple(schema.types))
 
 
-def _csv(file: str) -> InputColumns:
-    with pa.input_stream(file, compression="detect") as stream:
-        header, _, csv = read_header(stream, DEFAULT_FORMAT)
-    names = [name.strip().strip('"') for name in header.decode().strip().split(csv.separator)]
+def _csv(file: str, *, header: bool) -> InputColumns:
+    """The names in a header that the user declares; else one that is to be filled in.
+
+    Raises:
+        UserError: the first line does not look like a header.
+    """
+    names: list[str] = [placeholder("a column")]
+    with reading(file, "is not a CSV file"), closing(text_stream(file, file, "csv")) as stream:
+        if header:
+            names, *_ = column_names(stream, file, (), DEFAULT_FORMAT)
+            if not are_names(names):
+                raise UserError(f"--header: {file}: {columns_found('', names, ())}")
     return InputColumns(format="csv", names=tuple(names), types=(None,) * len(names))
 
 
-_READERS: dict[str, Callable[[str], InputColumns]] = {
-    "parquet": _parquet,
-    "pq": _parquet,
-    "arrow": _arrow,
-    "feather": _arrow,
-    "csv": _csv,
+_READERS: dict[str, Any] = {
+    "parquet": parquet_rows,
+    "pq": parquet_rows,
+    "arrow": arrow_rows,
+    "feather": arrow_rows,
 }

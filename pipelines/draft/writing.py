@@ -13,22 +13,27 @@ from dptrees.pipelines.user_error import UserError
 SCHEMA = "configuration.schema.json"
 
 
-def run_init(path: str, data: str | None) -> int:
+def run_init(path: str, data: str | None, *, header: bool = False) -> int:
     """Write a configuration to be filled in.
 
     Args:
         path: of the new file.
         data: the rows: a file, a glob or a folder; only names and types of columns are read.
+        header: whether the first line of a CSV file may be read, since it names the columns.
 
     Raises:
         UserError: the file exists already or cannot be made, or the rows cannot be read.
     """
     if os.path.lexists(path):
         raise UserError(f"{path} exists already, and is not overwritten")
-    text = draft(path, data, None if data is None else input_columns(data))
+    columns = None if data is None else input_columns(data, header=header)
+    text = draft(path, data, columns)
     _write_new(path, _schema_line(path) + text)
     print_line(f"{path}: a new configuration. Replace every <fill in ...>, then run:")
     print_line(f"  dptrees plan {path}")
+    if columns is not None and columns.format == "csv" and not header:
+        print_line("The first line of a CSV file may be a row, so no name was copied. If it names")
+        print_line("the columns, delete the configuration and add --header.")
     return 0
 
 

@@ -194,7 +194,7 @@ def _present(columns: Sequence[str], names: Sequence[Any]) -> list[str]:
     """
     for name in columns:
         if list(names).count(name) != 1:
-            raise no_column(_NAME, name, list(map(str, names)))
+            raise no_column(_NAME, name, list(map(str, names)), columns)
     return list(columns)
 
 

@@ -33,7 +33,9 @@ def splits(
     """
     with _opened(file, path) as found:
         # refuses what cannot be read
-        FileColumns.from_schema(found.schema, path, plan, missing_column=missing_column)
+        FileColumns.from_schema(
+            found.schema, path, plan, missing_column=missing_column, in_schema=True
+        )
         if isinstance(found, pa.RecordBatchStreamReader):
             return [(0, 0)], 0
         total = found.num_record_batches
@@ -51,7 +53,7 @@ def batches(
     """
     with _opened(file, split.path) as found:
         columns = FileColumns.from_schema(
-            found.schema, split.path, plan, missing_column=missing_column
+            found.schema, split.path, plan, missing_column=missing_column, in_schema=True
         )
         is_stream = isinstance(found, pa.RecordBatchStreamReader)
         whole = found if is_stream else map(found.get_batch, range(split.start, split.stop))
@@ -68,8 +70,18 @@ def describe_columns(file: Any, path: str, *, missing_column: str = "fail") -> d
     Raises:
         InputError: not Arrow's IPC format.
     """
+    return described(read_schema(file, path))
+
+
+def read_schema(file: Any, path: str) -> pa.Schema:
+    """The schema of a file.
+
+    Raises:
+        InputError: it has none.
+    """
     with _opened(file, path) as opened:
-        return described(opened.schema)
+        schema: pa.Schema = opened.schema
+        return schema
 
 
 @contextmanager
@@ -80,7 +92,7 @@ def _opened(file: Any, path: str) -> Iterator[Any]:
         InputError: there is none, or it is damaged or cut short.
     """
     with (
-        reading(path, "is not an Arrow IPC file or stream"),
+        reading(path, "is not an Arrow IPC file or stream", "arrow"),
         closing(pa.memory_map(file) if isinstance(file, str) else file) as stream,
     ):
         mark = stream.read(len(_FILE_MARK))

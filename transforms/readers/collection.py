@@ -165,7 +165,7 @@ def row_schema(
     if schema is not None:
         for name in columns:
             if schema.get_field_index(name) < 0:
-                raise no_column(_WHERE, name, schema.names)
+                raise no_column(_WHERE, name, schema.names, columns, in_schema=True)
         return pa.schema([field for field in schema if field.name in columns])
     if fields is None:
         raise InputError(
@@ -174,7 +174,7 @@ def row_schema(
         )
     for name in columns:
         if name not in fields:
-            raise no_column(_WHERE, name, list(fields))
+            raise no_column(_WHERE, name, list(fields), columns)
     return pa.schema([(name, _arrow_type(name, fields[name])) for name in columns])
 
 

@@ -1,7 +1,7 @@
 """Checks of the heads of files, before a row is read: a contract, and types of the privacy unit."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dptrees.dpcore.bounding.unit_families import unit_families
@@ -9,17 +9,15 @@ from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.file_columns import path_columns
 from dptrees.transforms.readers.formats import find_reader
-from dptrees.transforms.readers.read import open_file, spread
+from dptrees.transforms.readers.read import for_each_file, open_file, spread
 from dptrees.transforms.readers.schema_contract import SchemaContract
 
-# A head takes a store tens of milliseconds, in which no processor works.
-_THREADS = 16
 # Formats whose files have no types: the unit's values are text.
 _OF_TEXT = ("csv", "json")
 
 
 def check_contract(
-    contract: SchemaContract, paths: Iterable[str], format: str, options: Mapping[str, Any]
+    contract: SchemaContract, paths: Sequence[str], format: str, options: Mapping[str, Any]
 ) -> None:
     """Refuse files that break a contract; the head of each one is read, and no row.
 
@@ -81,15 +79,10 @@ def joined_families(
 
 
 def _all_types(
-    paths: Iterable[str], format: str, options: Mapping[str, Any]
+    paths: Sequence[str], format: str, options: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    pool = ThreadPoolExecutor(_THREADS)
-    try:
-        found = [pool.submit(file_types, path, format, options) for path in paths]
-        for path, types in zip(paths, found, strict=True):
-            yield path, types.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    look = partial(file_types, format=format, options=options)
+    return zip(paths, for_each_file(look, paths), strict=True)
 
 
 def file_types(path: str, format: str, options: Mapping[str, Any]) -> dict[str, str]:

@@ -1,12 +1,10 @@
 """The names of the columns of a CSV file, and the errors where they do not match a plan.
 
-The names in a header are public. But who reads a file without a header as if it had one takes its
-first row for names: where one of them is a number, a date or nothing, or too long, none is shown.
+The names in a header are public. But the first row of a file without a header looks like names:
+`transforms.readers.shown_names` decides whether a message shows them.
 """
 
 import codecs
-import difflib
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,12 +16,9 @@ from dptrees.transforms.readers.csv_encodings import UTF_8, NoByteOrderMark
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.csv_lines import MalformedHeader, read_header, read_start
 from dptrees.transforms.readers.file_columns import path_columns
+from dptrees.transforms.readers.shown_names import columns_found, may_show
 
-_SHOWN_NAMES = 20
-_LETTERS = 100  # of a name; what is longer is text of a file that is read in a wrong way
 _SEPARATORS = {";": '";"', "\t": '"\\t"', "|": '"|"', ",": '","'}
-_LINES_BEFORE = "if lines are before the header, say skip_lines or comment"
-_DATA = re.compile(r"\s*|\s*[-+(]?[$€£]?[0-9][0-9 .,:/T+Z%-]*\)?\s*")
 
 
 def check_named(wanted: Sequence[str], csv: CsvFormat) -> None:
@@ -74,7 +69,9 @@ def _names_and_rest(
     names = _fields(header, csv)
     for name in wanted:
         if name not in names and name not in path_values:
-            raise InputError(f"input: {path} has no column {name!r}; {_hint(name, header, csv)}")
+            raise InputError(
+                f"input: {path} has no column {name!r}; {_hint(name, wanted, header, csv)}"
+            )
         if names.count(name) > 1:
             raise InputError(f"input: {path} has the column {name!r} twice")
     return names, rest, csv
@@ -98,6 +95,8 @@ def _fields(header: bytes, csv: CsvFormat) -> list[str]:
 
 
 def _no_header(path: str, start: bytes, csv: CsvFormat) -> InputError:
+    if not start:
+        return InputError(f"input: {path} is empty, without even a header")
     encoding = "UTF-8" if csv.encoding == UTF_8 else csv.encoding
     quoted = "" if csv.quote is None else ", in which every quote is closed"
     more = "; if it is in another encoding, say which by encoding" if csv.encoding == UTF_8 else ""
@@ -108,25 +107,20 @@ def _no_header(path: str, start: bytes, csv: CsvFormat) -> InputError:
     )
 
 
-def _hint(name: str, header: bytes, csv: CsvFormat) -> str:
+def _hint(name: str, wanted: Sequence[str], header: bytes, csv: CsvFormat) -> str:
     """What a file has instead of a column, and what may be meant."""
     names = _fields(header, csv)
-    separated = _separated(name, header, csv)
-    if len(names) == 1 and separated:
-        # It has a requested name: so this is a header, however long it is.
-        more = "..." if len(names[0]) > _LETTERS else ""
-        return f"its one column is {_shown(names[0][:_LETTERS])}{more}; {separated}"
-    if any(_DATA.fullmatch(each) or len(each) > _LETTERS for each in names):
-        return (
-            "its first line does not look like a header, since a name in it is empty, a number, a "
-            f"date or over {_LETTERS} letters (none is shown); if the file has no header, say "
-            f"header: false and columns: [...]; {_LINES_BEFORE}"
-        )
-    listed = ", ".join(map(_shown, names[:_SHOWN_NAMES]))
-    more = "" if len(names) <= _SHOWN_NAMES else f" and {len(names) - _SHOWN_NAMES} more"
-    found = f"its columns are {listed}{more}" if len(names) > 1 else f"its one column is {listed}"
-    meant = _meant(name, names, header, csv) or (_LINES_BEFORE if len(names) == 1 else "")
-    return f"{found}; {meant}" if meant else found
+    if separated := _separated(name, header, csv):
+        return f"its first line has {len(names)} field{'s' * (len(names) > 1)}; {separated}"
+    if name in [each.strip() for each in names]:
+        return "with trim: true it has the column"
+    found = columns_found(name, names, wanted, start=header)
+    if may_show(names, wanted):
+        return found
+    return (
+        f"{found}; if the file has no header, say header: false and columns: [...]; if lines are "
+        "before the header, say skip_lines or comment"
+    )
 
 
 def _separated(name: str, header: bytes, csv: CsvFormat) -> str:
@@ -137,18 +131,3 @@ def _separated(name: str, header: bytes, csv: CsvFormat) -> str:
             if name in _fields(header, other):
                 return f"with separator: {written} it has the column"
     return ""
-
-
-def _meant(name: str, names: list[str], header: bytes, csv: CsvFormat) -> str:
-    if separated := _separated(name, header, csv):
-        return separated
-    if name in [each.strip() for each in names]:
-        return "with trim: true it has the column"
-    plain = {each.strip().casefold(): each for each in reversed(names)}
-    near = difflib.get_close_matches(name.casefold(), plain, n=1)
-    return f"did you mean {_shown(plain[near[0]])}?" if near else ""
-
-
-def _shown(name: str) -> str:
-    """A name as it is, where it is plain."""
-    return name if name.isprintable() and name == name.strip() else repr(name)

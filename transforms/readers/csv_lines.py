@@ -47,7 +47,7 @@ class MalformedHeader(Exception):
     """The first row of the file is malformed, or there is none.
 
     Args:
-        start: the first bytes of the file.
+        start: the first bytes of the file; none where it holds nothing.
     """
 
     def __init__(self, start: bytes) -> None:
@@ -91,7 +91,7 @@ def _first_row(text: bytes, stream: Any, csv: CsvFormat) -> tuple[bytes, bytes]:
         text = lead.sub(b"", text + (data or b"\n"))  # the last line of a file may lack its end
     header, rest = text[:end], text[end:]
     if not 0 < len(header) - 1 <= csv.row_bytes or np.any(_rows(header, csv)[1:]):
-        raise MalformedHeader(start)
+        raise MalformedHeader(start if text else b"")
     return header, rest
 
 

@@ -30,6 +30,7 @@ from dptrees.transforms.readers.csv_lines import (
 )
 from dptrees.transforms.readers.csv_values import typed
 from dptrees.transforms.readers.file_columns import path_columns, path_constants, repeated
+from dptrees.transforms.readers.first_bytes import text_stream
 from dptrees.transforms.readers.formats import reading
 
 COUNTS_ROWS = 0
@@ -49,7 +50,7 @@ def splits(
             dialect does not go with the plan.
     """
     _check_zones(column_types(plan), csv)
-    with reading(path, _NOT_CSV), closing(_stream(file, csv)) as stream:
+    with reading(path, _NOT_CSV), closing(_stream(file, path, csv)) as stream:
         column_names(stream, path, plan.columns, csv)
     return [(0, 0)], 0
 
@@ -79,7 +80,7 @@ def batches(
     _check_zones(types, csv)
     texts = {name: csv.texts.column_texts(name) for name in plan.columns}
     try:
-        with reading(split.path, _NOT_CSV), closing(_stream(file, csv)) as stream:
+        with reading(split.path, _NOT_CSV), closing(_stream(file, split.path, csv)) as stream:
             names, rest, csv = column_names(stream, split.path, plan.columns, csv)
             there = path_columns(split.path).keys() & types.keys()
             path_values = path_constants(split.path, there - set(names), plan)
@@ -102,7 +103,7 @@ def describe_columns(file: Any, path: str, csv: CsvFormat = DEFAULT_FORMAT) -> d
     Raises:
         InputError: the file cannot be read, or has no header.
     """
-    with reading(path, _NOT_CSV), closing(_stream(file, csv)) as stream:
+    with reading(path, _NOT_CSV), closing(_stream(file, path, csv)) as stream:
         return dict.fromkeys(column_names(stream, path, (), csv)[0], "text")
 
 
@@ -145,10 +146,9 @@ def _check_zones(types: Mapping[str, pa.DataType], csv: CsvFormat) -> None:
             )
 
 
-def _stream(file: Any, csv: CsvFormat) -> Any:
+def _stream(file: Any, path: str, csv: CsvFormat) -> Any:
     """The bytes of a file, in UTF-8."""
-    stream = pa.input_stream(file, compression="detect") if isinstance(file, str) else file
-    return as_utf8(stream, csv.encoding)
+    return as_utf8(text_stream(file, path, "csv"), csv.encoding)
 
 
 def _parsed(

@@ -7,8 +7,7 @@ folder of the path, in this order. As Hive and Spark write paths, a folder `NAME
 written with %XX. `__HIVE_DEFAULT_PARTITION__` means null.
 """
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -20,10 +19,10 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.column_types import column_types
 from dptrees.transforms.readers.csv_values import typed
+from dptrees.transforms.readers.shown_names import columns_found
 
 # What becomes of a column that a file does not have: it is refused, or all its values are null.
 MISSING_COLUMN = ("fail", "null")
-_NAMES_SHOWN = 20
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -43,7 +42,13 @@ class FileColumns:
 
     @classmethod
     def from_schema(
-        cls, schema: pa.Schema, path: str, plan: ReleasePlan, *, missing_column: str | None = None
+        cls,
+        schema: pa.Schema,
+        path: str,
+        plan: ReleasePlan,
+        *,
+        missing_column: str | None = None,
+        in_schema: bool = False,
     ) -> "FileColumns":
         """Where the columns of a plan lie in a file.
 
@@ -52,6 +57,7 @@ class FileColumns:
             path: of the file.
             plan: whose columns they are.
             missing_column: one of `MISSING_COLUMN`; None: a user cannot choose, and it is refused.
+            in_schema: whether a file or table states the names, so that messages may show them.
 
         Raises:
             InputError: one is missing, or of another type than its domain reads; it names the file,
@@ -65,7 +71,8 @@ class FileColumns:
             elif name not in path_values and (missing_column != "null" or name in schema.names):
                 choice = missing_column == "fail" and name not in schema.names
                 way_out = "; input.missing_column: null reads null there" if choice else ""
-                raise no_column(path, name, list(described(schema)), way_out)
+                there = list(described(schema))
+                raise no_column(path, name, there, plan.columns, way_out, in_schema=in_schema)
         absent = [name for name in plan.columns if name not in within]
         constants = path_constants(path, [name for name in absent if name in path_values], plan)
         constants = dict.fromkeys(absent, pa.nulls(1)) | constants
@@ -95,27 +102,33 @@ class FileColumns:
         return types
 
 
-def no_column(where: str, name: str, names: Sequence[str], way_out: str = "") -> InputError:
+def no_column(
+    where: str,
+    name: str,
+    names: Sequence[str],
+    read: Collection[str],
+    way_out: str = "",
+    *,
+    in_schema: bool = False,
+) -> InputError:
     """The error of rows that lack a column.
 
     Args:
         where: they lie.
         name: of the column.
         names: of the columns that they have.
+        read: the columns that are read.
         way_out: what else can be done, after "; ".
+        in_schema: whether a schema states the names.
 
-    >>> no_column("rows", "Age", ["age", "sex"]).sentence
+    >>> no_column("rows", "Age", ["age", "sex"], ["Age"]).sentence
     "input: rows has no column 'Age'; its columns are age, sex; did you mean age?"
-    >>> no_column("rows", "age", ["age", "age"]).sentence
+    >>> no_column("rows", "age", ["age", "age"], ["age"]).sentence
     "input: rows has column 'age' more than once; its columns are age, age"
     """
-    plain = {each.casefold(): each for each in reversed(names)}
-    near = [] if name in names else difflib.get_close_matches(name.casefold(), plain, n=1)
-    meant = f"; did you mean {plain[near[0]]}?" if near else ""
     fault = f"has column {name!r} more than once" if name in names else f"has no column {name!r}"
-    return InputError(
-        f"input: {where} {fault}; its columns are {_listed(list(names))}{meant}{way_out}"
-    )
+    found = columns_found(name, names, read, in_schema=in_schema)
+    return InputError(f"input: {where} {fault}; {found}{way_out}")
 
 
 def path_constants(path: str, names: Iterable[str], plan: ReleasePlan) -> dict[str, pa.Array]:
@@ -145,12 +158,6 @@ def described(schema: pa.Schema) -> dict[str, str]:
         else:
             result[field.name] = str(field.type)
     return result
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:_NAMES_SHOWN])
-    more = len(names) - _NAMES_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown or "none"
 
 
 def check_types(types: Mapping[str, pa.DataType], path: str, plan: ReleasePlan) -> None:

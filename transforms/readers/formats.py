@@ -4,8 +4,9 @@ A new format is a module `transforms/readers/NAME_rows.py` with what `Reader` sa
 here.
 """
 
+import lzma
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.passing import may_pass, not_now
+from dptrees.transforms.readers.first_bytes import fault_of_start, read_start
 
 FORMATS = ("parquet", "csv", "arrow", "json")
 
@@ -82,13 +84,14 @@ def format_of_names(paths: Sequence[str]) -> str:
 
 
 @contextmanager
-def reading(path: str, otherwise: str) -> Iterator[None]:
+def reading(path: str, otherwise: str, format: str = "") -> Iterator[None]:
     """Report faults of the system and of Arrow, while a file is read, as the input's: never in a
     library's words, which may show a value.
 
     Args:
         path: of the file.
         otherwise: what the file is, where it can be read and is not what it should be.
+        format: the one that its first bytes should show; "": they have been looked at.
 
     Raises:
         InputError: it is not there, may not be read, cannot be read now, or is damaged.
@@ -106,7 +109,17 @@ def reading(path: str, otherwise: str) -> Iterator[None]:
         raise InputError(f"input: {path} does not exist") from None
     except PermissionError:
         raise InputError(f"input: {path} cannot be read: permission denied") from None
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except (pa.ArrowException, OSError, EOFError, lzma.LZMAError) as error:
         if may_pass(error):
             raise not_now(path, error) from None
-        raise InputError(f"input: {path} {otherwise}, or is damaged or cut short") from None
+        fault = _kind(path, format) if format else ""
+        raise InputError(
+            f"input: {path} {fault or f'{otherwise}, or is damaged or cut short'}"
+        ) from None
+
+
+def _kind(path: str, format: str) -> str:
+    """What a file is that is not of a format; "" where its first bytes do not show it."""
+    with suppress(Exception):  # every filesystem has errors of its own
+        return fault_of_start(read_start(path), path, format)
+    return ""

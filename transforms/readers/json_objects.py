@@ -29,7 +29,7 @@ import pyarrow.json as pa_json
 
 from dptrees.transforms.readers.csv_encodings import is_utf8
 
-_OPEN, _CLOSE, _LIST, _RETURN = b"{}[\r"
+_OPEN, _CLOSE, _LIST = b"{}["
 _DOUBTFUL = (b"\\ud", b"\\uD", b"NaN", b"Inf")
 _LINES_SEEN = 1000
 _DEEPEST = 100
@@ -100,7 +100,7 @@ class Objects:
         for line in text.split(b"\n"):
             if line.isspace() or not line:
                 continue
-            found = _parse_object(line)
+            found = parse_object(line)
             if found is not None:
                 objects.append(found)
             elif self._fails:
@@ -123,7 +123,7 @@ def names_in(text: bytes) -> dict[str, str]:
     """
     kinds: dict[str, dict[str, None]] = {}
     for line in text.split(b"\n")[:_LINES_SEEN]:
-        for name, value in _flattened(_parse_object(line, json.JSONDecoder()) or {}):
+        for name, value in _flattened(parse_object(line, json.JSONDecoder()) or {}):
             kinds.setdefault(name, {})[_json_kind(value)] = None
     return {name: _in_words(list(found)) for name, found in kinds.items()}
 
@@ -182,7 +182,7 @@ def _plain_lines(text: bytes) -> int | None:
     codes = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(codes == ord(b"\n"))
     starts = np.concatenate([[0], ends[:-1] + 1])
-    last = ends - 1 - (codes[np.maximum(ends - 1, 0)] == _RETURN)
+    last = ends - 1
     if not (starts < last).all():
         return None
     opened = np.add.reduceat((codes == _OPEN) | (codes == _LIST), starts, dtype=np.int64)
@@ -207,7 +207,12 @@ def _whole(table: pa.Table, name: str) -> pa.Array:
     return chunk
 
 
-def _parse_object(line: bytes, decoder: json.JSONDecoder = _DECODER) -> dict[str, Any] | None:
+def parse_object(line: bytes, decoder: json.JSONDecoder = _DECODER) -> dict[str, Any] | None:
+    """The object of a line; None where it holds none, or is nested too deep.
+
+    >>> parse_object(b'{"age": 41}'), parse_object(b"[41]")
+    ({'age': '41'}, None)
+    """
     if _is_deep(line):
         return None
     try:

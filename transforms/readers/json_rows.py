@@ -21,9 +21,11 @@ from dptrees.transforms.readers.column_types import column_types
 from dptrees.transforms.readers.csv_format import ROW_BYTES
 from dptrees.transforms.readers.csv_values import typed
 from dptrees.transforms.readers.file_columns import path_columns, path_constants, repeated
+from dptrees.transforms.readers.first_bytes import START_BYTES, text_stream
 from dptrees.transforms.readers.formats import reading
 from dptrees.transforms.readers.json_format import DEFAULT_FORMAT, JsonFormat
 from dptrees.transforms.readers.json_objects import MalformedLine, Objects, names_in
+from dptrees.transforms.readers.json_start import check_lines, with_line_feeds
 
 COUNTS_ROWS = 0
 # Its beginning says how it is read.
@@ -43,8 +45,8 @@ def splits(
         InputError: the file cannot be read, or two trees read one column as different types.
     """
     column_types(plan, of="JSON")
-    with reading(path, _NOT_JSON), closing(_stream(file)) as stream:
-        stream.read(1)
+    with reading(path, _NOT_JSON), closing(text_stream(file, path, "json")) as stream:
+        _first_block(stream, path, json)
     return [(0, 0)], 0
 
 
@@ -63,8 +65,11 @@ def batches(
     units = plan.unit.columns if plan.unit.nulls is NullUnits.OWN else ()
     objects = Objects(inner, fails=json.malformed == "fail", distinct=units)
     try:
-        with reading(split.path, _NOT_JSON), closing(_stream(file)) as stream:
-            for text in _whole_lines(stream, json):
+        with (
+            reading(split.path, _NOT_JSON),
+            closing(text_stream(file, split.path, "json")) as stream,
+        ):
+            for text in _whole_lines(stream, split.path, json):
                 rows, texts = objects.read(text)
                 if not rows:
                     continue
@@ -86,8 +91,8 @@ def describe_columns(file: Any, path: str, json: JsonFormat = DEFAULT_FORMAT) ->
         InputError: the file cannot be read.
     """
     try:
-        with reading(path, _NOT_JSON), closing(_stream(file)) as stream:
-            return names_in(next(_whole_lines(stream, json), b""))
+        with reading(path, _NOT_JSON), closing(text_stream(file, path, "json")) as stream:
+            return names_in(next(_whole_lines(stream, path, json), b""))
     except MalformedLine:
         raise _malformed(path) from None
 
@@ -96,19 +101,30 @@ def _read(column: pa.Array, target_type: pa.DataType) -> pa.Array:
     return column if column.type == target_type else typed(column, target_type)
 
 
-def _stream(file: Any) -> Any:
-    return pa.input_stream(file, compression="detect") if isinstance(file, str) else file
+def _first_block(stream: Any, path: str, json: JsonFormat) -> bytes:
+    """The beginning of a file, without a byte order mark.
+
+    Raises:
+        InputError: it is not that of JSON lines.
+    """
+    text = b""
+    while len(text) < json.block_bytes and (data := stream.read(json.block_bytes - len(text))):
+        text += data
+    check_lines(text[:START_BYTES], path, whole=len(text) < min(json.block_bytes, START_BYTES))
+    return text.removeprefix(_MARK)
 
 
-def _whole_lines(stream: Any, json: JsonFormat) -> Iterator[bytes]:
+def _whole_lines(stream: Any, path: str, json: JsonFormat) -> Iterator[bytes]:
     """Blocks that end where a line ends, without lines that are too long.
 
     Raises:
+        InputError: the file is not one of JSON lines.
         MalformedLine: a line is too long, and the policy is to fail.
     """
-    text, too_long = stream.read(len(_MARK)).removeprefix(_MARK), False
-    for data in itertools.chain(iter(partial(stream.read, json.block_bytes), b""), [b"\n"]):
-        text += data
+    text, too_long = b"", False
+    blocks = iter(partial(stream.read, json.block_bytes), b"")
+    for data in itertools.chain([_first_block(stream, path, json)], blocks, [b"\n"]):
+        text += with_line_feeds(data)
         first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
         too_long = too_long or (first - 1 if first else len(text)) > json.row_bytes
         if too_long and json.malformed == "fail":

@@ -37,7 +37,9 @@ def splits(
         metadata = parquet.metadata
         _check_units(parquet, path, plan)
         # refuses what cannot be read
-        FileColumns.from_schema(parquet.schema_arrow, path, plan, missing_column=missing_column)
+        FileColumns.from_schema(
+            parquet.schema_arrow, path, plan, missing_column=missing_column, in_schema=True
+        )
         runs: list[tuple[int, int]] = []
         start = rows = 0
         for group in range(metadata.num_row_groups):
@@ -63,7 +65,9 @@ def batches(
     with _open(file, split.path) as parquet:
         _check_units(parquet, split.path, plan)
         schema = parquet.schema_arrow
-        columns = FileColumns.from_schema(schema, split.path, plan, missing_column=missing_column)
+        columns = FileColumns.from_schema(
+            schema, split.path, plan, missing_column=missing_column, in_schema=True
+        )
         rows = 0
         with reading(split.path, _NOT_PARQUET):
             found = parquet.iter_batches(
@@ -89,12 +93,22 @@ def describe_columns(file: Any, path: str, *, missing_column: str = "fail") -> d
     Raises:
         InputError: not a Parquet file.
     """
+    return described(read_schema(file, path))
+
+
+def read_schema(file: Any, path: str) -> pa.Schema:
+    """The schema of a file.
+
+    Raises:
+        InputError: it has none.
+    """
     with _open(file, path) as parquet:
-        return described(parquet.schema_arrow)
+        schema: pa.Schema = parquet.schema_arrow
+        return schema
 
 
 def _open(file: Any, path: str) -> pq.ParquetFile:
-    with reading(path, _NOT_PARQUET):
+    with reading(path, _NOT_PARQUET, "parquet"):
         # A checksum of a page, where its writer left one, finds a byte that changed on a disk.
         return pq.ParquetFile(
             file, page_checksum_verification=True, coerce_int96_timestamp_unit=INT96_UNIT

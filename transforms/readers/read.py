@@ -8,11 +8,13 @@ increments to a balance that must come out at zero (`transforms.conservation`): 
 a file, a split or a batch is found out.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -22,15 +24,21 @@ from dptrees.transforms.files import failure_reason, is_local
 from dptrees.transforms.metrics import SPLITS_READ, advance
 from dptrees.transforms.passing import may_pass
 from dptrees.transforms.readers.file_columns import path_columns
+from dptrees.transforms.readers.first_bytes import check_start, read_start
 from dptrees.transforms.readers.formats import find_reader
 from dptrees.transforms.readers.input_file import InputFile, check_unchanged, explained, total_size
+from dptrees.transforms.readers.json_start import check_stored_lines
 from dptrees.transforms.readers.listing import list_files
 from dptrees.transforms.readers.sealed_list import SealedList
+from dptrees.transforms.readers.shown_names import columns_found
 
 BALANCE = "balance"
 _BYTES = "bytes of files"
 # So many files of an input are opened to find each column in one of them.
 _MOST_LOOKED_AT = 32
+# A head takes a store tens of milliseconds, in which no processor works.
+_THREADS = 16
+Looked = TypeVar("Looked")
 
 
 # A split that is a whole file; where the file states its rows, its reader compares them.
@@ -63,20 +71,27 @@ def open_file(path: str) -> Any:
     if is_local(path):
         return path.removeprefix("file://")
     try:
-        return FileSystems.open(path)  # decompressed where the name says so
+        # What is compressed is known by its bytes.
+        return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     except Exception as error:  # every filesystem has errors of its own
-        raise InputError(
-            f"input: {path} cannot be read: {failure_reason(error)}", again=may_pass(error)
-        ) from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: str, error: Exception) -> InputError:
+    sentence = f"input: {path} cannot be read: {failure_reason(error)}"
+    return InputError(sentence, again=may_pass(error))
 
 
 def check_readable(
     paths: Sequence[str], format: str, plan: ReleasePlan, options: Mapping[str, Any]
 ) -> None:
-    """Refuse files that lack what a plan reads, before a job starts.
+    """Refuse files that cannot be read or lack what a plan reads, before a job starts.
 
-    The first file is looked at; with ``missing_column: null`` as many as are needed until one has
-    been found that has each column, since a name that is spelled wrongly would be null everywhere.
+    The heads of at most 10,000 local files are read. In a store the head of the first file is read,
+    and the first bytes of at most 2,000 others, in one small request each. Workers find what is
+    wrong with the rest, before noise is drawn. With ``missing_column: null`` as many
+    files are looked at as are needed until one has been found that has each column, since a name
+    that is spelled wrongly would be null everywhere.
 
     Args:
         paths: of the files.
@@ -85,10 +100,19 @@ def check_readable(
         options: as of `ReadBatches`.
 
     Raises:
-        InputError: the first file cannot be read, or no file that was looked at has a column.
+        InputError: a file cannot be read, the first one in order; or no file that was looked at has
+            a column.
     """
     reader = find_reader(format)
-    reader.splits(open_file(paths[0]), paths[0], plan, **options)
+
+    def check(path: str) -> None:
+        if path == paths[0] or is_local(path):
+            reader.splits(open_file(path), path, plan, **options)
+        else:
+            _check_start(path, format)
+
+    for _ in for_each_file(check, spread(paths, 10_000 if is_local(paths[0]) else 2_000)):
+        pass
     if options.get("missing_column") != "null":
         return
     missing, seen, looked = set(plan.columns), set[str](), 0
@@ -100,23 +124,58 @@ def check_readable(
         missing -= {name for name in missing if any(each.startswith(f"{name}.") for each in found)}
         if not missing:
             return
+    found_names = columns_found(min(missing), sorted(seen), plan.columns, in_schema=True)
     raise InputError(
         f"input.missing_column: none of {looked} files that were looked at has the column "
-        f"{min(missing)!r}; their columns are {', '.join(sorted(seen))}"
+        f"{min(missing)!r}; {found_names}"
     )
 
 
-def spread(paths: Sequence[str]) -> list[str]:
+def _check_start(path: str, format: str) -> None:
+    """Refuse a file by its first bytes.
+
+    Raises:
+        InputError: they show another format; or they cannot be read.
+    """
+    try:
+        start = read_start(path)
+    except Exception as error:  # every filesystem has errors of its own
+        raise _unreadable(path, error) from None
+    check_start(start, path, format)
+    if format == "json":
+        check_stored_lines(start, path)
+
+
+def for_each_file(look: Callable[[str], Looked], paths: Sequence[str]) -> Iterator[Looked]:
+    """Yield what a function finds in each file, in order; several files are read at once.
+
+    Args:
+        look: is called with each path, by threads.
+        paths: of the files.
+
+    Raises:
+        Exception: as of the function, for the first path in order.
+    """
+    pool = ThreadPoolExecutor(_THREADS)
+    try:
+        for each in [pool.submit(look, path) for path in paths]:
+            yield each.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def spread(paths: Sequence[str], most: int = _MOST_LOOKED_AT) -> list[str]:
     """Some paths of many: the first, the last, and others spread between them.
 
     Args:
         paths: at least one, in order.
+        most: at most so many.
 
     >>> spread(["a", "b", "c"]), len(spread([f"{number:03}" for number in range(1000)]))
     (['a', 'b', 'c'], 32)
     """
-    step = max(1, len(paths) // (_MOST_LOOKED_AT - 1))
-    return sorted({*paths[::step][: _MOST_LOOKED_AT - 1], paths[-1]})
+    step = 1 if len(paths) <= most else -(-len(paths) // (most - 1))
+    return sorted({*paths[::step], paths[-1]})
 
 
 class ReadBatches(beam.PTransform):

@@ -72,7 +72,7 @@ def _columns(table: InputTable, plan: ReleasePlan) -> FileColumns:
                 f"text for the unit, but tree {trees[0]} reads them as numbers, which rounds: "
                 f"give the tree a second column, as a view that has {name}::float8 AS {name}_value"
             )
-    return FileColumns.from_schema(schema, table.name, plan)
+    return FileColumns.from_schema(schema, table.name, plan, in_schema=True)
 
 
 def _names(columns: FileColumns) -> tuple[str, ...]:

@@ -212,13 +212,16 @@ def test_parquet_units_and_names(place: Workspace) -> None:
 
 
 def test_json_lines_report_names_that_no_line_has(place: Workspace) -> None:
-    lines = [json.dumps({"agee": row, "at": {"zip": "x"}}) for row in range(50)]
+    lines = [json.dumps({"agee": row, "place": "x", "at": {"zip": "x"}}) for row in range(50)]
     (place.folder / "a.jsonl").write_text("\n".join([*lines, "{"]))
     outcome = check(
         place,
         {
             "input": {"format": "json", "path": str(place.folder / "a.jsonl")},
-            "trees": [TREES[2]],
+            "trees": [
+                TREES[2],
+                {"name": "where", "domain": {"column": "place", "categories": ["x"]}},
+            ],
         },
     )
     assert outcome.code == 0, outcome.err
@@ -251,7 +254,7 @@ def test_private_keys_a_box_and_a_series(place: Workspace) -> None:
     ("path", "sentence"),
     [
         ("none.csv", "no file matches"),
-        ("empty.csv", "is not a CSV file"),
+        ("empty.csv", "is empty, without even a header"),
         ("other.csv", "has no column 'day'"),
     ],
 )

@@ -82,7 +82,7 @@ def test_every_column_of_a_schema(workspace: Workspace, tmp_path: Path, kind: st
 def test_types_of_csv_are_not_guessed(workspace: Workspace, tmp_path: Path) -> None:
     rows, file = tmp_path / "rows.csv", tmp_path / "ages.yaml"
     rows.write_text('age,"my day"\n41,2024-01-01\n')
-    assert workspace.run("init", file, "--input", rows).code == 0
+    assert workspace.run("init", file, "--input", rows, "--header").code == 0
     text = file.read_text()
     assert text.count("type: <fill in number, integer, date, timestamp or category>") == 2
     assert 'column: "my day"' in text and "41" not in text and "2024" not in text
@@ -116,10 +116,13 @@ def test_a_folder_of_files(workspace: Workspace, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("absent.csv", None, "there is no such file"),
+        ("absent.csv", None, "no file matches"),
         ("rows.txt", b"a", "read of files that end with .parquet"),
-        ("rows.parquet", b"PAR1", "cannot be read as parquet"),
-        ("rows.csv", b"", "has no header that can be read"),
+        ("rows.parquet", b"PAR1", "is not a Parquet file, or is damaged"),
+        ("rows.feather", b"FEA1\0\0\0\0", "is a file of Feather version 1"),
+        ("rows.csv", b"PAR1\x15\x04", "is a Parquet file"),
+        ("rows.csv", b"", "is empty, without even a header"),
+        ("rows.csv", b"Anna Example,+41 31", "its names are not shown"),
     ],
 )
 def test_rows_that_cannot_be_read(
@@ -127,6 +130,6 @@ def test_rows_that_cannot_be_read(
 ) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    outcome = workspace.run("init", tmp_path / "x.yaml", "--input", tmp_path / name)
+    outcome = workspace.run("init", tmp_path / "x.yaml", "--input", tmp_path / name, "--header")
     assert outcome.code == 2 and words in outcome.err and outcome.err.count("\n") == 1
     assert not (tmp_path / "x.yaml").exists()

@@ -182,7 +182,7 @@ def test_columns_of_different_lengths_are_reported() -> None:
         ([3], "rows: a list holds dictionaries or paths, and not int"),
         ([], "rows: an empty list has no columns"),
         ({"age": [1, "kumquat"]}, "column 'age' holds values of several types"),
-        ({"aged": [1]}, "input: rows has no column 'age'; its columns are aged"),
+        ({"aged": [1]}, "input: rows has no column 'age'; its names are not shown"),
         ({"age": ["kumquat"]}, "input: rows: column 'age'"),
         (pa.table([[1], [2]], names=["age", "age"]), "has column 'age' more than once"),
         ("none-*.parquet", "input.path: no file matches none-"),

@@ -112,8 +112,9 @@ def failed(release: ReleaseTrees, rows: Any) -> str | None:
 def test_mistakes_in_elements_stop_the_job(make_plan, reference, tmp_path: Path) -> None:
     release = ReleaseTrees(make_plan("value"), key=reference, output=str(tmp_path / "out"))
     batches = pa.table({"number": [1]}).to_batches()
-    assert failed(release, beam.Create(batches)) == (
-        "input: the PCollection has no column 'value'; its columns are number"
+    reported = failed(release, beam.Create(batches))
+    assert reported is not None and reported.startswith(
+        "input: the PCollection has no column 'value'; its names are not shown"
     )
     untold = beam.Create([{"value": 1.0}]).with_output_types(Any)
     reported = failed(release, untold)

@@ -286,5 +286,5 @@ def test_a_wide_header_in_another_dialect_is_reported_by_its_separator() -> None
     with pytest.raises(InputError) as caught:
         read(";".join(names).encode() + b"\n", limit=1024)
     reported = caught.value.sentence
-    assert "its one column is value;column-0;" in reported and "...; with separator: " in reported
-    assert "column-29" not in reported
+    assert 'its first line has 1 field; with separator: ";" it has the column' in reported
+    assert "column-" not in reported

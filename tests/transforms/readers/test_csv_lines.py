@@ -231,7 +231,10 @@ def test_headers_that_are_refused(text, block) -> None:
     csv = CsvFormat(row_bytes=LIMIT, block_bytes=block)
     with pytest.raises(MalformedHeader):
         read_header(io.BytesIO(text), csv)
-    with pytest.raises(InputError, match=r"x\.csv is not a CSV file in UTF-8 that begins with a"):
+    fault = (
+        "is not a CSV file in UTF-8 that begins" if text.strip(b"\xef\xbb\xbf\r\n") else "is empty"
+    )
+    with pytest.raises(InputError, match=rf"x\.csv {fault}"):
         csv_rows.splits(io.BytesIO(text), "x.csv", PLAN, csv)
 
 
@@ -273,7 +276,7 @@ def test_memory_stays_flat_in_the_longest_row(newlines) -> None:
     assert not any(read)
 
 
-@pytest.mark.parametrize("function", ["read_csv", "input_stream"])
+@pytest.mark.parametrize("function", ["read_csv", "OSFile"])
 def test_too_little_memory_is_no_fault_of_the_file(function, monkeypatch, tmp_path) -> None:
     def fail(*args: object, **kwargs: object) -> None:
         raise pa.ArrowMemoryError("malloc of size 4711 failed")

@@ -163,9 +163,10 @@ LINES = st.lists(
 
 @given(LINES, st.integers(1, 40))
 def test_a_line_means_the_same_alone_as_among_others(lines: Sequence[bytes], block: int) -> None:
-    alone = [row for line in lines for row in parse_rows(line)]
-    together = parse_rows(b"\n".join(lines), JsonFormat(block_bytes=block))
-    assert repr(together) == repr(alone)  # as NaN differs from itself
+    # A file without any object is refused.
+    alone = [row for line in lines for row in parse_rows(b"{}\n" + line)[1:]]
+    together = parse_rows(b"\n".join([b"{}", *lines]), JsonFormat(block_bytes=block))
+    assert repr(together[1:]) == repr(alone)  # as NaN differs from itself
 
 
 @given(LINES)
@@ -189,8 +190,8 @@ def test_no_line_is_deep_by_its_neighbours(
 ) -> None:
     opened, closed = brackets
     deep = f'{{"number": 1, "z": {opened * depth}1{closed * depth}}}\n'.encode()
-    assert len(parse_rows(deep)) == there
-    assert len(parse_rows(deep + b"none\n")) == there
+    assert len(parse_rows(b"{}\n" + deep)) == there + 1
+    assert len(parse_rows(deep + b"{}\n" + b"none\n")) == there + 1
 
 
 def test_brackets_of_a_text_are_not_deep() -> None:

@@ -220,7 +220,8 @@ def test_too_little_memory_is_no_damage(step, make_plan, tmp_path, monkeypatch) 
 def check_damaged(path: Path, plan) -> None:
     with pytest.raises(InputError) as caught:
         read(path, plan)
-    expected = f"input: {path} is not a Parquet file, or is damaged or cut short"
+    fault = "is not a Parquet file, or is damaged or cut short"
+    expected = f"input: {path} {fault if path.stat().st_size else 'is empty'}"
     assert caught.value.sentence == expected
     assert caught.value.__suppress_context__
 

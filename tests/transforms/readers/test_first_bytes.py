@@ -1,0 +1,299 @@
+"""A file is read exactly, or refused before anything is spent: never with fewer rows."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import sqlite3
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.feather
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as encryption
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+from dptrees.dpcore.ordered.make import make_domain
+from dptrees.transforms.errors import InputError, sentence_in
+from dptrees.transforms.readers import read as reading
+from dptrees.transforms.readers.first_bytes import START_BYTES, binary_kind, decompressed_start
+from dptrees.transforms.readers.read import ReadBatches, check_readable
+from tests.transforms.conftest import LOCAL_RUNNER
+from tests.transforms.readers.test_csv_rows import make_plan
+
+TABLE = pa.table({"x": pa.array(range(100)), "word": ["kumquat"] * 100})
+PLAN = make_plan(make_domain({"column": "x", "type": "integer", "lower": 0, "upper": 100}))
+
+
+def sunk(write: Callable[[pa.BufferOutputStream], object]) -> bytes:
+    sink = pa.BufferOutputStream()
+    write(sink)
+    return bytes(sink.getvalue())
+
+
+def compressed(codec: str) -> Callable[[bytes], bytes]:
+    def compress(data: bytes) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, codec) as stream:
+            stream.write(data)
+        return bytes(sink.getvalue())
+
+    return compress
+
+
+class Keys(encryption.KmsClient):
+    def wrap_key(self, key: bytes, name: str) -> str:
+        return key.hex()
+
+    def unwrap_key(self, key: str, name: str) -> bytes:
+        return bytes.fromhex(key)
+
+
+def encrypted() -> bytes:
+    factory = encryption.CryptoFactory(lambda _: Keys())
+    how = encryption.EncryptionConfiguration("footer", column_keys={"column": ["x"]})
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), how)
+    return sunk(lambda sink: pq.write_table(TABLE, sink, encryption_properties=properties))
+
+
+def zipped(data: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("rows", data)
+    return file.getvalue()
+
+
+def sqlite() -> bytes:
+    with sqlite3.connect(":memory:") as database:
+        database.execute("create table rows (x)")
+        return database.serialize()
+
+
+def streamed(make: Callable[..., pa.ipc.RecordBatchFileWriter]) -> bytes:
+    def write(sink: pa.BufferOutputStream) -> None:
+        with make(sink, TABLE.schema) as writer:
+            writer.write_table(TABLE)
+
+    return sunk(write)
+
+
+OBJECTS = TABLE.to_pylist()
+LINES = "".join(json.dumps(row) + "\n" for row in OBJECTS).encode()
+CSV = sunk(lambda sink: pa_csv.write_csv(TABLE, sink))
+TEXTS = {
+    "json": LINES,
+    "json, CR LF": LINES.replace(b"\n", b"\r\n"),
+    "json, CR": LINES.replace(b"\n", b"\r"),
+    "json, a mark": b"\xef\xbb\xbf" + LINES,
+    "json, blank lines": b"\n \n" + LINES,
+    "csv": CSV,
+    "csv, CR": CSV.replace(b"\n", b"\r"),
+}
+OTHERS = {
+    "an array": json.dumps(OBJECTS).encode(),
+    "an array of lines": b"[\n" + LINES.replace(b"}\n{", b"},\n{") + b"]\n",
+    "lines with commas": LINES.replace(b"}\n{", b"},\n{"),
+    "pretty-printed": b"".join(json.dumps(row, indent=2).encode() + b"\n" for row in OBJECTS),
+    "one pretty object": json.dumps({"rows": OBJECTS}, indent=1).encode(),
+    "one object": b'{"rows": [\n' + LINES.replace(b"}\n{", b"},\n{") + b"]}",
+    "objects of one line": LINES.replace(b"\n", b""),
+    "text sequence": LINES.replace(b"{", b"\x1e{"),
+    "events": LINES.replace(b"{", b"data: {"),
+    "UTF-16": LINES.decode().encode("utf-16"),
+    "UTF-16 without a mark": LINES.decode().encode("utf-16-le"),
+    "XML": b"<rows><x>1</x></rows>\n" * 100,
+    "key=value": b"x=1 word=kumquat\n" * 100,
+    "mail": b"From: kumquat@example.org\n\nx,1\n",
+    "PDF": b"%PDF-1.7\n%\xe2\xe3\n",
+    "parquet": sunk(lambda sink: pq.write_table(TABLE, sink)),
+    "encrypted parquet": encrypted(),
+    "arrow": streamed(pa.ipc.new_file),
+    "arrow stream": streamed(pa.ipc.new_stream),
+    "feather 1": b"FEA1\0\0\0\0" + bytes(100) + b"FEA1",
+    "orc": sunk(lambda sink: pyarrow.orc.write_table(TABLE, sink)),
+    "zip": zipped(CSV),
+    "sqlite": sqlite(),
+    "deflate": zlib.compress(CSV),
+    "snappy": b"\xff\x06\0\0sNaPpY" + bytes(range(100)),
+}
+COMPRESSIONS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "none": ("", bytes),
+    "gzip": (".gz", gzip.compress),
+    "two members": (".gz", lambda data: gzip.compress(data[:700]) + gzip.compress(data[700:])),
+    "bz2": (".bz2", bz2.compress),
+    "xz": (".xz", lzma.compress),
+    "zstd": (".zst", compressed("zstd")),
+    "lz4": (".lz4", compressed("lz4")),
+}
+IS_OF = {  # what each reader reads
+    "csv": {"csv", "csv, CR"},
+    "json": {name for name in TEXTS if name.startswith("json")},
+    "parquet": {"parquet"},
+    "arrow": {"arrow", "arrow stream"},
+}
+
+
+def check_job(path: Path, format: str, rows: int) -> None:
+    """Check how many rows a job reads, which nobody looked into before."""
+    with beam.Pipeline(LOCAL_RUNNER) as pipeline:
+        batches, _ = pipeline | ReadBatches(patterns=(str(path),), format=format, plan=PLAN)
+        found = batches | beam.Map(lambda batch: batch.num_rows) | beam.CombineGlobally(sum)
+        assert_that(found, equal_to([rows]))
+
+
+def outcome(path: Path, format: str) -> int | str:
+    """The rows that are read of a file, by the reader itself; or the sentence of the refusal."""
+    reader = reading.find_reader(format)
+    try:
+        check_readable([str(path)], format, PLAN, {})
+        runs, _ = reader.splits(str(path), str(path), PLAN)
+        splits = [reading.FileSplit(str(path), *run, 0) for run in runs]
+        found = [each for split in splits for each in reader.batches(str(path), split, PLAN)]
+        assert pa.Table.from_batches(found)["x"].to_pylist() == list(range(100))
+        return sum(batch.num_rows for batch in found)
+    except InputError as error:
+        assert "kumquat" not in error.sentence
+        return error.sentence
+
+
+@pytest.mark.parametrize("ending", ["right", "none", "wrong"])
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("format", IS_OF)
+def test_a_file_is_read_whole_or_refused(
+    format: str, compression: str, ending: str, tmp_path: Path
+) -> None:
+    right, compress = COMPRESSIONS[compression]
+    wrong = ".gz" if compression == "none" else ".zst" if right != ".zst" else ".gz"
+    for name, data in (TEXTS | OTHERS).items():
+        path = tmp_path / f"rows{({'right': right, 'none': '', 'wrong': wrong})[ending]}"
+        path.write_bytes(compress(data))
+        is_read = name in IS_OF[format] and (compression == "none" or format in ("csv", "json"))
+        if is_read and compression == "none" and ending == "wrong" and format in ("csv", "json"):
+            is_read = False
+            assert "is not compressed, although its name" in str(outcome(path, format))
+        found = outcome(path, format)
+        assert found == 100 if is_read else isinstance(found, str), (name, found)
+
+
+@pytest.mark.parametrize("format", IS_OF)
+def test_workers_refuse_what_a_launcher_has_not_seen(format: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    for name, (_, compress) in {"gzip": COMPRESSIONS["gzip"], "none": COMPRESSIONS["none"]}.items():
+        for kind in ("json", "csv", "an array", "pretty-printed", "parquet", "XML"):
+            path.write_bytes(compress((TEXTS | OTHERS)[kind]))
+            expected = outcome(path, format)
+            if isinstance(expected, int):
+                check_job(path, format, expected)
+                continue
+            with pytest.raises(Exception, match="input: ") as caught:
+                check_job(path, format, 0)
+            assert sentence_in(str(caught.value)) == expected, (kind, name)
+
+
+@pytest.mark.parametrize(
+    ("format", "kind", "words"),
+    [
+        ("csv", "parquet", "is a Parquet file: say format: parquet"),
+        ("csv", "zip", "is a zip archive or an Excel file"),
+        ("csv", "mail", "it looks like lines of name: value"),
+        ("csv", "XML", "it looks like XML or HTML"),
+        ("csv", "an array", "it looks like a JSON array"),
+        ("csv", "deflate", "is compressed by deflate, which is not read"),
+        ("csv", "UTF-16", "it begins as UTF-16 does: say encoding: utf-16"),
+        ("json", "an array", "holds an array, which is not read: write each object on a line"),
+        ("json", "an array of lines", "holds an array"),
+        ("json", "pretty-printed", "holds objects that go over several lines"),
+        ("json", "lines with commas", "end in commas"),
+        ("json", "UTF-16", "is in UTF-16: write UTF-8"),
+        ("json", "key=value", "none of its first lines is an object; it looks like lines of key="),
+        ("json", "snappy", "is compressed by snappy, which is not read"),
+        ("parquet", "encrypted parquet", "a Parquet file with an encrypted footer"),
+        ("parquet", "arrow", "is an Arrow IPC file or stream: say format: arrow"),
+        ("parquet", "orc", "is an ORC file"),
+        ("arrow", "feather 1", "is a file of Feather version 1, which is not read"),
+        ("arrow", "sqlite", "is a SQLite database"),
+    ],
+)
+def test_the_kind_is_named(format: str, kind: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "rows").write_bytes(OTHERS[kind])
+    assert words in str(outcome(tmp_path / "rows", format))
+
+
+@pytest.mark.parametrize("format", IS_OF)
+def test_one_unreadable_file_among_many(format: str, tmp_path: Path) -> None:
+    good = (TEXTS | OTHERS)[min(IS_OF[format], key=len)]
+    for number in range(40):
+        (tmp_path / f"{number:02}").write_bytes(good)
+    (tmp_path / "23").write_bytes(OTHERS["zip"])
+    paths = sorted(map(str, tmp_path.iterdir()))
+    with pytest.raises(InputError, match="23 is a zip archive"):
+        check_readable(paths, format, PLAN, {})
+
+
+@pytest.mark.parametrize("format", IS_OF)
+def test_files_of_a_store_are_known_by_their_first_bytes(
+    format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = (TEXTS | OTHERS)[min(IS_OF[format], key=len)]
+    opened: list[str] = []
+
+    def open_file(path: str) -> str:
+        opened.append(path)
+        return path
+
+    monkeypatch.setattr(reading, "is_local", lambda path: False)
+    monkeypatch.setattr(reading, "open_file", open_file)
+    for number in range(5):
+        (tmp_path / f"{number}").write_bytes(good)
+    paths = sorted(map(str, tmp_path.iterdir()))
+    check_readable(paths, format, PLAN, {})
+    assert opened == paths[:1]  # the others cost one small request each
+    bad = gzip.compress(OTHERS["pretty-printed"] * 20) if format == "json" else OTHERS["zip"]
+    (tmp_path / "3").write_bytes(bad)
+    with pytest.raises(InputError, match=r"3 (is a zip archive|holds objects that go over)"):
+        check_readable(paths, format, PLAN, {})
+
+
+def test_empty_files(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.touch()
+    refused = {each: str(outcome(path, each)) for each in ("csv", "parquet", "arrow")}
+    assert refused["csv"] == f"input: {path} is empty, without even a header"
+    assert refused["parquet"] == refused["arrow"] == f"input: {path} is empty"
+    check_readable([str(path)], "json", PLAN, {})
+    check_job(path, "json", 0)
+
+
+def test_a_malformed_first_line_is_left_out_as_any_other(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    for line in (b'le": 5}', b'{"x": 1, "y', b"oops", b"{", b"[1]", b'{"x": 1} {"x": 2}', b"\xff"):
+        if line != b"{":
+            path.write_bytes(line + b"\n" + LINES)
+            assert outcome(path, "json") == 100, line
+    # A long first line is read, whatever lies in it.
+    long = json.dumps({"x": 0, "y": "a" * 2 * START_BYTES}).encode() + b"\n"
+    path.write_bytes(long + LINES.split(b"\n", 1)[1])
+    assert outcome(path, "json") == 100
+
+
+def test_words_that_begin_as_marks_are_text() -> None:
+    for start in (
+        b"PARENT,age\n1,2",
+        b"ORC,age",
+        b"BZh9,x",
+        b"x^2,y",
+        b"Obj,x",
+        b"FEA1,x",
+        b"PK,x",
+    ):
+        assert binary_kind(start) == ""
+    assert decompressed_start(gzip.compress(os.urandom(2**18))[:START_BYTES])
