@@ -156,7 +156,7 @@ class Plan:
 
 
 def _wanted(error: Any) -> TargetError:
-    if not isinstance(error, Real) or not 0 < error < math.inf:
+    if not isinstance(error, Real) or not 0 < float(error) < math.inf:
         raise Error(f"error: {error!r} must be a number above 0, in the unit of the tree")
     return TargetError(amount=float(error), is_part=False)
 

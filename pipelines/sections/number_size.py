@@ -16,4 +16,6 @@ def has_usual_size(number: int | Decimal) -> bool:
     """
     if isinstance(number, int):
         return abs(number) < 10**_LARGEST_EXPONENT
-    return not number.is_finite() or not number or abs(number.adjusted()) <= _LARGEST_EXPONENT
+    if not number.is_finite() or not number:
+        return True
+    return abs(number.adjusted()) <= _LARGEST_EXPONENT

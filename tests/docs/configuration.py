@@ -17,6 +17,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic.fields import FieldInfo
 
+from dptrees.dpcore.codec import CONTEXT
 from dptrees.dpcore.ordered.domain import MISSING_POLICIES, OUTSIDE_POLICIES
 from dptrees.dpcore.ordered.make import DOMAIN_KINDS
 from dptrees.pipelines.distinct import section as distinct
@@ -266,7 +267,7 @@ def _domain_tables() -> Iterator[str]:
 def _field_keys(domain: Any) -> Iterator[Key]:
     types = get_type_hints(domain)
     for field in dataclasses.fields(domain):
-        if field.init:
+        if field.init and field.metadata != CONTEXT:
             policy = POLICIES.get(field.name)
             takes = KEYS.get(field.name) or _type_words(types[field.name])
             yield Key(
