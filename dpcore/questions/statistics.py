@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -70,7 +70,7 @@ class Statistic:
     Attributes:
         label: the range of values that it is of.
         value: the estimate.
-        std_error: its standard error, from the noise alone.
+        std_error: its standard error, from the noise alone; NaN where none is known.
         ci_low, ci_high: the interval for the true one.
         within: how much of either side of the interval is there because only the cells of values
             are known; 0 where a cell is one number.
@@ -138,7 +138,7 @@ class BlockedValues:
             StatisticKind.VARIANCE: self._variance,
             StatisticKind.STD: self._std,
             StatisticKind.TOTAL: self._total,
-            StatisticKind.SHARE: self._mean,
+            StatisticKind.SHARE: self._share,
         }
         return compute[kind]()
 
@@ -229,6 +229,12 @@ class BlockedValues:
             ci_high=max(min(high + within, most), least),
             within=within,
         )
+
+    def _share(self) -> Statistic:
+        """The mean; its error is not the noise's alone where a block lies on both sides of a
+        bound."""
+        mean = self._mean()
+        return replace(mean, std_error=math.nan) if self.halves.any() else mean
 
     def _total(self) -> Statistic:
         value, error = dot(self.middles, self.estimates), self._error(self.middles)

@@ -255,7 +255,7 @@ def test_fieller_solves_its_equation() -> None:
 def test_intervals_of_the_means_that_are_shown_hold(
     rows: int, place: float, confidence: float
 ) -> None:
-    """Of groups so small that few of their means are shown, those whose noise is large."""
+    """Groups so small that few of their means are shown: those whose noise is large."""
     parts, shown = 100, 800
     law = DiscreteLaplace(scale=Fraction(parts))
     variance = law.variance / parts**2
@@ -341,8 +341,9 @@ def test_a_share_of_blocks_that_a_bound_lies_in_is_not_known_within_them() -> No
     between = next(each for each in range(CELLS) if each not in blocks)
     found = tree.statistic(StatisticKind.SHARE, between, None)
     assert found.ci_low <= counts[between:].sum() / 5_000 <= found.ci_high and found.within > 0
+    assert math.isnan(found.std_error)
     aligned = tree.statistic(StatisticKind.SHARE, int(blocks[1]), None)
-    assert aligned.within == 0
+    assert aligned.within == 0 and aligned.std_error > 0
 
 
 def test_shares_of_dates_add_up() -> None:

@@ -119,7 +119,7 @@ def test_bounds_that_nobody_knows_go_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("power", range(-1000, 53, 9))
 def test_cells_that_nobody_wrote_fit_between_the_bounds(power: int) -> None:
-    """The domain refuses a number of cells that floats cannot tell apart."""
+    """The domain refuses a number of cells that have no edges of their own."""
     size = 2.0**power
     for upper in (size * 2, size + max(1.0, 2 * math.ulp(size)), size * (1 + 1e-9)):
         for lower, end in ((size, upper), (-upper, -size)):
