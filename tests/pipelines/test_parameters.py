@@ -108,10 +108,10 @@ def test_escapes(text: str, expected: str) -> None:
     assert given.applied({"a": text, "b": "${p}"}) == {"a": expected, "b": "v"}
 
 
-def test_an_alias_that_holds_itself_ends() -> None:
-    values = parse_document("a: &a [1, '${p}', *a]\nb: *a", "f")
+def test_what_aliases_share_is_put_in_once() -> None:
+    values = parse_document("a: &a [1, '${p}']\nb: *a", "f")
     found = Substitution(source="f", given={"p": "2"}).applied(values)
-    assert found["a"] is found["b"] is found["a"][2] and found["a"][:2] == [1, 2]
+    assert found["a"] is found["b"] and found["a"] == [1, 2]
 
 
 BAD: list[tuple[dict[str, str], dict[str, Any], str]] = [
@@ -160,8 +160,7 @@ BAD: list[tuple[dict[str, str], dict[str, Any], str]] = [
     (
         DAY,
         {"parameters": DECLARED | {"end": {"pattern": "("}}},
-        "parameters.end.pattern: '(' is not a regular expression: missing ), unterminated "
-        "subpattern at position 0",
+        "parameters.end.pattern: '(' is not a regular expression of RE2",
     ),
     (
         DAY,
