@@ -102,10 +102,13 @@ def test_no_frame_shows_a_row(line: str) -> None:
     names = line.replace("\udcff", "").split(",")
     columns = {name: [1] for name in names}
     domain = {"column": "y", "lower": 0, "upper": 1, "cells": 4}
-    config = {"privacy": {"epsilon": 1, "neighbors": "add_remove"}, "trees": [{"domain": domain}]}
+    config = {
+        "privacy": {"epsilon": 1, "neighbors": "add_remove"},
+        "trees": [{"name": "y", "domain": domain}],
+    }
     frames = [columns, [dict.fromkeys(names, 1)], pa.table(columns), pandas.DataFrame(columns)]
     for rows in frames:
-        with pytest.raises(dptrees.Error) as caught:
+        with pytest.raises(dptrees.Error, match="has no column 'y'") as caught:
             dptrees.release(rows, config)
         check_silent(str(caught.value))
     if all(map(str.isidentifier, names)):
