@@ -34,6 +34,7 @@ help:
 	@echo "make axe         fetch axe-core into build/ (needs npm), which checks the pages of releases"
 	@echo "make test-engines  releases on every engine, also killed and restarted ones"
 	@echo "make test-engines-golden  one release of each kind on every engine: the same bytes"
+	@echo "make test-locked  releases on several threads, with the packages of the images"
 	@echo "make test-oldest-beam  tests on the oldest Beam that setup.py allows"
 	@echo "make container   the images of worker and launcher, by docker or buildah"
 	@echo "make container-bases  what they begin with, where no registry of images is reached"

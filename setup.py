@@ -137,7 +137,8 @@ setup(
         # The ledger's tables, and the versions of them.
         "alembic>=1.13,<2",
         "apache-beam>=2.75,<2.78",
-        "cryptography",
+        # Without an upper end, so that fixes of its faults reach every installation.
+        "cryptography>=38",
         "jinja2",
         "mmh3>=5",
         # From 1.25 on np.add.at is as fast as np.bincount.

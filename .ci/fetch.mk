@@ -8,13 +8,17 @@ AIRFLOW := build/airflow
 # The oldest Beam that setup.py allows.
 OLDEST_BEAM := $(shell sed -n 's/^ *"apache-beam>=\([0-9.]*\),.*/\1/p' setup.py)
 BEAM := build/beam/$(OLDEST_BEAM)
+# The lock of the images for this Python; they have none for a newer one.
+LOCK_OF_IMAGES = deploy/container/locks/python$(shell "$(PYTHON)" -c 'import sys; \
+	print("3.%d" % min(sys.version_info[1], 13))').txt
+LOCKED := build/locked
 GCP := build/gcp
 PROMETHEUS := build/prometheus
 FAKE_GCS_VERSION := v1.56.1
 
 .PHONY: engines job-jars kubernetes promtool airflow gcp container-bases container sbom licences \
 	test-engines test-engines-golden test-engines-long test-airflow test-images test-gcp \
-	test-oldest-beam black-box
+	test-oldest-beam test-locked black-box
 
 CACHED = "$(PYTHON)" .ci/cache.py
 # Environments belong to one interpreter.
@@ -152,6 +156,21 @@ black-box: $(INSTALLED)
 	@echo "Releasing each kind of configuration 40,000 times (two hours)"
 	@$(BIN)/python -m pytest -q tests/audit/test_black_box.py
 	@$(BIN)/python -m benchmarks.audit.black_box --write docs/audit.md
+
+# With the packages of the images, and what the tests need in addition to them.
+$(LOCKED)/fetched: setup.py $(wildcard deploy/container/locks/python3.1?.txt)
+	@$(CACHED) locked $(@D) --input $< --input $(LOCK_OF_IMAGES) --text "$(INTERPRETER)" -- sh -c '\
+		echo "Installing the packages of the images (once, half a minute)"; \
+		"$(PYTHON)" -m venv "$$INTO" && \
+		"$$INTO/bin/python" -m pip install --quiet --disable-pip-version-check uv && \
+		"$$INTO/bin/uv" pip install --quiet --python "$$INTO/bin/python" \
+			-r setup.py --extra test -c $(LOCK_OF_IMAGES) && \
+		touch "$$INTO/fetched"'
+
+test-locked: $(LOCKED)/fetched
+	@echo "A million rows on several threads, with the packages of the images (two minutes)"
+	@PYTHONPATH="$(CURDIR)" $(LOCKED)/bin/python -m pytest -q -n 2 --dist worksteal \
+		tests/pipelines/python/test_threads.py tests/transforms/test_threads.py
 
 # Google's clients have many packages of their own: an environment beside .venv, which sees .venv's.
 # The packages are cached for all environments that hold what this .venv holds.

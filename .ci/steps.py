@@ -135,6 +135,20 @@ STEPS = {
             "tests/audit/test_black_box.py",
         ),
     ),
+    "locked": Step(
+        title="the packages of the images: a million rows on several threads",
+        target="test-locked",
+        inputs=(
+            "deploy/container/locks/*",
+            "dpcore/**",
+            "pipelines/python/**",
+            "pipelines/running/**",
+            "tests/golden/**",
+            "tests/pipelines/python/**",
+            "tests/transforms/**",
+            "transforms/**",
+        ),
+    ),
     "beam": Step(
         title="the oldest Beam that setup.py allows: releases of every kind, the local runner",
         target="test-oldest-beam",
