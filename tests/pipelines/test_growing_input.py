@@ -71,8 +71,8 @@ def test_a_name_that_no_file_has_is_refused(workspace: Workspace) -> None:
     outcome = workspace.release(misspelt)
     assert outcome.code == 2
     assert outcome.err.strip().endswith(
-        "input.missing_column: none of 3 files that were looked at has the column 'plaice'; their "
-        "columns are place, x"
+        "input.missing_column: none of 3 files that were looked at has the column 'plaice'; its "
+        "columns are place, x; did you mean place?"
     )
     assert not workspace.output.exists()
 
