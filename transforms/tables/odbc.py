@@ -22,22 +22,19 @@ from dptrees.transforms.tables.query import FLOATS, KeptQuery, RepeatableQuery, 
 from dptrees.transforms.tables.spool import RowStream
 from dptrees.transforms.tables.table import reading_table
 
-_EXTRA = "odbc"
 # Columns of strings without a limit have buffers of so many bytes a value, all of them together so
 # many.
 _LONGEST, _BUFFER_BYTES = 2**16, 2**26
 _STATE = re.compile(r"State: (\w{5})")
 # Sentences by the beginning of SQLSTATE, and whether the fault may pass.
-_STATES = (
+_STATES: tuple[tuple[str | tuple[str, ...], str, bool], ...] = (
     ("28", "permission denied; check the credentials in {0}", False),
     ("08", "no answer; check the address and the credentials in {0}", True),
     ("HYT", "no answer in time", True),
     ("40", "the server gave up", True),
-    ("42S02", "it, or something that it names, does not exist", False),
-    ("42P01", "it, or something that it names, does not exist", False),
+    (("42S02", "42P01"), "it, or something that it names, does not exist", False),
     ("42501", "permission denied", False),
-    ("IM002", "{0} names no driver or data source that is installed here", False),
-    ("01000", "{0} names no driver or data source that is installed here", False),
+    (("IM002", "01000"), "{0} names no driver or data source that is installed here", False),
 )
 
 
@@ -78,7 +75,7 @@ class OdbcSource:
     @contextmanager
     def translated(self) -> Iterator[None]:
         """Reports faults of the driver as the input's."""
-        with reading_table(self.name, _EXTRA), self._translated():
+        with reading_table(self.name, "odbc"), self._translated():
             yield
 
     @contextmanager

@@ -61,13 +61,12 @@ _AS_DOUBLE = (
 # Rounded to doubles, two units could become one. Equal numbers have one text: 7.0 is 7.
 _AS_EXACT_TEXT = "CASE WHEN {0} <> 'NaN' THEN trim_scale({0})::text END"
 # Messages by the beginning of SQLSTATE, and whether the fault may pass.
-_STATES = (
+_STATES: tuple[tuple[str | tuple[str, ...], str, bool], ...] = (
     ("08", "the server does not answer", True),
     ("28", "the server does not let this user into this database", False),
     ("40", "the server gave up", True),
     ("42501", "permission denied", False),
-    ("42P01", "it does not exist", False),
-    ("3F", "it does not exist", False),
+    (("42P01", "3F"), "it does not exist", False),
     ("53", "the server has no room", True),
     ("55P03", "another statement locks it, or waits to change it", True),
     ("57", "the server stopped it", True),
