@@ -286,7 +286,8 @@ class ReleasedCdf(ReleasedTree):
 
         Args:
             kind: which of them.
-            lower, upper: only of values in [lower, upper); None leaves a side open.
+            lower, upper: only of values in [lower, upper); None leaves a side open. A share of one
+                of several categories without an order has its name as lower.
             key: of a tree with keys.
 
         Raises:
@@ -337,14 +338,19 @@ class ReleasedCdf(ReleasedTree):
         )
 
     def _shares(self, lower: object, upper: object, code: int) -> BlockedValues:
-        """What is 1 in a range and 0 outside of it, in blocks that were estimated.
+        """What is 1 in a range, or in one category, and 0 outside, in blocks that were estimated.
 
         Raises:
             ValueError: as of `statistic`, without its name.
         """
-        self._check_order("share")
         self._check_size()
-        start, stop = self._cells_between(lower, upper)
+        if self.question.is_ordered:
+            start, stop = self._cells_between(lower, upper)
+        elif lower is None or upper is not None:
+            raise ValueError(f"name one category: those of tree {self.question.name} have no order")
+        else:
+            start = self.question.domain.find_cell(lower)
+            stop = start + 1
         edges = self._blocks(code)
         middles, halves = BlockedValues.shares(edges, start, stop)
         return BlockedValues(

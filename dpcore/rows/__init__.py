@@ -55,6 +55,7 @@ FACE = {
     "time_line": ("TimeLine", "time_line"),
     "value_list": ("ValueList",),
     "whole_numbers": (
+        "MOST_WHOLE",
         *("floored_decimals", "fractions", "has_fractions", "is_number"),
         "whole_numbers",
     ),

@@ -18,6 +18,9 @@ import pyarrow as pa
 from dptrees.dpcore.arrays import Flags, Integers
 from dptrees.dpcore.rows.column import AnyArray, fixed_width_values, null_rows
 
+# Between bounds with more whole numbers than this, a number of cells is required: a tree with a cell
+# for each takes minutes and gigabytes.
+MOST_WHOLE = 10**6
 # A remainder and a limb together stay inside int64.
 _DIGITS_AT_ONCE = 9
 _LIMB = 2**32 - 1

@@ -64,7 +64,8 @@ def _add_statistics(kinds: Kinds) -> list[argparse.ArgumentParser]:
             nargs=2,
             required=name == "share",
             metavar=("LOWER", "UPPER"),
-            help='only values in [LOWER, UPPER), which must be edges of cells; "" means no limit',
+            help='only values in [LOWER, UPPER), which must be edges of cells; "" means no limit; '
+            'the share of one category without an order: its name and ""',
         )
         parser.set_defaults(exact=False)
         parsers.append(parser)

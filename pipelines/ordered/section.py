@@ -20,8 +20,10 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dptrees.dpcore.mean.plan import FINEST
+from dptrees.dpcore.ordered.integer import IntegerDomain
 from dptrees.dpcore.ordered.make import OrderedDomain
 from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Workload
+from dptrees.dpcore.rows.whole_numbers import MOST_WHOLE
 from dptrees.dpcore.uniform.objectives import Objective
 from dptrees.dpcore.uniform.plan import Consistency, Estimator
 from dptrees.pipelines.ordered.domain import ordered_schema, read_tree_domain, with_finest_cells
@@ -155,7 +157,9 @@ class OrderedTree(KnownLeavesSection):
                 value = with_finest_cells(value, FINEST)
         auto = auto_range(value) if isinstance(value, Mapping) else None
         if auto is None:
-            return handler(value)
+            result = handler(value)
+            result._check_whole_numbers(value)
+            return result
         handler(_with_domain(value, auto.stand_ins | auto.narrowest))
         return cls._checked(auto, _with_domain(value, auto.stand_ins), handler)
 
@@ -169,6 +173,23 @@ class OrderedTree(KnownLeavesSection):
         result = handler(values)
         result._auto, result._values = auto, values
         return result
+
+    def _check_whole_numbers(self, values: Any) -> None:
+        """Refuse many cells that nobody wrote, but where they cost nothing."""
+        domain = values.get("domain") if isinstance(values, Mapping) else None
+        cells, is_whole = self.domain.cells, isinstance(self.domain, IntegerDomain)
+        is_written = not isinstance(domain, Mapping) or "cells" in domain
+        is_cheap = (
+            self.chosen_objective in OWN_OBJECTIVES
+            or self.mechanism == "exponential"
+            or self.read_as == ReadAs.QUANTILES.value
+        )
+        if is_whole and cells > MOST_WHOLE and not (is_written or is_cheap):
+            raise RuleBroken(
+                f"is required where more than {MOST_WHOLE:,} whole numbers lie between the bounds: "
+                f"fewer cells, or {cells} for a cell each, which takes much time and memory",
+                at=".domain.cells",
+            )
 
     @property
     def auto(self) -> AutoRange | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
-from dptrees.dpcore.rows.whole_numbers import has_fractions
+from dptrees.dpcore.rows.whole_numbers import MOST_WHOLE, has_fractions
 from dptrees.pipelines.python.config import By, Privacy, Tree, plain
 from dptrees.pipelines.python.error import Error
 from dptrees.pipelines.python.keywords import with_known_methods
@@ -159,7 +159,8 @@ class Request:
                 numbers stay exact, and intervals include the rounding. The last time is excluded.
                 Numbers outside the bounds are clamped to the nearest one; dates and times outside
                 do not count.
-            cells: the number of cells between floats or times; 1,024 by default.
+            cells: the number of cells between numbers or times; 1,024 by default between floats or
+                times, and one for each whole number.
             name, weight: as for `count`.
         """
         return self._with(column, self._domain(column, bounds, cells), "cdf", name, weight=weight)
@@ -392,11 +393,10 @@ def _domain(bounds: Bounds, cells: int | None) -> dict[str, Any]:
     lower, upper = _pair(bounds)
     if isinstance(lower, _WITH_CELLS) or isinstance(upper, _WITH_CELLS):
         return {"lower": lower, "upper": upper, "cells": CELLS if cells is None else cells}
+    if cells is not None and isinstance(lower, Integral) and isinstance(upper, Integral):
+        return {"lower": int(lower), "upper": int(upper) + 1, "cells": cells}
     if cells is not None:
-        raise Error(
-            "cells: whole numbers and dates have a cell each; of a column of numbers write the "
-            "bounds as floats, (0.0, 100.0)"
-        )
+        raise Error("cells: dates have a cell each")
     return {"values": [lower, upper]}
 
 
@@ -408,6 +408,8 @@ def _rounded_domain(lower: int, upper: int, cells: int | None) -> dict[str, Any]
     """
     if cells is not None:
         return {"lower": lower, "upper": upper, "cells": cells}
+    if upper - lower > MOST_WHOLE:  # a mean chooses its cells; others need a number of them
+        return {"lower": float(lower), "upper": float(upper)}
     sizes = (size * 10**power for power in range(4) for size in (1, 2, 5))
     parts = max((each for each in sizes if (upper - lower) * each <= CELLS), default=1)
     half = Decimal(1) / (2 * parts)

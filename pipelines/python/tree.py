@@ -242,7 +242,8 @@ class TreeAnswers:
         """Return the fraction of all rows whose value is in [lower, upper).
 
         Args:
-            lower, upper: the ends of the range, edges of cells; None leaves a side open.
+            lower, upper: the ends of the range, edges of cells; None leaves a side open. Of
+                categories without an order, lower is one category.
             key: a key, in a tree with keys; None: all keys.
 
         Raises:

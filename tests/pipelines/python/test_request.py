@@ -172,7 +172,7 @@ def test_a_check_of_the_rows() -> None:
         (lambda: begun().by("sex", "private").count(), "^count: give a column and its values"),
         (lambda: begun().cdf("hours", 80), "^bounds: must be the first and the last value"),
         (lambda: begun().mean("hours", (0, 1, 2)), "^bounds: must be the first and the last"),
-        (lambda: begun().cdf("hours", (0, 80), cells=8), "^cells: whole numbers and dates have"),
+        (lambda: begun().cdf("day", DAYS, cells=8), "^cells: dates have a cell each"),
         (lambda: begun().by("sex", ["f"]).most_frequent("c"), "^most_frequent: goes without"),
         (
             lambda: begun().cdf("hours", (0, 80)).mean("hours", (0, 80), name="hours"),
@@ -185,3 +185,41 @@ def test_mistakes_have_one_sentence(wrong: Callable[[], object], message: str) -
     with pytest.raises(dptrees.Error, match=message) as caught:
         wrong()
     assert "\n" not in str(caught.value)
+
+
+LARGE = pa.table({"count": pa.array([1, 10**7]), "pay": pa.array([1.5, 1e7])})
+
+
+@pytest.mark.parametrize(
+    ("query", "fits"),
+    [
+        (lambda request: request.cdf("count", (0, 10**9)), False),
+        (lambda request: request.quantiles("count", [0.5], (0, 10**7)), False),
+        (lambda request: request.metrics("count", ["mean", "median"], (0, 10**7)), False),
+        (lambda request: request.cdf("pay", (0, 10**7)), False),
+        (lambda request: request.cdf("count", (0, 10**9), cells=100), True),
+        (lambda request: request.cdf("pay", (0, 10**7), cells=100), True),
+        (lambda request: request.cdf("count", (1, 10**6)), True),
+        (lambda request: request.mean("count", (0, 10**9)), True),
+        (lambda request: request.metrics("pay", ["mean", "count"], (0, 10**9)), True),
+    ],
+)
+def test_a_cell_for_each_of_many_whole_numbers_is_written_out(
+    query: Callable[[Any], Any], fits: bool
+) -> None:
+    request = query(dptrees.of(LARGE, epsilon=1))
+    if fits:
+        dptrees.check(LARGE, request.config)
+        return
+    with pytest.raises(dptrees.Error, match=r"domain\.cells: is required"):
+        dptrees.check(LARGE, request.config)
+
+
+def test_the_share_of_a_category_has_an_interval() -> None:
+    release = begun(epsilon=9).count("sex", ["f", "m"]).release()
+    share = release["sex"].share("f").to_dicts()[0]
+    assert share["value"] == pytest.approx(1 / 3, abs=1e-2)
+    assert share["ci_low"] <= share["value"] <= share["ci_high"]
+    for bounds in ((), ("f", "m"), ("x",)):
+        with pytest.raises(dptrees.Error, match=r"share: (name one category|column 'sex')"):
+            release["sex"].share(*bounds)
