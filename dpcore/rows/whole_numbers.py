@@ -18,7 +18,7 @@ import pyarrow as pa
 from dptrees.dpcore.arrays import Flags, Integers
 from dptrees.dpcore.rows.column import AnyArray, fixed_width_values, null_rows
 
-# Between bounds with more whole numbers than this, a number of cells is required: a tree with a cell
+# Between bounds with more whole numbers, a number of cells is required: a tree with a cell
 # for each takes minutes and gigabytes.
 MOST_WHOLE = 10**6
 # A remainder and a limb together stay inside int64.
