@@ -1,10 +1,11 @@
 """Families of types: within one, values of a privacy unit are equal where they are one unit.
 
 Ids of units depend on values, whatever their width or encoding (`dpcore.bounding.unit_ids`). The
-same person as 7, "7" and 7.0 has three ids, and would be counted three times. So all inputs of a
+same person as 7 and "7" has two ids, and would be counted twice. So has 2^53 + 1 as an integer and
+as a float, though 7 and 7.0 have one. So all inputs of a
 release, and all periods of a series that remembers units, keep one family for each column of the
 unit. Only names of types decide, never a value. A type that is listed nowhere is its own family,
-as floats and bytes of each width are: 2^53 + 1 has another id as an integer than as a float.
+as floats of each width are.
 """
 
 from __future__ import annotations
@@ -82,5 +83,5 @@ def mixed_families(column: str, one: str, other: str) -> ValueError:
     """Return the error of a column of the unit that has two families."""
     return ValueError(
         f"column {column!r} of the privacy unit is of type {one}, and elsewhere of type {other}: "
-        "one unit would count as two. Write one type everywhere, or declare privacy.unit_type"
+        "one unit could count as two. Write one type everywhere, or declare privacy.unit_type"
     )

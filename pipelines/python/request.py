@@ -88,6 +88,8 @@ class Request:
             labels = list(keys.values())
             return replace(self, groups=By(column=columns, keys=list(keys), labels=labels))
         named = {"column": columns} if isinstance(columns, str) else {"columns": columns}
+        if isinstance(keys, str) and keys != _PRIVATE:
+            raise Error(f"by: keys must be a list, as [{keys!r}], or 'private'")
         if keys is None:
             of = columns if isinstance(columns, str) else ", ".join(columns)
             raise Error(
@@ -134,6 +136,8 @@ class Request:
                 f"count: list the values of {column} as values=[...]; if they are not known, use "
                 "most_frequent"
             )
+        if isinstance(values, str):
+            raise Error(f"count: values must be a list, as [{values!r}]")
         domain: dict[str, Any] = {"categories": list(values)}
         if isinstance(values, Mapping):
             domain["labels"] = list(values.values())

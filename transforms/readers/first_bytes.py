@@ -6,30 +6,28 @@ bytes decide. They are a fact of a file as a whole; a sentence names their kind 
 
 import codecs
 import contextlib
-import lzma
 import re
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.files import is_local
 
 START_BYTES = 2**16
 _COMPRESSED = {
     "gzip": rb"\x1f\x8b",
     "bz2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)",
-    "zstd": rb"\x28\xb5\x2f\xfd",
+    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
     "lz4": rb"\x04\x22\x4d\x18",
-    "xz": rb"\xfd7zXZ\x00",
 }
 _COMPRESSED_NAMES = (".gz", ".bz2", ".zst", ".zstd", ".lz4", ".xz", ".snappy", ".deflate", ".br")
+# Bytes that no text has.
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x19\x1c-\x1f]")
 _FORMATS = {
     "parquet": (rb"PAR1", "is a Parquet file: say format: parquet"),
-    "arrow": (rb"ARROW1|\xff{4}", "is an Arrow IPC file or stream: say format: arrow"),
+    "arrow": (rb"ARROW1\x00|\xff{4}", "is an Arrow IPC file or stream: say format: arrow"),
 }
 _OTHERS = (
     (rb"PARE", "is a Parquet file with an encrypted footer, which is not read: decrypt it"),
@@ -39,12 +37,14 @@ _OTHERS = (
     (rb"PK(\x03\x04|\x05\x06)", "is a zip archive or an Excel file: unpack it, or write CSV"),
     (rb"\xd0\xcf\x11\xe0", "is an old Excel file: write CSV"),
     (rb"7z\xbc\xaf|Rar!\x1a", "is an archive: unpack it"),
+    (
+        rb"\xfd7zXZ\x00|\x5d\x00\x00",
+        "is compressed by xz or lzma, which is not read: decompress it",
+    ),
     (rb"\xff\x06\x00\x00sNaPpY", "is compressed by snappy, which is not read: decompress it"),
-    (rb"x[\x01\x5e\x9c\xda]", "is compressed by deflate, which is not read: decompress it"),
     (rb"SQLite format 3\x00", "is a SQLite database: say format: adbc"),
 )
-# No text has them: not in any encoding but UTF-16 and UTF-32.
-_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f\x7f]")
+_DEFLATE = re.compile(rb"x[\x01\x5e\x9c\xda]")
 _TEXTS = (
     (rb"\{", "it looks like JSON lines: say format: json"),
     (rb"\[[\s{\[\"\d-]", "it looks like a JSON array, which is not read: write JSON lines"),
@@ -73,10 +73,27 @@ def binary_kind(start: bytes, format: str = "") -> str:
     >>> binary_kind(b"PARE\\x00\\x01"), binary_kind(b"PARENT,age")
     ('is a Parquet file with an encrypted footer, which is not read: decrypt it', '')
     """
-    if not _CONTROL.search(start[:512]):
-        return ""
+    if _DEFLATE.match(start) and _is_deflated(start):
+        return "is compressed by deflate, which is not read: decompress it"
     others = [each for name, each in _FORMATS.items() if name != format]
-    return _first_match((*others, *_OTHERS), start)
+    for mark, words in (*others, *_OTHERS):
+        found = re.match(mark, start)
+        if found is None:
+            continue
+        # `ORC` and `PARE` also begin names of columns: then no such byte follows at once.
+        is_text = format not in _FORMATS and found[0].isalnum()
+        if not is_text or _CONTROL.search(start, found.end(), found.end() + 4):
+            return words
+    return ""
+
+
+def _is_deflated(start: bytes) -> bool:
+    stream = zlib.decompressobj()
+    try:
+        stream.decompress(start)
+    except zlib.error:
+        return False
+    return stream.eof or len(start) == START_BYTES
 
 
 def text_kind(start: bytes) -> str:
@@ -132,9 +149,15 @@ def read_start(path: str) -> bytes:
     Raises:
         Exception: as of the filesystem.
     """
+    # Beam takes a second to import, which a plan need not wait for.
+    from dptrees.transforms.files import is_local
+
     if is_local(path):
         with open(path.removeprefix("file://"), "rb") as local:
             return local.read(START_BYTES)
+    from apache_beam.io.filesystem import CompressionTypes
+    from apache_beam.io.filesystems import FileSystems
+
     with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
         # Beam's buffers would fetch 16 MiB: of S3 around the file, of Google within it.
         if hasattr(file, "_chunk_size"):
@@ -152,7 +175,7 @@ def decompressed_start(start: bytes) -> bytes:
     if compression is None:
         return start
     stream = _decompressed(pa.BufferReader(start), compression)
-    with contextlib.suppress(OSError, EOFError, pa.ArrowException, lzma.LZMAError):
+    with contextlib.suppress(OSError, EOFError, pa.ArrowException):
         while len(text) < START_BYTES and (data := stream.read(2**10)):
             text += data
     return text
@@ -178,6 +201,4 @@ def text_stream(file: Any, path: str, format: str) -> Any:
 
 
 def _decompressed(stream: Any, compression: str) -> Any:
-    if compression == "xz":
-        return lzma.open(stream)
     return pa.CompressedInputStream(stream, compression)

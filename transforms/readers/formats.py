@@ -4,7 +4,6 @@ A new format is a module `transforms/readers/NAME_rows.py` with what `Reader` sa
 here.
 """
 
-import lzma
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -109,7 +108,7 @@ def reading(path: str, otherwise: str, format: str = "") -> Iterator[None]:
         raise InputError(f"input: {path} does not exist") from None
     except PermissionError:
         raise InputError(f"input: {path} cannot be read: permission denied") from None
-    except (pa.ArrowException, OSError, EOFError, lzma.LZMAError) as error:
+    except (pa.ArrowException, OSError, EOFError) as error:
         if may_pass(error):
             raise not_now(path, error) from None
         fault = _kind(path, format) if format else ""

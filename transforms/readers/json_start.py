@@ -2,7 +2,8 @@
 
 A malformed line is left out by itself. But a file of another format is nothing but such lines: an
 array, an object that goes over several lines, XML. Its rows would be lost without a word, so it is
-refused. One line with an object is enough for a file to be read.
+refused. One line with an object is enough for a file to be read. One line alone, or a few that
+begin as objects, may be malformed rows: they decide nothing but as marks of another format.
 """
 
 import codecs
@@ -20,6 +21,10 @@ from dptrees.transforms.readers.first_bytes import (
 from dptrees.transforms.readers.json_objects import parse_object
 
 _BEGUN = re.compile(rb"\s*[{[]")
+# The mark of XML, or bytes that no text has.
+_OTHER = re.compile(rb"\s*<|.*[\x00-\x08\x0e-\x19\x1c-\x1f]", re.DOTALL)
+# So many lines that begin as objects, and are none, are no file of JSON lines.
+_ENOUGH = 10
 _CURE = "write each object on a line of its own, as by jq -c"
 _ARRAY = f"holds an array, which is not read: {_CURE} '.[]'"
 
@@ -70,7 +75,8 @@ def _fault(start: bytes, whole: bool) -> str:
     lines = text.split(b"\n")
     begun = next((place for place, each in enumerate(lines) if _BEGUN.match(each)), None)
     if begun is None:
-        return _not_json(text) if text.strip() else ""
+        is_one = sum(bool(each.strip()) for each in lines) < 2 and not _OTHER.match(text)
+        return "" if is_one else _not_json(text)
     is_array, is_open = (
         lines[begun].lstrip().startswith(b"["),
         not whole and begun == len(lines) - 1,
@@ -79,28 +85,33 @@ def _fault(start: bytes, whole: bool) -> str:
         return _ARRAY if is_array else ""
     if parse_object(lines[begun]) is not None:
         return ""
-    fault = _fault_of_lines(lines[begun:] if whole else lines[begun:-1], whole)
-    return _ARRAY if fault and is_array else fault
+    read = [each for each in (lines[begun:] if whole else lines[begun:-1]) if each.strip()]
+    holds, are_enough = _hold_object(read), len(read) >= _ENOUGH
+    spans, goes_on = _first_value(read)
+    if is_array:
+        return _ARRAY if spans or not holds else ""
+    joined = (are_enough and _end_in_commas(read)) or read[0].count(b"}{") >= _ENOUGH
+    if spans or joined or (goes_on and are_enough and not holds):
+        return f"holds objects that go over several lines, or end in commas: {_CURE}"
+    return _not_json(text) if are_enough and not holds else ""
 
 
-def _fault_of_lines(lines: Sequence[bytes], whole: bool) -> str:
-    """The fault of lines; the first one begins with a bracket and is no object alone."""
-    lines = [each for each in lines if each.strip()]
+def _first_value(lines: Sequence[bytes]) -> tuple[bool, bool]:
+    """Whether the first value of lines ends on a later line, and whether it goes on behind all."""
     text = b"\n".join(lines).strip().decode(errors="replace")
-    first = len(lines[0].strip().decode(errors="replace"))
     try:
         _, end = json.JSONDecoder().raw_decode(text)
     except json.JSONDecodeError as error:
-        is_long = error.pos >= len(text) - 1  # it goes on behind all that was read
+        return False, error.pos >= len(text) - 1
     except RecursionError:
-        is_long = False
-    else:
-        has_comma = text[end:].lstrip().startswith(",")  # then at most the last line is an object
-        is_long = end > first or (has_comma and not _hold_object(lines[:-1]))
-    if is_long:
-        return f"holds objects that go over several lines, or end in commas: {_CURE}"
-    is_undecided = not whole and len(lines) == 1
-    return "" if is_undecided or _hold_object(lines) else _not_json(text.encode())
+        return False, False
+    return end > len(lines[0].strip().decode(errors="replace")), False
+
+
+def _end_in_commas(lines: Sequence[bytes]) -> bool:
+    """Whether all lines but the last are objects with a comma."""
+    objects = (each.strip()[:-1] for each in lines[:-1] if each.strip().endswith(b","))
+    return sum(parse_object(each) is not None for each in objects) == len(lines) - 1
 
 
 def _hold_object(lines: Sequence[bytes]) -> bool:

@@ -35,7 +35,7 @@ def splits(
     """
     with _open(file, path) as parquet:
         metadata = parquet.metadata
-        _check_units(parquet, path, plan)
+        _check_nanoseconds(parquet, path, plan)
         # refuses what cannot be read
         FileColumns.from_schema(
             parquet.schema_arrow, path, plan, missing_column=missing_column, in_schema=True
@@ -63,7 +63,7 @@ def batches(
         with reading(split.path, _NOT_PARQUET), file:
             file = pa.BufferReader(file.read())
     with _open(file, split.path) as parquet:
-        _check_units(parquet, split.path, plan)
+        _check_nanoseconds(parquet, split.path, plan)
         schema = parquet.schema_arrow
         columns = FileColumns.from_schema(
             schema, split.path, plan, missing_column=missing_column, in_schema=True
@@ -121,14 +121,17 @@ def int96_columns(file: pq.ParquetFile) -> list[str]:
     return [column.path for column in columns if column.physical_type == "INT96"]
 
 
-def _check_units(file: pq.ParquetFile, path: str, plan: ReleasePlan) -> None:
-    """Refuse units whose timestamps may have nanoseconds, which are not read.
+def _check_nanoseconds(file: pq.ParquetFile, path: str, plan: ReleasePlan) -> None:
+    """Refuse units and different values whose timestamps may have nanoseconds, which are not read.
 
     Raises:
         InputError: there is such a column.
     """
-    if lost := set(plan.unit.columns) & set(int96_columns(file)):
-        raise InputError(
-            f"privacy.unit: {path} stores {min(lost)!r} as INT96, which is read as microseconds, "
-            "so two units could become one: write the column as a string"
-        )
+    int96 = set(int96_columns(file))
+    distinct = {each.columns[0]: each.name for each in plan.questions if each.kind == "distinct"}
+    for at, columns in (("privacy.unit", plan.unit.columns), ("domain.column", distinct)):
+        if lost := int96 & set(columns):
+            raise InputError(
+                f"{at}: {path} stores {min(lost)!r} as INT96, which is read as microseconds, so "
+                "two values could become one: write the column as a string"
+            )

@@ -87,9 +87,9 @@ def check_readable(
 ) -> None:
     """Refuse files that cannot be read or lack what a plan reads, before a job starts.
 
-    The heads of at most 10,000 local files are read. In a store the head of the first file is read,
-    and the first bytes of at most 2,000 others, in one small request each. Workers find what is
-    wrong with the rest, before noise is drawn. With ``missing_column: null`` as many
+    The heads of some local files are read, and of the first one in a store; of others the first
+    bytes, at most 10,000 files here and 2,000 in a store. Workers find what is wrong with the rest,
+    before noise is drawn. With ``missing_column: null`` as many
     files are looked at as are needed until one has been found that has each column, since a name
     that is spelled wrongly would be null everywhere.
 
@@ -104,9 +104,10 @@ def check_readable(
             a column.
     """
     reader = find_reader(format)
+    heads = set(spread(paths) if is_local(paths[0]) else paths[:1])
 
     def check(path: str) -> None:
-        if path == paths[0] or is_local(path):
+        if path in heads:
             reader.splits(open_file(path), path, plan, **options)
         else:
             _check_start(path, format)

@@ -170,6 +170,8 @@ def test_a_check_of_the_rows() -> None:
         (lambda: begun().count("sex"), "^count: list the values of sex"),
         (lambda: begun().count(), "^count: give a column and its values, or groups"),
         (lambda: begun().by("sex", "private").count(), "^count: give a column and its values"),
+        (lambda: begun().count("sex", "male"), r"^count: values must be a list, as \['male'\]"),
+        (lambda: begun().by("sex", "male"), "^by: keys must be a list"),
         (lambda: begun().cdf("hours", 80), "^bounds: must be the first and the last value"),
         (lambda: begun().mean("hours", (0, 1, 2)), "^bounds: must be the first and the last"),
         (lambda: begun().cdf("day", DAYS, cells=8), "^cells: dates have a cell each"),

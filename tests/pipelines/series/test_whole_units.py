@@ -363,9 +363,9 @@ def test_a_period_with_units_of_another_type_is_refused(copy: People) -> None:
     shutil.rmtree(copy.rows)
     copy.rows.mkdir()
     pq.write_table(as_text, copy.file(0))
-    refused(copy.period(3), "counted other units", "one unit would count as two")
+    refused(copy.period(3), "counted other units", "one unit could count as two")
     assert not copy.period_folder(3).exists()
     # Two types in one period, as the release and the check see them.
     pq.write_table(table, copy.file(1))
-    refused(copy.period(3), copy.file(1).name, "one unit would count as two")
-    refused(copy.run("check", copy.configured(3)), copy.file(1).name, "one unit would count as two")
+    refused(copy.period(3), copy.file(1).name, "one unit could count as two")
+    refused(copy.run("check", copy.configured(3)), copy.file(1).name, "one unit could count as two")

@@ -112,8 +112,8 @@ OTHERS = {
     "UTF-16 without a mark": LINES.decode().encode("utf-16-le"),
     "XML": b"<rows><x>1</x></rows>\n" * 100,
     "key=value": b"x=1 word=kumquat\n" * 100,
-    "mail": b"From: kumquat@example.org\n\nx,1\n",
-    "PDF": b"%PDF-1.7\n%\xe2\xe3\n",
+    "mail": b"From: kumquat@example.org\n" + b"kumquat: 1\n" * 20,
+    "PDF": b"%PDF-1.7\n%\xe2\xe3\n" + b"1 0 obj\n" * 20,
     "parquet": sunk(lambda sink: pq.write_table(TABLE, sink)),
     "encrypted parquet": encrypted(),
     "arrow": streamed(pa.ipc.new_file),
@@ -123,6 +123,8 @@ OTHERS = {
     "zip": zipped(CSV),
     "sqlite": sqlite(),
     "deflate": zlib.compress(CSV),
+    "xz": lzma.compress(CSV),
+    "lzma": lzma.compress(CSV, lzma.FORMAT_ALONE),
     "snappy": b"\xff\x06\0\0sNaPpY" + bytes(range(100)),
 }
 COMPRESSIONS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
@@ -130,8 +132,11 @@ COMPRESSIONS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "gzip": (".gz", gzip.compress),
     "two members": (".gz", lambda data: gzip.compress(data[:700]) + gzip.compress(data[700:])),
     "bz2": (".bz2", bz2.compress),
-    "xz": (".xz", lzma.compress),
     "zstd": (".zst", compressed("zstd")),
+    "zstd, a frame to skip": (
+        ".zst",
+        lambda data: b"\x50\x2a\x4d\x18\4\0\0\0kumq" + compressed("zstd")(data),
+    ),
     "lz4": (".lz4", compressed("lz4")),
 }
 IS_OF = {  # what each reader reads
@@ -283,6 +288,19 @@ def test_a_malformed_first_line_is_left_out_as_any_other(tmp_path: Path) -> None
     long = json.dumps({"x": 0, "y": "a" * 2 * START_BYTES}).encode() + b"\n"
     path.write_bytes(long + LINES.split(b"\n", 1)[1])
     assert outcome(path, "json") == 100
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"x": 1, "y', b"oops", b"{", b'{"x": 1} {"x": 2}', b"\xff", b"null", b'{"x":1},']
+)
+def test_a_file_of_one_malformed_line_says_nothing_of_it(line: bytes, tmp_path: Path) -> None:
+    (tmp_path / "rows").write_bytes(line + b"\n")
+    check_readable([str(tmp_path / "rows")], "json", PLAN, {})
+
+
+def test_a_byte_in_a_row_is_no_mark_of_a_format(tmp_path: Path) -> None:
+    for start in (b"ORCID,age\n1\0,41\n", b"PARENT,age\nAnn\x7f\0,41\n", b"x\x01y\n1\x012\n"):
+        assert binary_kind(start) == ""
 
 
 def test_words_that_begin_as_marks_are_text() -> None:

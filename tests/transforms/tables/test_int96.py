@@ -93,6 +93,17 @@ def test_no_unit_loses_its_nanoseconds(unit: str, tmp_path: Path) -> None:
     assert parquet_rows.splits(new, new, plan)[1] == len(MOMENTS)
 
 
+def test_no_different_value_loses_its_nanoseconds(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet")
+    plan = parse_configuration(
+        "release: a\ninput: {format: parquet, path: a}\noutput: o\nkey_file: k\n"
+        "privacy: {epsilon: 1, neighbors: add_remove}\n"
+        "trees:\n- {name: a, domain: {kind: distinct, column: at}}\n"
+    ).plan()
+    with pytest.raises(InputError, match=r"domain\.column: .*'at' as INT96"):
+        parquet_rows.splits(path, path, plan)
+
+
 def test_delta(tmp_path: Path) -> None:
     deltalake = table_library("deltalake")
     folder = tmp_path / "visits"
