@@ -45,6 +45,7 @@ from dptrees.dpcore.arithmetic.elementary import log
 from dptrees.dpcore.arrays import Flags
 from dptrees.dpcore.codec import CONTEXT, INLINE
 from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.source import LARGEST_DIVIDED, add_noise
 from dptrees.dpcore.partitions.least_squares import least_squares
 from dptrees.dpcore.partitions.measurement import Measurement, NodeNoise
 from dptrees.dpcore.partitions.mechanism import HOLDING, EstimatedTree, PartitionMechanism
@@ -190,8 +191,8 @@ class PrivTreePlan(PartitionMechanism):
         depth = self.depths[level]
         biased = np.maximum(-self.decay, measurement.counts.at(depth, nodes) - level * self.decay)
         streams = measurement.source.node_streams(measurement.tree, "split", depth, nodes)
-        # Not `add_noise`: a refusal would say more of the noisy numbers than is paid for.
-        noisy = biased + self.split_law.sample(streams, biased.size)
+        # No number of rows is so large: a refusal would say more than decisions pay for.
+        noisy = add_noise(self.split_law, biased, streams, largest=LARGEST_DIVIDED)
         result: Flags = (noisy > 0) & hierarchy.is_divisible(depth, nodes)
         return result
 

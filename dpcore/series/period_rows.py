@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,12 @@ class PeriodRows(Question):
     period: int
     levels: tuple[Question, ...]
     lateness: Lateness | None = None
+
+    def with_choices(self, choices: KeyedChoices) -> PeriodRows:
+        first = self.levels[0].with_choices(choices)
+        if first is self.levels[0]:
+            return self
+        return replace(self, levels=(first, *self.levels[1:]))
 
     @property
     def counts_rows(self) -> bool:

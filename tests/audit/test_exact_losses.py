@@ -149,7 +149,11 @@ def half(law: Any) -> Any:
 
 def half_the_noise(patch: Patch) -> None:
     for module in (forest, published_forest, irregular_forest, measurement, level_tables):
-        patch.setattr(module, "add_noise", lambda law, *rest: noise.add_noise(half(law), *rest))
+        patch.setattr(
+            module,
+            "add_noise",
+            lambda law, *rest, **more: noise.add_noise(half(law), *rest, **more),
+        )
 
 
 def a_moved_row_paid_as_an_added_one(patch: Patch) -> None:
@@ -244,8 +248,8 @@ def one_keystream_for_all_levels(patch: Patch) -> None:
 def a_level_left_without_noise(patch: Patch) -> None:
     """The counts below so many nodes are taken as they are."""
 
-    def few_without(law: Any, counts: Any, stream: Any) -> Any:
-        return counts if counts.shape[-1] == 2 else noise.add_noise(law, counts, stream)
+    def few_without(law: Any, counts: Any, stream: Any, **more: Any) -> Any:
+        return counts if counts.shape[-1] == 2 else noise.add_noise(law, counts, stream, **more)
 
     for module in (forest, published_forest, irregular_forest):
         patch.setattr(module, "add_noise", few_without)

@@ -81,7 +81,9 @@ class Prescribed:
             ),
         )
 
-    def _split(self, law: DiscreteLaplace, biased: Integers, streams: object) -> Integers:
+    def _split(
+        self, law: DiscreteLaplace, biased: Integers, streams: object, *, largest: int
+    ) -> Integers:
         """In place of noisy b(v): 1 for nodes to be split, else 0."""
         self.laws.add(("split", law))
         level, fanout = self._waiting[0][0], 1 << self.plan.bits_apart
@@ -97,7 +99,9 @@ class Prescribed:
         ]
         return np.array(decisions, np.int64)
 
-    def _counted(self, law: DiscreteLaplace, exact: Integers, streams: object) -> Integers:
+    def _counted(
+        self, law: DiscreteLaplace, exact: Integers, streams: object, **_: int
+    ) -> Integers:
         self.laws.add(("count", law))
         self.parts += exact.tolist()
         return exact

@@ -52,7 +52,11 @@ def noise_30_percent_too_small(patch: Patch) -> None:
             return replace(law, sigma_squared=law.sigma_squared * Fraction(49, 100))
         return replace(law, scale=law.scale * Fraction(7, 10))
 
-    patch.setattr(measuring, "add_noise", lambda law, *rest: noise.add_noise(smaller(law), *rest))
+    patch.setattr(
+        measuring,
+        "add_noise",
+        lambda law, *rest, **more: noise.add_noise(smaller(law), *rest, **more),
+    )
 
 
 def choices_of_twice_the_rate(patch: Patch) -> None:

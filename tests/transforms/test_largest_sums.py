@@ -50,7 +50,6 @@ MOVED = {
 DRAWING = {
     "noise/source.py": "add_noise itself",
     "noise/truncated_laplace.py": "a law made of another one",
-    "partitions/privtree.py": "decisions, of counts of rows",
     "thresholds/heavy_nodes.py": "decisions, of counts that are at most 2^40",
     "thresholds/sparse_vector.py": "decisions, of counts that are at most 2^40",
     "uniform/bands.py": "simulated noise, of no data",

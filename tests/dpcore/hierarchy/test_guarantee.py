@@ -123,7 +123,10 @@ def test_planted_errors_are_found_at_every_node(
     """Noise of variance 30 % too small or less (of the scale, for Laplace noise)."""
     question, counts = many_trees(form, measure, kind, unit)
     draw = "dptrees.dpcore.irregular.forest.add_noise"
-    monkeypatch.setattr(draw, lambda law, *rest: add_noise(scaled(law, PLANTED[planted]), *rest))
+    monkeypatch.setattr(
+        draw,
+        lambda law, *rest, **more: add_noise(scaled(law, PLANTED[planted]), *rest, **more),
+    )
     errors, stated, _ = measure_errors(question, counts)
     assert squared_error_z(errors, stated).max() < -limit(errors.shape[1])
 
