@@ -15,7 +15,7 @@ def has_usual_size(number: int | Decimal) -> bool:
     (False, True, True)
     """
     if isinstance(number, int):
-        return abs(number) < 10**_LARGEST_EXPONENT
+        return bool(abs(number) < 10**_LARGEST_EXPONENT)
     if not number.is_finite() or not number:
         return True
     return abs(number.adjusted()) <= _LARGEST_EXPONENT
