@@ -57,9 +57,7 @@ def integer_palette(domain: IntegerDomain, *, floats: bool) -> Palette:
     """All integers of the domain, those just outside and the largest; or floats at the same."""
     inside = range(domain.lower - 1, domain.upper + 1)
     if floats:
-        return Palette(
-            type=pa.float64(), values=(*(each + 0.5 for each in inside), *inside, *NOT_NUMBERS)
-        )
+        return Palette(type=pa.float64(), values=(*inside, *inside, *NOT_NUMBERS))
     return Palette(type=pa.int64(), values=(*inside, 2**62, -(2**62), None))
 
 

@@ -228,7 +228,7 @@ class _Comparison:
 
     def _check_entries(self, made: Mapping[str, Any]) -> None:
         # Earlier checks compared the trees' entries with the specification, up to the rounding of
-        # floats. Families of types are those of the input's files, which hold more than its rows.
+        # floats. Families of types come from the heads of files, which a replay does not look at.
         apart = {CHECKSUM, "files", "trees", "unit_families"}
         if self.manifest["dptrees"] != __version__:
             apart.add("dptrees")
