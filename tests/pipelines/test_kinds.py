@@ -62,6 +62,7 @@ FILES_OF_PARTS = {
         "dpcore/release/guarantee.py",
         "dpcore/release/in_memory.py",
         "pipelines/commands/examples.py",
+        "pipelines/command.py",
         "pipelines/commands/series.py",
         "pipelines/configuration.py",
         "pipelines/dry_run/dry_run.py",
