@@ -183,8 +183,12 @@ def test_a_missing_column_and_a_type_are_reported(
     assert not here.output.exists()
 
 
-def test_a_contract_about_columns(place: tuple[Workspace, Change]) -> None:
+def test_a_contract_about_columns(
+    place: tuple[Workspace, Change], request: pytest.FixtureRequest
+) -> None:
     here, change = place
+    # Types of SQLite follow from values, and a dry run reads none.
+    has_types = "ite_table" not in request.node.callspec.id
 
     def stated(**types: str) -> Change:
         def apply(settings: dict[str, Any]) -> None:
@@ -197,8 +201,10 @@ def test_a_contract_about_columns(place: tuple[Workspace, Change]) -> None:
         ({"x": "int64"}, "has column 'x' of type double, and it must have type int64"),
         ({"x": "double", "city": "string"}, "has no column 'city', which must have type string"),
     ):
-        outcomes = [here.release(stated(**types)), here.release(stated(**types), "--dry-run")]
+        outcomes = [here.release(stated(**types))]
         outcomes.append(here.run("check", here.configure(stated(**types))))
+        if has_types or "city" in types:
+            outcomes.append(here.release(stated(**types), "--dry-run"))
         for outcome in outcomes:
             assert outcome.code == 2 and "input.schema: the " in outcome.err
             assert words in outcome.err and PASSWORD not in outcome.out + outcome.err
