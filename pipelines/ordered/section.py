@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -14,6 +14,7 @@ from pydantic import (
     ModelWrapValidatorHandler,
     PlainValidator,
     PrivateAttr,
+    ValidationInfo,
     WithJsonSchema,
 )
 from pydantic import model_validator as section_rule
@@ -52,6 +53,8 @@ from dptrees.pipelines.sections.section import Amount, Section
 from dptrees.pipelines.sections.tree import KnownLeavesSection
 from dptrees.pipelines.value_bounds.auto import AutoRange, auto_range
 
+# Bounds were chosen for the budget that was spent: the cells between them may be many.
+_CHOSEN = "chosen bounds"
 DEFAULT_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 # What goes with categories that have no order; all else speaks of runs of them.
@@ -150,7 +153,9 @@ class OrderedTree(KnownLeavesSection):
 
     @section_rule(mode="wrap")
     @classmethod
-    def _with_stand_ins(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _with_stand_ins(
+        cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
         if isinstance(value, Mapping):
             value = with_metrics(value)
             if any(value.get("objective") == own for own in OWN_OBJECTIVES):
@@ -158,7 +163,8 @@ class OrderedTree(KnownLeavesSection):
         auto = auto_range(value) if isinstance(value, Mapping) else None
         if auto is None:
             result = handler(value)
-            result._check_whole_numbers(value)
+            if info.context != _CHOSEN:
+                result._check_whole_numbers(value)
             return result
         handler(_with_domain(value, auto.stand_ins | auto.narrowest))
         return cls._checked(auto, _with_domain(value, auto.stand_ins), handler)
@@ -203,12 +209,16 @@ class OrderedTree(KnownLeavesSection):
             bounds: "lower" and "upper", as far as they were chosen.
         """
         values = _with_domain(self._values, bounds)
-        return self._checked(self._auto, values, type(self).model_validate)
+        return self._checked(
+            self._auto, values, partial(type(self).model_validate, context=_CHOSEN)
+        )
 
     @property
     def without_auto(self) -> OrderedTree:
         """The section with its present bounds, as if they were given."""
-        return self if self._auto is None else type(self).model_validate(self._values)
+        if self._auto is None:
+            return self
+        return type(self).model_validate(self._values, context=_CHOSEN)
 
     @section_rule(mode="after")
     def _check_metrics(self) -> Self:
