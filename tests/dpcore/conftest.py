@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import LARGEST_MEASURED
 from dptrees.dpcore.ordered.make import IntegerDomain, KeyList
 from dptrees.dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
 from dptrees.dpcore.ordered.question import OrderedQuestion
@@ -148,6 +149,7 @@ class NodeNoiseSource:
     """In place of a source of keyed streams: says where in its level a chunk begins."""
 
     chunking: UniformChunking
+    largest: ClassVar[int] = LARGEST_MEASURED
 
     def for_counts(self, counts: Integers) -> NodeNoiseSource:
         return self

@@ -23,7 +23,7 @@ def fails(*arguments: Any, **named: Any) -> None:
 class FullFile:
     """A file that takes half of what is written."""
 
-    def __init__(self, path: str, mode: str) -> None:
+    def __init__(self, path: str, mode: str, opener: Any = None) -> None:
         self._file = builtins.open(path, mode)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> "FullFile":

@@ -16,7 +16,7 @@ from dptrees.dpcore.irregular.forest import IrregularForest
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.irregular.planner import with_best_shares
 from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
-from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.noise.source import LARGEST_MEASURED, NoiseSource
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dptrees.dpcore.trees.chunks import branch_index
 from dptrees.dpcore.trees.consistency import consistent_counts, root_count
@@ -62,6 +62,8 @@ class PlacedLaw:
 
 class PlacedNoise:
     """In place of a source: knows where in its class a chunk begins."""
+
+    largest = LARGEST_MEASURED
 
     def __init__(self, forest: IrregularForest) -> None:
         self.forest, tree = forest, forest.plan.tree
