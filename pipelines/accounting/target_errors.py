@@ -86,9 +86,8 @@ class TargetErrors:
             rows_guess: a public guess of the number of rows, for errors that are fractions of it.
 
         Raises:
-            UserError: no tree has a given name, or an error; one error is given for several units;
-                a guess comes without a fraction, or a fraction
-                without a guess; or a fraction is given for an error that is not in rows.
+            UserError: no tree has a given name; one error is given for several units; a guess comes
+                without a fraction, or a fraction without a guess; or a fraction is given for an error that is not in rows.
         """
         places = {workload.name: index for index, workload in enumerate(workloads)}
         for name in self.named:
@@ -97,8 +96,6 @@ class TargetErrors:
                 raise UserError(f"--target-error: there is no tree {name!r}; {known}")
         wanted = self.named if self.each is None else dict.fromkeys(places, self.each)
         units = {each.error_unit: each.name for each in workloads if each.error_unit is not None}
-        if not units:
-            raise UserError("--target-error: no tree has an error that is known before the release")
         if self.each is not None and len(units) > 1:
             each_unit = " and ".join(f"{name}'s in {unit}" for unit, name in units.items())
             raise UserError(

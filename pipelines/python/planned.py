@@ -127,6 +127,8 @@ class Plan:
             each=None if named else _wanted(error),
             named={name: _wanted(each) for name, each in named.items()},
         )
+        if all(each.error_unit is None for each in self._configuration.workloads):
+            raise Error("error: no tree has an error that is known before the release")
         try:
             errors = target_errors.by_tree(self._configuration.workloads, None)
             return whole_target(self._configuration, errors)

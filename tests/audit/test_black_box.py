@@ -14,7 +14,6 @@ def test_a_correct_release_keeps_its_claim(name: str) -> None:
     assert black_box.bound(name, None, 20) <= 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["means", "categories"])
 def test_half_of_the_noise_is_found(name: str) -> None:
     assert black_box.bound(name, black_box.half, 2500) > 1

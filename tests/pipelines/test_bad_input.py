@@ -196,7 +196,7 @@ def damage(path: Path) -> None:
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut": (cut, "damaged or cut short"),
-    "empty": (lambda path: path.write_bytes(b""), "damaged or cut short"),
+    "empty": (lambda path: path.write_bytes(b""), "is empty"),
     "pages": (damage, "damaged or cut short"),
     "text": (lambda path: path.write_text("x,place\n61.7313,kumquat\n"), "not a Parquet file"),
     "no column": (lambda path: pq.write_table(pa.table({"x": [61.7313]}), path), "'place'"),

@@ -212,13 +212,16 @@ def test_a_contract_about_columns(
     assert here.release(stated(x="float64", place="string")).code == 0
 
 
-def test_a_dry_run(place: tuple[Workspace, Change]) -> None:
+def test_a_dry_run(place: tuple[Workspace, Change], request: pytest.FixtureRequest) -> None:
     here, change = place
+    # Types of SQLite follow from values, and a dry run reads none.
+    is_sqlite = "ite_table" in request.node.callspec.id
     outcome = here.release(change, "--dry-run", "--json")
     assert outcome.code == 0, outcome.err
     found = json.loads(outcome.out)["input"]
     types = {name: type.removeprefix("large_") for name, type in found["columns"].items()}
-    assert types == {"x": "double", "place": "string"}
+    unknown = {"x": "unknown", "place": "unknown"}
+    assert types == (unknown if is_sqlite else {"x": "double", "place": "string"})
     assert found["bytes"] is None or found["bytes"] > 0
     assert PASSWORD not in outcome.out and not here.output.exists()
 

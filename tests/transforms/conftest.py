@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import apache_beam as beam
 import numpy as np
@@ -189,6 +189,7 @@ def run(reference: KeyReference) -> Run:
         pipeline_options: Sequence[str] = (),
         nonce: bytes | None = NONCE,
         repair: bool = False,
+        if_exists: Literal["error", "use"] = "error",
     ) -> None:
         options = PipelineOptions(
             [f"--runner={LOCAL_RUNNER}", *pipeline_options], save_main_session=False
@@ -197,7 +198,12 @@ def run(reference: KeyReference) -> Run:
         with beam.Pipeline(options=options) as pipeline:
             read = pipeline | "Read" >> ReadBatches(patterns=chosen, format=format, plan=plan)
             read | "Release" >> ReleaseTrees(
-                plan, key=reference, output=str(output), nonce=nonce, repair=repair
+                plan,
+                key=reference,
+                output=str(output),
+                nonce=nonce,
+                repair=repair,
+                if_exists=if_exists,
             )
 
     return ran

@@ -93,7 +93,7 @@ def test_a_release_that_exists_is_left_as_it_is_by_another_version(
     run_steps(plan, rows, tmp_path / "out")
     before = release_files(tmp_path / "out")
     monkeypatch.setattr("dptrees.dpcore.release.guarantee.__version__", "2")
-    run(plan, data, tmp_path / "out", repair=repair)
+    run(plan, data, tmp_path / "out", repair=repair, if_exists="use")
     assert release_files(tmp_path / "out") == before
 
 

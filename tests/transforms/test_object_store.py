@@ -255,11 +255,11 @@ def test_the_command_releases_to_the_store_what_it_releases_locally(
     assert f"report:  {OUTPUT}/report.html" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("whole_bytes", "times"), [(2**22, 1), (0, 3)])
+@pytest.mark.parametrize(("whole_bytes", "times"), [(2**22, 2), (0, 4)])
 def test_a_small_file_is_opened_once(
     configuration, local, store, monkeypatch, whole_bytes: int, times: int
 ) -> None:
-    """One that is divided into two splits is opened for that, and for each."""
+    """Once for its first bytes; one that is divided into two splits for that, and for each."""
     opened: list[str] = []
     MemoryStore.failure.append(
         lambda operation, path: opened.append(path) if operation == "open" else None

@@ -74,9 +74,9 @@ def line_ends(text: bytes, *, newlines: bool, marks: Marks = COMMAS) -> tuple[_P
 
 
 def without_escapes(codes: _Codes, escape: bytes) -> _Codes:
-    """Return a text with letters for escapes and for the bytes behind them, (bytes,).
+    r"""Return a text with letters for escapes and for the bytes behind them, (bytes,).
 
-    >>> bytes(without_escapes(np.frombuffer(rb"a\\,b\\\\,", np.uint8), b"\\"))
+    >>> bytes(without_escapes(np.frombuffer(rb"a\,b\\,", np.uint8), b"\\"))
     b'axxbxx,'
     """
     places = np.flatnonzero(codes == ord(escape))

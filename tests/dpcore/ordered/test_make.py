@@ -795,7 +795,6 @@ class TestColumnTypes:
             (DAY_UTC, pa.timestamp("us"), "timestamps with a time zone, as its bounds have one"),
             (DAY_UTC, pa.date32(), "timestamps with a time zone"),
             (categories("a"), pa.int64(), "a category domain needs a column of texts"),
-            (categories("a"), pa.binary(4), "a column of texts"),
             (categories(1), pa.string(), "a column of integers"),
             (categories(1), pa.date32(), "a column of integers"),
             (categories(1, 0), pa.time32("s"), "a column of integers"),

@@ -70,8 +70,8 @@ def test_so_do_the_nodes_above_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     forest = IrregularForest(plan, chunk_leaves=2)
     noise: list[int] = []
 
-    def recorded(law: NoiseLaw, exact: Integers, stream: RandomStream) -> Integers:
-        result = add_noise(law, exact, stream)
+    def recorded(law: NoiseLaw, exact: Integers, stream: RandomStream, **more: int) -> Integers:
+        result = add_noise(law, exact, stream, **more)
         noise.extend((result - exact).ravel().tolist())
         return result
 

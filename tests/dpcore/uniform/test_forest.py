@@ -183,6 +183,8 @@ def test_a_tree_of_one_leaf(
 
 
 class _NoStreams:
+    largest = 2**50
+
     def for_counts(self, counts: object) -> _NoStreams:
         return self
 

@@ -184,7 +184,7 @@ def test_lines_before_the_header(block) -> None:
         assert read(title, block, skip_lines=3) == [("1", "2"), ("3", "4")]
         assert read(title, block, skip_lines=4, columns=("a", "b")) == [("1", "2"), ("3", "4")]
         assert read(title, block, skip_lines=9, columns=("a", "b")) == []
-        with pytest.raises(InputError, match="begins with a header"):
+        with pytest.raises(InputError, match="is empty, without even a header"):
             read(title, block, skip_lines=6)
     notes = b'\n# "note, \xff\n#\n\na,b\n#1,2\n1,"#x"\n #,2\n'
     assert read(notes, block, comment="#") == [("1", "#x"), (" #", "2")]
