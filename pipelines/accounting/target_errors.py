@@ -87,7 +87,8 @@ class TargetErrors:
 
         Raises:
             UserError: no tree has a given name; one error is given for several units; a guess comes
-                without a fraction, or a fraction without a guess; or a fraction is given for an error that is not in rows.
+                without a fraction, or a fraction without a guess; or a fraction is given for an
+                error that is not in rows.
         """
         places = {workload.name: index for index, workload in enumerate(workloads)}
         for name in self.named:
