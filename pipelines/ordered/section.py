@@ -21,8 +21,7 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dptrees.dpcore.mean.plan import FINEST
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.ordered.make import IntegerDomain, OrderedDomain
 from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Workload
 from dptrees.dpcore.rows.whole_numbers import MOST_WHOLE
 from dptrees.dpcore.uniform.objectives import Objective
