@@ -40,6 +40,7 @@ def test_it_exists_once_its_manifest_does(make_plan, rows, run_steps, tmp_path) 
 def test_the_transform_compares_no_rows_with_those_of_a_release_that_exists(
     make_plan, rows, run_steps, tmp_path, reference, release_files, caplog
 ) -> None:
+    caplog.set_level("INFO", logger="dptrees")
     out, plan, seen = tmp_path / "out", make_plan(), tmp_path / "seen"
     run_steps(plan, rows, out)
     before = release_files(out)

@@ -27,7 +27,11 @@ _COMPRESSED_NAMES = (".gz", ".bz2", ".zst", ".zstd", ".lz4", ".xz", ".snappy", "
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x19\x1c-\x1f]")
 _FORMATS = {
     "parquet": (rb"PAR1", "is a Parquet file: say format: parquet"),
-    "arrow": (rb"ARROW1\x00|\xff{4}", "is an Arrow IPC file or stream: say format: arrow"),
+    # A stream has the length of its first message next; a Latin text may begin with \xff too.
+    "arrow": (
+        rb"ARROW1\x00|\xff{4}[\x00-\xff]{3}\x00",
+        "is an Arrow IPC file or stream: say format: arrow",
+    ),
 }
 _OTHERS = (
     (rb"PARE", "is a Parquet file with an encrypted footer, which is not read: decrypt it"),
