@@ -18,7 +18,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom licences container-bases container lint types ci docs drawn screenshot benchmarks reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
+.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom licences container-bases container lint types ci docs drawn screenshot reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -58,7 +58,6 @@ help:
 	@echo "make screenshot  the picture of the report page, docs/report.png (needs chromium)"
 	@echo "make ci          what the continuous integration runs on a change (CONTRIBUTING.md)"
 	@echo "make ci-all      every step of it, and records which passed (.ci/passed.json)"
-	@echo "make benchmarks  every benchmark that needs no folder of data"
 	@echo "make reproduce   the figures of the papers, written into docs/reproduction.md"
 	@echo "make black-box   10,000 releases of each configuration, against its neighbor (two hours)"
 	@echo "make audit       attacks on the guarantee, written into docs/audit.md (two hours)"
@@ -234,12 +233,6 @@ ci:
 .PHONY: ci-all
 ci-all:
 	@.ci/run --all
-
-benchmarks: $(INSTALLED)
-	@for file in benchmarks/*.py; do \
-		case $$file in */make_*.py|*/scale.py|*/sparse.py) continue ;; esac; \
-		echo "$$file"; $(BIN)/python $$file || exit 1; \
-	done
 
 reproduce: $(INSTALLED)
 	@echo "Reproducing the figures of the papers (some minutes)"

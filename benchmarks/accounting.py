@@ -4,7 +4,7 @@ First, for levels of unequal budgets (10 : 11 : 12 ...) and add_remove: the rho 
 from zCDP allows, and the one that the certificate of `dpcore.privacy.loss` finds. Then the seconds
 of one certificate for many levels, and of one distribution of dp-accounting for a single level.
 
-    python benchmarks/accounting.py
+    python -m benchmarks.accounting
 """
 
 from __future__ import annotations

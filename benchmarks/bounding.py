@@ -1,6 +1,6 @@
 """Rows bounded per privacy unit: dptrees, a plain sample per unit on Beam, and PipelineDP.
 
-Run as ``python benchmarks/bounding.py [--full] [--pipeline-dp PYTHON]``. All count rows by key and
+Run as ``python -m benchmarks.bounding [--full] [--pipeline-dp PYTHON]``. All count rows by key and
 cell, at most 20 rows of a person, 5 of its keys and 4 rows a key where the program supports this;
 dptrees is the whole command, noise and page included. Every measurement is a process of its own, so
 that its peak memory and processor seconds are its own; the time for 1,000 rows is the program's
@@ -8,7 +8,7 @@ start, and rates are without it. The per-row programs get a share of the rows, w
 second hardly depend on. PipelineDP is measured by the Python that has it:
 
     python -m venv /tmp/pdp && /tmp/pdp/bin/pip install pipeline-dp apache-beam pyarrow
-    python benchmarks/bounding.py --pipeline-dp /tmp/pdp/bin/python
+    python -m benchmarks.bounding --pipeline-dp /tmp/pdp/bin/python
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Boxes of columns: a release against a bare Arrow scan of the same columns; growing; sampling.
 
-Run as ``python benchmarks/boxes.py [--rows 40000000] [--repeat 2]``. Rows are 5 columns of
+Run as ``python -m benchmarks.boxes [--rows 40000000] [--repeat 2]``. Rows are 5 columns of
 Beta(2, 8). Each measurement of a release or a scan is a process of its own, so that its peak memory
 is its own; imports are not in the times. The bare scan reads the columns and adds them up.
 ``codes`` is the step that makes codes of columns, alone, from arrays in memory. ``grow`` is what

@@ -1,6 +1,6 @@
 """The census blocks of one state: predicted and measured errors of all levels, by method.
 
-    python benchmarks/census.py [BLOCKS.csv] [--releases 200]
+    python -m benchmarks.census [BLOCKS.csv] [--releases 200]
 
 The file has the columns GEOID (15 digits: state 2, county 3, tract 6, block group 1, block 3) and
 pop, one row per block; without it the 25,181 blocks of Rhode Island are read from the folder

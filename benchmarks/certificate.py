@@ -11,7 +11,7 @@ themselves. There the atom at epsilon counts nothing in the exact delta, while t
 which knows losses to a step of its grid, counts some of it: much where the next atom is far
 smaller, as it is where sigma is below 1.
 
-    python benchmarks/certificate.py
+    python -m benchmarks.certificate
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.marked_page import write_marked
+from benchmarks.harness import write_marked
 from benchmarks.scale import ROW_STEPS, Profile, run_profile
 from dptrees.pipelines.cluster.needs import ClusterNeeds, predicted_needs
 from dptrees.pipelines.configuration import load_configuration, parse_configuration

@@ -1,6 +1,6 @@
 """One release of many rows on every engine of this machine, side by side in one run.
 
-Run as ``python benchmarks/engines.py [--rows 40000000] [--times 10] [--write docs/engines.md]``
+Run as ``python -m benchmarks.engines [--rows 40000000] [--times 10] [--write docs/engines.md]``
 after ``make engines``. The release has a tree of 1,024 cells and one of 2^20 (chunks and a spine).
 ``start-up`` is the same release of 1,000 rows on the same engine, already running; ``many`` reads
 the same files ``--times`` times over, under other names, so that rows outweigh what start-ups

@@ -1,7 +1,7 @@
 """Strategies past trees beside trees: errors of prefixes, and how long a plan takes.
 
-    python benchmarks/factorised.py [CELLS ...]
-    python benchmarks/factorised.py --counts RELEASES
+    python -m benchmarks.factorised [CELLS ...]
+    python -m benchmarks.factorised --counts RELEASES
 
 prints two tables. The first is of the root mean square error of all prefixes under unit Gaussian
 noise, where a row moves what is measured by at most 1 (add_remove): of the planned tree, of the

@@ -1,6 +1,6 @@
 """The bias of nonnegative counts on census blocks, and what sums over groups of blocks are off by.
 
-    python benchmarks/integers.py [BLOCKS.csv] [--releases 20]
+    python -m benchmarks.integers [BLOCKS.csv] [--releases 20]
 
 The blocks come from `benchmarks/census.py`: by default Rhode Island's, from the folder
 shared/data beside the project. Epsilon is 1, one person more or fewer is a neighbor (add_remove),

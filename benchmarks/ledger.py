@@ -5,7 +5,7 @@ launcher makes one: reservations of one data set queue one behind the other. Dur
 granted is on disk. A release queries it three times: to reserve, to take its record down, and to
 commit. Beside it the time of one process alone, and what the disk itself takes.
 
-    python benchmarks/ledger.py [--processes 50] [--each 10]
+    python -m benchmarks.ledger [--processes 50] [--each 10]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Write a log of IPv4 addresses as Parquet for the benchmark of large sparse trees, deterministic.
 
-Run as ``python benchmarks/make_addresses.py FOLDER --rows 10000000 --files 8``. Column ``address``
+Run as ``python -m benchmarks.make_addresses FOLDER --rows 10000000 --files 8``. Column ``address``
 (uint32) is heavy-tailed at every byte: given the bytes before it, a byte's r-th most frequent value
 has a probability in proportion to r^-1.2, and which value that is depends on the bytes before it.
 A file's rows depend on its number and its size alone.

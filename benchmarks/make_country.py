@@ -1,6 +1,6 @@
 """Write the rows of a generated country in Parquet, deterministic and in flat memory.
 
-    python benchmarks/make_country.py FOLDER [--fraction 0.01] [--rows 1000000]
+    python -m benchmarks.make_country FOLDER [--fraction 0.01] [--rows 1000000]
 
 The whole country has 330 million rows, one a person, in 8.1 million blocks of 220,000 block groups,
 73,000 tracts, 3,140 counties and 51 states: about the sizes of the United States. A fraction of it

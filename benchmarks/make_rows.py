@@ -1,6 +1,6 @@
 """Write rows of Parquet for the throughput benchmarks, deterministic and in flat memory.
 
-Run as ``python benchmarks/make_rows.py FOLDER --rows 40000000 --files 8``. Column ``value``
+Run as ``python -m benchmarks.make_rows FOLDER --rows 40000000 --files 8``. Column ``value``
 (float64) is gamma distributed, shape 2 and scale 10: most of it lies in [0, 100). Column ``group``
 (int32) is 0..15, uniform. A file's rows depend on its number and its size alone.
 """

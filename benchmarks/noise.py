@@ -1,6 +1,6 @@
 """Time the noise samplers and check what they drew: nanoseconds per sample, chi-squared, variance.
 
-Run as `python benchmarks/noise.py [--samples N]`. The p-value compares the samples with the law's
+Run as `python -m benchmarks.noise [--samples N]`. The p-value compares the samples with the law's
 exact probabilities, outcome by outcome, where these are few enough to count; the last column is
 the sample variance's distance from the law's, in standard deviations. First the bare keystream.
 """

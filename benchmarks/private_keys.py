@@ -1,6 +1,6 @@
 """Private keys: rows per second and peak memory of selecting them, against a plain Beam count.
 
-Run as ``python benchmarks/private_keys.py [--rows 4000000 --keys 1000000] [--plain-rows 500000]``;
+Run as ``python -m benchmarks.private_keys [--rows 4000000 --keys 1000000] [--plain-rows 500000]``;
 ``--rows 40000000 --keys 10000000`` is the long form. Rows are written into a temporary folder: each
 key once, then keys again, some of them frequent. Every way runs in a process of its own, on Beam's
 local runner: the first stage of a release as `dptrees release` runs it, over strings and over

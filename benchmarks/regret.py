@@ -22,7 +22,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from benchmarks.adaptive import AMOUNTS, PRODUCTS, released_cells
+from benchmarks.adaptive import AMOUNTS, PRODUCTS, prefix_error, range_error, released_cells
+from benchmarks.harness import geometric_mean, print_lines
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
@@ -123,18 +124,6 @@ def plan(name: str, read: str, cells: int, measure: Measure, rows: int) -> Mecha
     return question.mechanism  # type: ignore[no-any-return]
 
 
-def range_error(counts: Floats, exact: Integers) -> float:
-    """Root mean square over 2,000 ranges and all releases, (releases, cells) of counts."""
-    prefixes = np.cumsum(np.pad(counts - exact, ((0, 0), (1, 0))), axis=1)
-    ends = np.sort(np.random.default_rng(3).integers(0, exact.size + 1, (2, 2_000)), axis=0)
-    return math.sqrt(float(np.mean(np.square(prefixes[:, ends[1]] - prefixes[:, ends[0]]))))
-
-
-def prefix_error(counts: Floats, exact: Integers) -> float:
-    """Root mean square over all prefixes and releases."""
-    return math.sqrt(float(np.mean(np.square(np.cumsum(counts - exact, axis=1)))))
-
-
 def rank_error(counts: Floats, exact: Integers) -> float:
     """Mean distance of the requested ranks from the ranks of the released cells; at least a
     thousandth of a row, so that a quotient means something."""
@@ -153,11 +142,6 @@ ERRORS: Mapping[str, Callable[[Floats, Integers], float]] = {
     "prefixes": prefix_error,
     "nine quantiles": rank_error,
 }
-
-
-def mean(values: list[float]) -> float:
-    """The geometric mean."""
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def measure_shape(
@@ -198,9 +182,11 @@ def tables(cells: int, measure: Measure, releases: int) -> Iterator[str]:
                 row = []
                 for product in PRODUCTS:
                     shown = [found[family, product] for family in families]
-                    regrets = [mean([e[name] / min(e.values()) for e in each]) for each in shown]
-                    error = mean([each[name] for shapes in shown for each in shapes])
-                    row.append(f"{error:.3g}; {mean(regrets):.2f}, {max(regrets):.2f}")
+                    regrets = [
+                        geometric_mean([e[name] / min(e.values()) for e in each]) for each in shown
+                    ]
+                    error = geometric_mean([each[name] for shapes in shown for each in shapes])
+                    row.append(f"{error:.3g}; {geometric_mean(regrets):.2f}, {max(regrets):.2f}")
                 yield f"| {name} | " + " | ".join(row) + " |"
 
 
@@ -211,8 +197,7 @@ def main() -> None:
     parser.add_argument("--measure", choices=[each.value for each in Measure], default="epsilon")
     parser.add_argument("--releases", type=int, default=20)
     chosen = parser.parse_args()
-    for line in tables(chosen.cells, Measure(chosen.measure), chosen.releases):
-        print(line, flush=True)
+    print_lines(tables(chosen.cells, Measure(chosen.measure), chosen.releases))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Which mechanism is best for errors relative to the counts: predicted, and for some rows measured.
 
-    python benchmarks/relative_error.py [--releases 10]
+    python -m benchmarks.relative_error [--releases 10]
 
 Every candidate of `dpcore.levels.relative_planner` at epsilon = 1, add_remove: the Laplace and
 the Gaussian tree, least squares on either (the better of an equal and of the best split of the

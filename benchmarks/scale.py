@@ -1,7 +1,7 @@
 """A whole release of a generated country: time and memory of a hundredth, a tenth and all of it.
 
-    python benchmarks/scale.py [FOLDER] [--fractions 0.01 0.1 1]
-    python benchmarks/scale.py --profile CONFIG.yaml
+    python -m benchmarks.scale [FOLDER] [--fractions 0.01 0.1 1]
+    python -m benchmarks.scale --profile CONFIG.yaml
 
 The data (`benchmarks/make_country.py`) is made in the folder and kept there for the next time;
 without a folder it is made anew and removed. Each release runs twice, in processes of their own:

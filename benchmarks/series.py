@@ -1,9 +1,9 @@
 """A series of releases: what its days cost, and how far off its totals to date are.
 
-    python benchmarks/series.py [--periods 8] [--rows 200000] [--cells 1024] [--keys 400]
-    python benchmarks/series.py --units 100000000     what a bound of the periods of a unit costs
-    python benchmarks/series.py --sums 365            what a run by weighted sums costs, in memory
-    python benchmarks/series.py --people 10000000 --rows 1000000 --periods 10
+    python -m benchmarks.series [--periods 8] [--rows 200000] [--cells 1024] [--keys 400]
+    python -m benchmarks.series --units 100000000     what a bound of the periods of a unit costs
+    python -m benchmarks.series --sums 365            what a run by weighted sums costs, in memory
+    python -m benchmarks.series --people 10000000 --rows 1000000 --periods 10
 
 - Cost: a series of rows made for it is released day by day by the command in this process (seconds
   on the clock and of the processor, with what every command costs once: none of the first day's

@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.marked_page import write_marked
+from benchmarks.harness import write_marked
 from deploy.cluster.flink import FlinkCluster
 from deploy.cluster.processes import PROJECT, Ports, Servers, overview
 

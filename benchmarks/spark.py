@@ -1,6 +1,6 @@
 """A release of Parquet files through Spark and by the command: seconds and rows a second of each.
 
-Run as ``python benchmarks/spark.py [--rows N] [--threads T]`` with a Python that has pyspark. The
+Run as ``python -m benchmarks.spark [--rows N] [--threads T]`` with a Python that has pyspark. The
 rows have an age, an amount and a person; each release has a CDF of the ages and a histogram of the
 amounts by group, once with rows as privacy units and once with persons, at most 5 rows of each.
 Seconds measure the call alone, in a process that has made a small release before: sessions of Spark

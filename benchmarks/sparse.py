@@ -1,6 +1,6 @@
 """Large sparse trees: heavy nodes found against the truth, seconds and peak memory.
 
-Run as ``python benchmarks/sparse.py FOLDER [--tree addresses|bits|flights]``, FOLDER being one of
+Run as ``python -m benchmarks.sparse FOLDER [--tree addresses|bits|flights]``, FOLDER being one of
 ``make_addresses.py`` (trees of bytes or of single bits over 2^32 leaves) or of
 ``examples/flights.py`` (origin, destination, carrier, tail number). In one process, on dpcore
 alone: read, count, add noise, settle. The truth is compared afterwards, out of the timing.

@@ -1,6 +1,6 @@
 """A whole release of many rows against a bare scan of the same files, side by side in one run.
 
-Run as ``python benchmarks/throughput.py [--rows 40000000]``. The bare scan reads the column with
+Run as ``python -m benchmarks.throughput [--rows 40000000]``. The bare scan reads the column with
 pyarrow and counts it with NumPy's bincount. Every measurement is a process of its own, so that its
 peak memory is its own. ``imports`` is the time until everything is imported. What is left of a
 release of 1,000 rows is the start-up that does not depend on the rows: the plan, Beam's graph and

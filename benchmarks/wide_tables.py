@@ -1,6 +1,6 @@
 """Synthetic rows of wide tables: how far all pairs of columns are from the data's.
 
-Run as ``python benchmarks/wide_tables.py [--data FOLDER] [--diamonds FILE] [--rho] [--runs 3]
+Run as ``python -m benchmarks.wide_tables [--data FOLDER] [--diamonds FILE] [--rho] [--runs 3]
 [--columns 4 6 8 12 14] [--epsilons 0.1 1 10] [--peers PYTHON]``.
 
 The number is the mean total variation over all pairs of columns, between the rows and as many

@@ -23,7 +23,7 @@ SIGNATURE = PurePosixPath("pipelines/proof/signature.py")
 TERMINAL = PurePosixPath("pipelines/terminal_text.py")
 
 # dpcore: third-party packages it may use, and what of the standard library it may not.
-DPCORE_PACKAGES = {"numpy", "scipy", "pyarrow", "mmh3", "cryptography", "dp_accounting"} | {
+DPCORE_PACKAGES = {"numpy", "scipy", "pyarrow", "cryptography", "dp_accounting"} | {
     *("dpcore", "old_names")
 }
 FILES_CLOCK_COMMAND_LINE = {

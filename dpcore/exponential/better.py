@@ -2,7 +2,7 @@
 
 Measured, not derived (docs/quantiles.md): on gamma, Zipf and atomic data, from 100 to 100,000 rows,
 under epsilon and rho, on the sets of docs/accuracy.md, and for 8 to 15 quantiles on the shapes of
-`benchmarks.regret` by `benchmarks/quantile_choice.py`. It is so where the rows of every part are
+`benchmarks.regret` by `benchmarks/quantiles.py`. It is so where the rows of every part are
 enough to find the wanted quantile among all cells: a choice of rate g among K cells is off by about
 ln(K) / g ranks.
 """

@@ -1,0 +1,155 @@
+"""Shared code of the benchmarks: processes that are measured, tables, and marked parts of pages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.trees.forest import Forest, LevelSolution
+
+PROJECT = Path(__file__).resolve().parents[1]
+SHARED_DATA = PROJECT.parent / "shared" / "data"
+
+# What a program of `measured` may call to print its times.
+PEAK = """
+import resource
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+"""
+# A release by the command, whose imports are timed apart.
+RELEASE = """
+import sys, time
+start = time.perf_counter()
+from dptrees.pipelines.quick_start import import_beam, start_quickly, without_collections
+start_quickly()
+with without_collections():
+    import_beam()
+    from dptrees.pipelines.command import main
+    import dptrees.pipelines.operations.watch
+    import dptrees.pipelines.releasing
+begun = time.perf_counter()
+sys.stdout = open("/dev/null", "w")
+code = main(["release", "{config}"])
+sys.stdout = sys.__stdout__
+assert code == 0
+print(begun - start, time.perf_counter() - begun, peak())
+"""
+
+
+# --- processes ---
+
+
+def measured(code: str) -> tuple[float, float, float]:
+    """Run a program in a process of its own; return (start-up s, work s, peak MB), as it prints."""
+    command = [sys.executable, "-c", PEAK + code]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    startup, seconds, peak = map(float, run.stdout.split()[-3:])
+    return startup, seconds, peak
+
+
+class Run(NamedTuple):
+    """A command that ran: seconds, seconds of processor time, peak MB."""
+
+    seconds: float
+    processor: float
+    peak: float
+
+
+def run_command(arguments: Sequence[str], **environment: str) -> Run:
+    """Run `dptrees` in a process of its own."""
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "dptrees", *arguments]
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            command, cwd=PROJECT, env=os.environ | environment, stdout=output, stderr=output
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            output.seek(0)
+            raise SystemExit(f"dptrees {' '.join(arguments)} failed:\n{output.read()}")
+    return Run(
+        seconds=time.perf_counter() - began,
+        processor=usage.ru_utime + usage.ru_stime,
+        peak=usage.ru_maxrss / 1024,
+    )
+
+
+def make_key(folder: str | Path) -> None:
+    """Write a new key, `release.key` in the folder."""
+    run_command(["keygen", f"{folder}/release.key"])
+
+
+# --- releases in memory ---
+
+
+def public_noise(key: int | bytes, release: str) -> NoiseSource:
+    """Return noise of a key that anyone can compute, so that figures repeat."""
+    own = key if isinstance(key, bytes) else key.to_bytes(32, "big")
+    return NoiseSource(key=ReleaseKey(own), release=release, spec_digest=b"", global_digest=b"")
+
+
+def solved_chunk(
+    forest: Forest, chunk: Any, counts: Integers, noise: NoiseSource
+) -> tuple[list[LevelSolution], Any, Any]:
+    """Return the levels and the prefixes of a chunk that holds whole trees, and their roots."""
+    measured = forest.measure("t", chunk, counts, noise)
+    roots, totals = forest.chunk_roots(chunk, measured), forest.chunk_totals(chunk, counts)
+    solved, _ = forest.solve_spine("t", chunk.key, roots, totals, noise)
+    levels, prefixes = forest.solve(chunk, measured, solved)
+    return levels, prefixes, solved
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """Return the geometric mean.
+
+    >>> round(geometric_mean([1, 4]), 6)
+    2.0
+    """
+    return float(np.exp(np.mean([np.log(each) for each in values])))
+
+
+# --- pages ---
+
+
+def print_lines(lines: Iterable[str], page: Path | None = None, name: str = "measured") -> None:
+    """Print each line as soon as it is known, then write all between the marks of a page."""
+    found = []
+    for line in lines:
+        print(line, flush=True)
+        found.append(line)
+    if page is not None:
+        write_marked(page, name, found)
+
+
+def write_marked(path: Path, name: str, lines: Sequence[str]) -> None:
+    """Replace what is between the marks of a page.
+
+    Args:
+        path: of the page, in Markdown.
+        name: of the marks, ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``.
+        lines: to be written between them.
+    """
+    text = path.read_text(encoding="utf-8")
+    path.write_text(marked(text, name, "\n" + "\n".join(lines) + "\n\n"), encoding="utf-8")
+
+
+def marked(page: str, name: str, text: str) -> str:
+    """Return a page with another text between its marks.
+
+    >>> marked("<!-- x: begin -->\\nold\\n<!-- x: end -->", "x", "new\\n")
+    '<!-- x: begin -->\\nnew\\n<!-- x: end -->'
+    """
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    return page.split(begin)[0] + begin + text + end + page.split(end)[1]
