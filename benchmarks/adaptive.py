@@ -149,8 +149,8 @@ def error_lines(setting: TreeSetting, read: str, releases: int) -> Iterator[str]
 def intervals_held(
     plan: AdaptivePlan, widths: AdaptiveWidths, counts: Integers, number: int
 ) -> list[tuple[Flags, Flags]]:
-    """Of the nodes and of the prefixes of one release: which intervals hold, and which of them are
-    inside a node that was not split."""
+    """Return which intervals of the nodes and of the prefixes of one release hold, and which of
+    them are inside a node that was not split."""
     forest, noise = AdaptiveForest(plan), public_noise(number, "coverage")
     levels, prefixes, _ = solved_chunk(forest, forest.chunking[0], counts, noise)
     assert isinstance(prefixes, DrawnPrefixes)

@@ -51,27 +51,35 @@ def positive(text: str) -> int:
     return number
 
 
-def make_files(noun: str, write: Callable[[Path, int, int], None], default_rows: int) -> int:
-    """Write the files into the folder named on the command line.
+def write_files(
+    folder: Path, noun: str, write: Callable[[Path, int, int], None], rows: int, files: int
+) -> None:
+    """Write some rows into so many files of a folder.
 
     Args:
+        folder: of the files.
         noun: what the rows are; begins the files' names.
         write: writes a file, given its path, its number and its rows.
-        default_rows: of all files together.
+        rows: of all files together.
+        files: how many.
     """
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(files):
+        first, last = (rows * n // files for n in (number, number + 1))
+        write(folder / f"{noun}-{number + 1:04d}-of-{files:04d}.parquet", number, last - first)
+
+
+def make_files(noun: str, write: Callable[[Path, int, int], None], default_rows: int) -> int:
+    """Write the files into the folder named on the command line."""
     parser = argparse.ArgumentParser(description=f"Write {noun} as Parquet for the benchmarks.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=positive, default=default_rows)
     parser.add_argument("--files", type=positive, default=8)
-    arguments = parser.parse_args()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
+    chosen = parser.parse_args()
     began = time.perf_counter()
-    for number in range(arguments.files):
-        first, last = (arguments.rows * n // arguments.files for n in (number, number + 1))
-        name = f"{noun}-{number + 1:04d}-of-{arguments.files:04d}.parquet"
-        write(arguments.folder / name, number, last - first)
+    write_files(chosen.folder, noun, write, chosen.rows, chosen.files)
     seconds = time.perf_counter() - began
-    print(f"{arguments.rows:,} {noun} in {arguments.files} files: {seconds:.1f} s")
+    print(f"{chosen.rows:,} {noun} in {chosen.files} files: {seconds:.1f} s")
     return 0
 
 
