@@ -62,13 +62,10 @@ TABLES = [*ICEBERG, *DELTA, *SQL, *ADBC, *ODBC]
 LARGE_DRIVERS = [*DUCKDB, *SNOWFLAKE]
 # DataFrames of Spark. Its Arrow batches need pandas; dptrees does not.
 SPARK = ["pandas>=2.2,<4", "pyspark>=3.5,<5"]
-# Events of OpenLineage, by its own library.
-LINEAGE = ["openlineage-python>=1.30,<2"]
 # What Beam YAML cannot start without. The rest of its extra wants an older pandas, for files of CSV
 # and JSON alone.
 YAML = ["docstring-parser>=0.15,<1"]
 TEST = [
-    *LINEAGE,
     *S3_SERVER,
     *POSTGRESQL,
     *TABLES,
@@ -155,7 +152,6 @@ setup(
     extras_require={
         "aws": ["apache-beam[aws]>=2.75,<2.78"],
         "gcp": ["apache-beam[gcp]>=2.75,<2.78"],
-        "lineage": LINEAGE,
         "notebook": NOTEBOOK,
         "postgresql": POSTGRESQL,
         "iceberg": ICEBERG,

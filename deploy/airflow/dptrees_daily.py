@@ -11,8 +11,6 @@ workers, as AIRFLOW_VAR_DPTREES_LAUNCHER and so on):
     dptrees_options        Beam's, as --runner=FlinkRunner --flink_master=HOST:8081; by default none
     dptrees_metrics        a file for metrics of the last run, as metrics/dptrees-daily.prom;
                            by default none
-
-Events of OpenLineage go where OPENLINEAGE_URL of the workers' environment says, if it does.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ class ReleaseOperator(BaseOperator):
         folder: where it runs.
         configuration: the path of the YAML file.
         parameters: of the configuration, by name.
-        run: the id of the run, in the launcher's log and in lineage.
+        run: the id of the run, in the launcher's log.
         metrics: the file of its metrics; "": none.
         options: Beam's, as on a command line.
     """

@@ -60,13 +60,12 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
         return _run_dry(chosen, rest, request, parameters)
     if chosen.rows_guess is not None or chosen.workers is not None:
         raise UserError("--rows-guess, --workers: go with --dry-run, or with dptrees plan")
-    run = CommandRun(is_of_several=chosen.through is not None)
+    run = CommandRun()
 
     def watching() -> Watch:
         return Watch(
             config=chosen.config,
             metrics_file=chosen.metrics_file,
-            lineage_file=chosen.lineage,
             gateway=gateway,
             run=run,
         )
@@ -148,7 +147,7 @@ def _run_dry(
     dry = DryRunRequest(
         arguments=rest,
         folder=request,
-        operator_files=[each for each in (chosen.metrics_file, chosen.lineage) if each],
+        metrics_file=chosen.metrics_file,
         rows_guess=chosen.rows_guess,
         workers=chosen.workers,
         as_json=chosen.json,
@@ -221,8 +220,8 @@ def _add_telling(parser: argparse.ArgumentParser) -> None:
         type=_run_id,
         default="",
         metavar="ID",
-        help="the id of this run in a scheduler, for logs and lineage; default: the environment "
-        "variable DPTREES_RUN_ID, else a new id",
+        help="the id of this run in a scheduler, for logs; default: the environment variable "
+        "DPTREES_RUN_ID, else a new id",
     )
     parser.add_argument(
         "--metrics-file",
@@ -240,12 +239,6 @@ def _add_telling(parser: argparse.ArgumentParser) -> None:
         "--push-credentials",
         metavar="PLACE",
         help="where USER:PASSWORD or Bearer TOKEN for --push-metrics are: env:NAME or file:PATH",
-    )
-    parser.add_argument(
-        "--lineage",
-        metavar="FILE",
-        help="append OpenLineage events to FILE, one per line; default: send them as the "
-        "environment variables OPENLINEAGE_URL or OPENLINEAGE_CONFIG define",
     )
 
 

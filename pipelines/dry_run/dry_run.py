@@ -57,7 +57,7 @@ class DryRunRequest:
     Args:
         arguments: Beam options.
         folder: of the output folder.
-        operator_files: files that the run would write for its operator; they are not written.
+        metrics_file: the file that the run would write its metrics to; None: no file.
         rows_guess: a public guess of the rows, for predictions of time and memory on an engine;
             None: none are made.
         workers: of the engine, for these predictions.
@@ -69,14 +69,14 @@ class DryRunRequest:
 
     arguments: Sequence[str] = ()
     folder: FolderRequest = field(default_factory=FolderRequest)
-    operator_files: Sequence[str] = ()
+    metrics_file: str | None = None
     rows_guess: float | None = None
     workers: int | None = None
     as_json: bool = False
 
     def __post_init__(self) -> None:
-        for path in self.operator_files:
-            check_place(path)
+        if self.metrics_file is not None:
+            check_place(self.metrics_file)
         if (self.workers is None) != (self.rows_guess is None):
             raise UserError(
                 "--workers, --rows-guess: go together: the workers of an engine, and a public "
@@ -180,8 +180,8 @@ def _looked_at(
             source=source,
             record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
         )
-        for file in request.operator_files:
-            check_outside(file, stage.output)
+        if request.metrics_file is not None:
+            check_outside(request.metrics_file, stage.output)
         if configuration.id_of_all and not request.as_json:
             remark(configuration.id_remark)
         if before is not None and before.state != "finished":

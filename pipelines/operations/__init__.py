@@ -1,1 +1,1 @@
-"""What operators see of runs and ledgers: metrics, and the lineage of a release."""
+"""What operators see of runs and ledgers: metrics."""

@@ -1,6 +1,6 @@
-"""Who watches a run of `dptrees release`: its metrics, and its lineage, once it ends in any way.
+"""The metrics of a run of `dptrees release`, once it ends in any way.
 
-What cannot be reported draws a warning, and changes neither the release nor the exit code.
+Metrics that cannot be reported draw a warning, and change neither the release nor the exit code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import Self
 
 from dptrees.pipelines.faults.exit_code import ExitCode
-from dptrees.pipelines.faults.log import LOG, remark, run_id
+from dptrees.pipelines.faults.log import remark
 from dptrees.pipelines.faults.outcome import Outcome, failure_outcome
 from dptrees.pipelines.faults.stopping import stopped_by
 from dptrees.pipelines.operations.exposition import check_place, exposition, write_metrics
@@ -24,20 +24,14 @@ from dptrees.pipelines.user_error import UserError
 from dptrees.transforms import files
 
 if TYPE_CHECKING:
-    from dptrees.pipelines.operations.lineage import Lineage
     from dptrees.pipelines.operations.push import Pushgateway
 
-# The library of OpenLineage sends events to the place that one of these names.
-_TRANSPORTS = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
 _FAULT = "an error in the program, or in its engine"
 
 
 @dataclass(kw_only=True)
 class CommandRun:
     """One run of the command, which makes several releases with `--through`.
-
-    Args:
-        is_of_several: whether it goes through the periods of a series.
 
     Attributes:
         begun: when it began, in seconds.
@@ -48,7 +42,6 @@ class CommandRun:
         folders: of the releases that are finished, in order.
     """
 
-    is_of_several: bool = False
     begun: float = field(default_factory=time.time)
     made: int | None = field(default=None, init=False)
     completed: float | None = field(default=None, init=False)
@@ -64,8 +57,6 @@ class Watch:
     Args:
         config: the path of its configuration.
         metrics_file: where its metrics are written; None: nowhere.
-        lineage_file: to which its events of OpenLineage are added; None: they go where the
-            environment says, if it does.
         gateway: to which its metrics are sent; None: to none.
         run: that it is a part of.
 
@@ -74,22 +65,19 @@ class Watch:
         made: whether this run made the release; None while there is none.
 
     Raises:
-        UserError: a file cannot be written there, or the library of OpenLineage is missing.
+        UserError: the file cannot be written there.
     """
 
     config: str = ""
     metrics_file: str | None = None
-    lineage_file: str | None = None
     gateway: Pushgateway | None = None
     run: CommandRun = field(default_factory=CommandRun)
     stage: Stage | None = field(default=None, init=False)
     made: bool | None = field(default=None, init=False)
-    _lineage: Lineage | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        for path in filter(None, (self.metrics_file, self.lineage_file)):
-            check_place(path)
-        self._lineage = _lineage(self.lineage_file, is_of_several=self.run.is_of_several)
+        if self.metrics_file is not None:
+            check_place(self.metrics_file)
 
     def planned(self, stage: Stage) -> None:
         """The configuration is read, and its release planned.
@@ -98,14 +86,13 @@ class Watch:
             UserError: a file of this run would lie in the release.
         """
         self.run.stage = stage
-        for path in filter(None, (self.metrics_file, self.lineage_file)):
+        if self.metrics_file is not None:
             try:
-                check_outside(path, stage.output)
+                check_outside(self.metrics_file, stage.output)
             except UserError:
-                self.metrics_file = self._lineage = None  # nor is it written there now
+                self.metrics_file = None  # nor is it written there now
                 raise
         self.stage = stage
-        self._report_lineage(None)
 
     def finished(self, stage: Stage, *, made: bool) -> None:
         """The release is there.
@@ -137,19 +124,6 @@ class Watch:
             steps=tuple(run.steps),
         )
         self._report_metrics(ended)
-        self._report_lineage(outcome)
-
-    def _report_lineage(self, outcome: Outcome | None) -> None:
-        """Report that the run begins, or how it ended; a job that is only described has no end."""
-        if self._lineage is None or self.stage is None:
-            return
-        try:
-            if outcome is None:
-                self._lineage.began(self.stage)
-            elif outcome.code != ExitCode.DONE or self.made is not None:
-                self._lineage.ended(self.stage, outcome)
-        except Exception:  # in the words of a library, which may name what is secret
-            remark("lineage: an event of this run cannot be sent")
 
     def _report_metrics(self, ended: Ended) -> None:
         if self.metrics_file is None and self.gateway is None:
@@ -197,27 +171,6 @@ def run_outcome(error: BaseException | None) -> Outcome:
         return Outcome(code=ExitCode.DONE, sentence="")
     outcome = failure_outcome(error, stopped_by())
     return outcome or Outcome(code=ExitCode.FAULT, sentence=_FAULT)
-
-
-def _lineage(path: str | None, *, is_of_several: bool) -> Lineage | None:
-    """Return what reports the events of this run, if anything does.
-
-    Raises:
-        UserError: events are requested, and their library is missing.
-    """
-    if path is None and not any(name.startswith(_TRANSPORTS) for name in os.environ):
-        return None
-    try:
-        from dptrees.pipelines.operations.lineage import Lineage  # of an extra, and slow to import
-
-        return Lineage(LOG.run or run_id(), path, is_of_several=is_of_several)
-    except ImportError:
-        if path is not None:
-            raise UserError(f"{path}: lineage needs dptrees[lineage] installed") from None
-        remark("lineage: the environment says where events go, and dptrees[lineage] is missing")
-    except Exception:
-        remark("lineage: what the environment says of OpenLineage cannot be read")
-    return None
 
 
 def check_outside(path: str, output: str) -> None:

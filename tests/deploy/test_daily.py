@@ -41,7 +41,7 @@ def days(tmp_path: Path, server: postgresql.Server) -> Days:  # noqa: F811
 def test_command(days: Days) -> None:
     (container,) = next(pods(manifest("daily/cronjob.yaml", "CronJob")))["spec"]["containers"]
     named = {each["name"] for each in container["env"]}
-    assert {"DPTREES_KEY", "PGPASSWORD", "DPTREES_RUN_ID", "OPENLINEAGE_URL"} <= named
+    assert {"DPTREES_KEY", "PGPASSWORD", "DPTREES_RUN_ID"} <= named
     metrics = days.folder / "metrics"  # a mount of the volume, below the working directory
     metrics.mkdir()
     configuration = days.configure(KUBERNETES / "daily" / "daily.yaml")

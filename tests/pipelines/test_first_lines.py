@@ -68,11 +68,10 @@ def test_no_command_shows_a_row(workspace: Workspace, line: str, format: str) ->
         settings["input"] = {"format": format, "path": str(rows)}
 
     path = workspace.configure(change)
-    sent = ("--lineage", str(workspace.folder / "lineage.jsonl"))
     told = ("--on-failure", f"sh -c 'echo \"$DPTREES_MESSAGE\" > {hook}'")
     draft = ("init", workspace.folder / "draft.yaml", "--input", rows)
     outcomes = [
-        workspace.run("release", path, *sent, *told),
+        workspace.run("release", path, *told),
         workspace.run("release", path, "--log-format", "json"),
         workspace.run("release", path, "--dry-run"),
         workspace.run("check", path),

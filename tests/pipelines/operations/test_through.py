@@ -1,10 +1,9 @@
-"""Reports of a run through several periods: its metrics are of all of them, and each has an id."""
+"""Reports of a run through several periods: its metrics are of all of them."""
 
 from __future__ import annotations
 
 import json
 import re
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,25 +62,6 @@ def test_the_page_of_a_period_names_it(workspace: Workspace, daily: str) -> None
     page = (workspace.output / "period-0002" / "report.html").read_text()
     (head,) = re.findall(r"<header>.*?</header>", page, re.S)
     assert f"<dt>Period</dt><dd>2 of 4 <small>date {DAYS[1]}</small></dd>" in head
-
-
-def test_each_period_has_an_id_of_its_own(workspace: Workspace, daily: str) -> None:
-    file = workspace.folder / "lineage.jsonl"
-    options = ("--lineage", file, "--run-id", "nightly-7")
-    assert workspace.run("release", daily, "--through", DAYS[2], *options).code == 2
-    events = [json.loads(line) for line in file.read_text().splitlines()]
-    runs: dict[str, list[str]] = {}
-    for event in events:
-        runs.setdefault(event["run"]["runId"], []).append(event["eventType"])
-        parent = event["run"]["facets"]["parent"]
-        assert parent["run"]["runId"] == str(uuid.uuid5(uuid.NAMESPACE_OID, "nightly-7"))
-        assert (parent["job"]["namespace"], parent["job"]["name"]) == ("dptrees", "small.through")
-    assert list(runs.values()) == [["START", "COMPLETE"], ["START", "COMPLETE"], ["START", "FAIL"]]
-    # The id of a period follows from the run's.
-    (first, *_), again = runs, workspace.folder / "again.jsonl"
-    options = ("--lineage", again, "--run-id", "nightly-7")
-    assert workspace.run("release", daily, "--through", DAYS[0], *options).code == 0
-    assert json.loads(again.read_text().splitlines()[0])["run"]["runId"] == first
 
 
 def test_of_two_launchers_one_has_made_it(
