@@ -18,7 +18,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "check": ("dptrees check ages.yaml", "dptrees check ages.yaml --rows 1000 --json"),
     "release": (
         "dptrees release ages.yaml --dry-run",
-        "dptrees release ages.yaml --on-success 'ls out/ages' --on-failure 'echo no release'",
+        "dptrees release ages.yaml --json > release.json",
         "dptrees release ages.yaml --repair",
     ),
     "query": (

@@ -18,11 +18,8 @@ from dptrees.pipelines.quick_start import import_beam, without_collections
 from dptrees.pipelines.user_error import UserError
 
 if TYPE_CHECKING:
-    from dptrees.pipelines.operations.hooks import Hook
     from dptrees.pipelines.operations.push import Pushgateway
     from dptrees.pipelines.running.output import FolderRequest
-
-_HOOK_SECONDS = 300
 
 
 def add_release(commands: Commands) -> None:
@@ -35,7 +32,6 @@ def add_release(commands: Commands) -> None:
     _add_options(parser)
     _add_dry_run(parser)
     _add_telling(parser)
-    _add_hooks(parser)
     _add_again(parser)
 
 
@@ -46,7 +42,6 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
         logging.getLogger().setLevel(logging.CRITICAL)
     with without_collections():
         import_beam()
-        from dptrees.pipelines.operations.hooks import Hooks
         from dptrees.pipelines.operations.watch import CommandRun, Watch
         from dptrees.pipelines.releasing import run_due, run_release
         from dptrees.pipelines.running.output import FolderRequest
@@ -55,7 +50,6 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
     request = FolderRequest(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
     parameters = given_parameters(chosen.set)
     gateway = _gateway(chosen)
-    success, failure = _hook("--on-success", chosen), _hook("--on-failure", chosen)
     if chosen.dry_run:
         return _run_dry(chosen, rest, request, parameters)
     if chosen.rows_guess is not None or chosen.workers is not None:
@@ -74,35 +68,24 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
         f"--timeout: the run took longer than {chosen.timeout} s and was stopped; the same "
         "command continues from there"
     )
-    hooks = Hooks(
-        success=success,
-        failure=failure,
-        seconds=chosen.hook_timeout,
-        config=chosen.config,
-        run=run,
-        secrets=tuple(filter(None, [chosen.push_credentials, *parameters.values()])),
-    )
     if chosen.through is None:
-        with hooks, watching() as watch, time_limit(chosen.timeout, too_long):
+        with watching() as watch, time_limit(chosen.timeout, too_long):
             return run_release(
                 chosen.config, rest, request, parameters, as_json=chosen.json, watch=watch
             )
-    with hooks:
-        return run_due(
-            chosen.config,
-            rest,
-            parameters,
-            request=request,
-            through=chosen.through,
-            as_json=chosen.json,
-            watching=watching,
-            limit=lambda: time_limit(
-                None
-                if chosen.timeout is None
-                else max(0.01, run.begun + chosen.timeout - time.time()),
-                too_long,
-            ),
-        )
+    return run_due(
+        chosen.config,
+        rest,
+        parameters,
+        request=request,
+        through=chosen.through,
+        as_json=chosen.json,
+        watching=watching,
+        limit=lambda: time_limit(
+            None if chosen.timeout is None else max(0.01, run.begun + chosen.timeout - time.time()),
+            too_long,
+        ),
+    )
 
 
 def _gateway(chosen: argparse.Namespace) -> Pushgateway | None:
@@ -118,20 +101,6 @@ def _gateway(chosen: argparse.Namespace) -> Pushgateway | None:
     from dptrees.pipelines.operations.push import Pushgateway
 
     return Pushgateway(url=chosen.push_metrics, credentials=chosen.push_credentials)
-
-
-def _hook(option: str, chosen: argparse.Namespace) -> Hook | None:
-    """The hook of an option.
-
-    Raises:
-        UserError: it is no command.
-    """
-    text = getattr(chosen, option.strip("-").replace("-", "_"))
-    if text is None:
-        return None
-    from dptrees.pipelines.operations.hooks import Hook
-
-    return Hook(option=option, text=text)
 
 
 def _run_dry(
@@ -239,29 +208,6 @@ def _add_telling(parser: argparse.ArgumentParser) -> None:
         "--push-credentials",
         metavar="PLACE",
         help="where USER:PASSWORD or Bearer TOKEN for --push-metrics are: env:NAME or file:PATH",
-    )
-
-
-def _add_hooks(parser: argparse.ArgumentParser) -> None:
-    """Commands of the operator."""
-    parser.add_argument(
-        "--on-success",
-        metavar="COMMAND",
-        help="run COMMAND (with its arguments, in quotes; no shell) once the run has ended well "
-        "and the release exists, with the public facts of the run in environment variables "
-        "DPTREES_...",
-    )
-    parser.add_argument(
-        "--on-failure",
-        metavar="COMMAND",
-        help="run COMMAND once the run has failed or was stopped; the exit code of the run stays",
-    )
-    parser.add_argument(
-        "--hook-timeout",
-        type=_duration,
-        default=_HOOK_SECONDS,
-        metavar="DURATION",
-        help="stop such a command after this time; default: 5m",
     )
 
 

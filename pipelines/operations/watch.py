@@ -38,16 +38,12 @@ class CommandRun:
         made: how many releases it made; None while it has come to no end of one.
         completed: when it last saw a release finished, in seconds.
         steps: the steps of all its releases that came to their end.
-        stage: of the last release that was planned; None while there is none.
-        folders: of the releases that are finished, in order.
     """
 
     begun: float = field(default_factory=time.time)
     made: int | None = field(default=None, init=False)
     completed: float | None = field(default=None, init=False)
     steps: list[dict[str, object]] = field(default_factory=list, init=False)
-    stage: Stage | None = field(default=None, init=False)
-    folders: list[str] = field(default_factory=list, init=False)
 
 
 @dataclass(kw_only=True)
@@ -85,7 +81,6 @@ class Watch:
         Raises:
             UserError: a file of this run would lie in the release.
         """
-        self.run.stage = stage
         if self.metrics_file is not None:
             try:
                 check_outside(self.metrics_file, stage.output)
@@ -114,7 +109,6 @@ class Watch:
             run.steps += self.stage.record.steps
         if outcome.code == ExitCode.DONE and self.made is not None:
             run.made, run.completed = (run.made or 0) + self.made, now
-            run.folders += [] if self.stage is None else [self.stage.output]
         ended = Ended(
             code=int(outcome.code),
             time=now,
