@@ -63,16 +63,16 @@ kubernetes: $(INSTALLED) $(ENGINES)/bin/kustomize
 	@echo "Checking the manifests of deploy/kubernetes and the units of deploy/systemd"
 	@$(BIN)/python -m pytest -q -m "not engines" tests/deploy
 
-# Out of Debian's packages: promtool, and the Pushgateway that tests send metrics to.
+# Out of one of Debian's packages.
 promtool: $(PROMETHEUS)/usr/bin/promtool
 
 $(PROMETHEUS)/usr/bin/promtool: .ci/fetch.mk
 	@$(CACHED) prometheus $(PROMETHEUS) --text "$$(. /etc/os-release && echo $$PRETTY_NAME)" -- sh -c '\
 		if ! command -v apt-get >/dev/null 2>&1; then \
 		echo "promtool comes from the Debian package prometheus: put one in PATH instead." >&2; exit 1; fi; \
-		echo "Fetching promtool and the Pushgateway (once, half a minute)"; \
-		cd "$$INTO" && apt-get -qq -o APT::Sandbox::User=root download prometheus prometheus-pushgateway \
-		&& dpkg-deb -x prometheus_*.deb . && dpkg-deb -x prometheus-pushgateway_*.deb . \
+		echo "Fetching promtool (once, half a minute)"; \
+		cd "$$INTO" && apt-get -qq -o APT::Sandbox::User=root download prometheus \
+		&& dpkg-deb -x prometheus_*.deb . \
 		&& rm -rf prometheus*.deb etc lib var usr/bin/prometheus usr/share'
 	@touch -c $@ || true
 

@@ -16,7 +16,6 @@ FACE = {
         "guarantee_numbers",
         "manifest_checksum",
         "plan_manifest",
-        "protected_unit",
         "stated_guarantee",
         "weak_guarantees",
     ),

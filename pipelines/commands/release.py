@@ -18,7 +18,6 @@ from dptrees.pipelines.quick_start import import_beam, without_collections
 from dptrees.pipelines.user_error import UserError
 
 if TYPE_CHECKING:
-    from dptrees.pipelines.operations.push import Pushgateway
     from dptrees.pipelines.running.output import FolderRequest
 
 
@@ -49,7 +48,6 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
 
     request = FolderRequest(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
     parameters = given_parameters(chosen.set)
-    gateway = _gateway(chosen)
     if chosen.dry_run:
         return _run_dry(chosen, rest, request, parameters)
     if chosen.rows_guess is not None or chosen.workers is not None:
@@ -60,7 +58,6 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
         return Watch(
             config=chosen.config,
             metrics_file=chosen.metrics_file,
-            gateway=gateway,
             run=run,
         )
 
@@ -86,21 +83,6 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
             too_long,
         ),
     )
-
-
-def _gateway(chosen: argparse.Namespace) -> Pushgateway | None:
-    """The server that gets the metrics.
-
-    Raises:
-        UserError, SecretError: the options cannot be used.
-    """
-    if chosen.push_metrics is None:
-        if chosen.push_credentials is not None:
-            raise UserError("--push-credentials: goes with --push-metrics")
-        return None
-    from dptrees.pipelines.operations.push import Pushgateway
-
-    return Pushgateway(url=chosen.push_metrics, credentials=chosen.push_credentials)
 
 
 def _run_dry(
@@ -196,18 +178,6 @@ def _add_telling(parser: argparse.ArgumentParser) -> None:
         "--metrics-file",
         metavar="FILE",
         help="write metrics of this run to FILE in the Prometheus format, also if the run fails",
-    )
-    parser.add_argument(
-        "--push-metrics",
-        metavar="URL",
-        help="send the same metrics to a Pushgateway (https, unless URL begins with http://), as "
-        "job dptrees and the release as instance; a path /metrics/job/... in URL names another "
-        "group",
-    )
-    parser.add_argument(
-        "--push-credentials",
-        metavar="PLACE",
-        help="where USER:PASSWORD or Bearer TOKEN for --push-metrics are: env:NAME or file:PATH",
     )
 
 

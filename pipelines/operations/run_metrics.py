@@ -7,8 +7,9 @@ operator's (docs/guarantee.md).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dptrees.dpcore.privacy.budget import Measure
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -23,25 +24,25 @@ from dptrees.transforms.layout import planned_parts
 _TOLD = ("dptrees", "python", "apache-beam", "pyarrow")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ended:
-    """How a run ended, which may have made several releases of a series.
+@dataclass(kw_only=True)
+class CommandRun:
+    """One run of the command, which makes several releases with `--through`.
 
-    Args:
-        code: its exit code.
-        time: when it ended, in seconds.
+    Attributes:
         begun: when it began, in seconds.
-        completed: when it last saw a release finished, in seconds; None: it saw none.
+        code: its exit code.
+        ended: when its last release ended in any way, in seconds.
         made: how many releases it made; None: it saw none.
+        completed: when it last saw a release finished, in seconds; None: it saw none.
         steps: name and seconds of each step that came to its end.
     """
 
-    code: int
-    time: float
-    begun: float
-    completed: float | None = None
-    made: int | None = None
-    steps: tuple[Mapping[str, object], ...] = ()
+    begun: float = field(default_factory=time.time)
+    code: ExitCode = field(default=ExitCode.DONE, init=False)
+    ended: float = field(default=0.0, init=False)
+    made: int | None = field(default=None, init=False)
+    completed: float | None = field(default=None, init=False)
+    steps: list[dict[str, object]] = field(default_factory=list, init=False)
 
     @property
     def is_there(self) -> bool:
@@ -49,19 +50,19 @@ class Ended:
         return self.code == ExitCode.DONE and self.made is not None
 
 
-def run_metrics(config: str, stage: Stage | None, ended: Ended) -> list[Metric]:
+def run_metrics(config: str, stage: Stage | None, run: CommandRun) -> list[Metric]:
     """The metrics of a run.
 
     Args:
         config: the path of its configuration, by which it is called until its release has a name.
         stage: as far as the run came to know it; None where the configuration was refused.
-        ended: how it ended.
+        run: of the command, which has ended.
     """
     release = {"release": config if stage is None else stage.planned.name}
-    result = list(_end_metrics(release, ended))
+    result = list(_end_metrics(release, run))
     if stage is not None:
-        result += [*_run_metrics(release, stage, ended), *_plan_metrics(release, stage, ended)]
-    if stage is not None and stage.booking and ended.is_there:
+        result += [*_run_metrics(release, stage, run), *_plan_metrics(release, stage, run)]
+    if stage is not None and stage.booking and run.is_there:
         # Of a ledger alone, and slow to import.
         from dptrees.pipelines.operations.ledger_metrics import account_metrics
 
@@ -69,24 +70,24 @@ def run_metrics(config: str, stage: Stage | None, ended: Ended) -> list[Metric]:
     return result
 
 
-def _end_metrics(release: Mapping[str, str], ended: Ended) -> Iterator[Metric]:
-    yield _one("run_exit_code", "Exit code of the last run.", release, ended.code)
-    yield _one("run_ended_timestamp_seconds", "When the last run ended.", release, ended.time)
-    if ended.completed is not None and ended.made is not None:
+def _end_metrics(release: Mapping[str, str], run: CommandRun) -> Iterator[Metric]:
+    yield _one("run_exit_code", "Exit code of the last run.", release, int(run.code))
+    yield _one("run_ended_timestamp_seconds", "When the last run ended.", release, run.ended)
+    if run.completed is not None and run.made is not None:
         yield _one(
             "run_completed_timestamp_seconds",
             "When a run last made a release, or found it finished.",
             release,
-            ended.completed,
+            run.completed,
         )
-        yield _one("run_made", "Number of releases that the last run made.", release, ended.made)
+        yield _one("run_made", "Number of releases that the last run made.", release, run.made)
 
 
-def _run_metrics(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator[Metric]:
-    seconds = max(0.0, round(ended.time - ended.begun, 3))
+def _run_metrics(release: Mapping[str, str], stage: Stage, run: CommandRun) -> Iterator[Metric]:
+    seconds = max(0.0, round(run.ended - run.begun, 3))
     yield _one("run_seconds", "Duration of the last run.", release, seconds)
     steps: dict[str, float] = {}
-    for step in ended.steps:  # of private keys and of several periods each comes again
+    for step in run.steps:  # of private keys and of several periods each comes again
         name = str(step["name"])
         steps[name] = steps.get(name, 0.0) + float(str(step["seconds"]))
     yield Metric(
@@ -100,7 +101,7 @@ def _run_metrics(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iter
     yield _one("run_info", "Runner and versions, in labels.", about, 1)
 
 
-def _plan_metrics(release: Mapping[str, str], stage: Stage, ended: Ended) -> Iterator[Metric]:
+def _plan_metrics(release: Mapping[str, str], stage: Stage, run: CommandRun) -> Iterator[Metric]:
     plan = stage.planned
     yield _one("release_trees", "Trees of the release.", release, len(plan.questions))
     budget: list[Sample] = [
@@ -111,7 +112,7 @@ def _plan_metrics(release: Mapping[str, str], stage: Stage, ended: Ended) -> Ite
         yield _one("release_period", "Which run of the series this is.", release, plan.run.period)
         yield _one("release_periods", "Runs of the series.", release, plan.run.periods)
     # Until private keys are selected, the plan has placeholders for them.
-    if plan.selection is None or ended.is_there:
+    if plan.selection is None or run.is_there:
         parts = sum(1 for _ in planned_parts(plan))
         yield _one("release_parts", "Planned number of files of tables.", release, parts)
     trees = totals_entry(stage.configuration, plan)["trees"]
