@@ -55,7 +55,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     """Run the command and report its faults."""
     parser = command_parser()
     chosen, rest = parser.parse_known_args(arguments)
-    if rest and chosen.command != "release":
+    if rest and chosen.command not in ("check", "release"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     use_format(getattr(chosen, "log_format", "text"), getattr(chosen, "run_id", ""))
     with stopping() as stopped:

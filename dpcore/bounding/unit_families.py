@@ -51,7 +51,7 @@ def unit_family(type_name: str, declared: UnitType | None = None) -> str | None:
     """
     encoded = _ENCODED.fullmatch(type_name)
     name = encoded[1] if encoded else type_name
-    if name in ("null", "unknown"):  # a dry run does not look at values of SQLite
+    if name in ("null", "unknown"):  # `check --no-rows` does not look at values of SQLite
         return None
     if declared is not None and re.fullmatch(_DECLARED[declared], name):
         return declared.value

@@ -1,14 +1,15 @@
-"""``dptrees check``: exact, not private results about the rows that a release would read.
+"""``dptrees check``: what a release would meet, and exact, not private results about its rows.
 
-It is only for people with access to the raw data. It writes nothing and spends no budget; its
-memory does not grow with the rows.
+These results are only for people with access to the raw data. Nothing is written and no budget is
+spent; the memory does not grow with the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,12 @@ from dptrees.pipelines.checking.report import check_entry, check_lines, input_li
 from dptrees.pipelines.checking.tally import Tally
 from dptrees.pipelines.checking.texts import OF_TEXT, SeenBatch, seen_batches
 from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.dry_run.dry_run import dry_run
+from dptrees.pipelines.dry_run.finding import NOT_FOR_PUBLICATION
 from dptrees.pipelines.faults.log import remark
-from dptrees.pipelines.running.job import beam_options, check_filesystems
+from dptrees.pipelines.running.job import check_filesystems
 from dptrees.pipelines.summary import guarantee_warnings
 from dptrees.pipelines.terminal_text import print_json, print_line
-from dptrees.transforms import files
 from dptrees.transforms.readers.contract_files import check_contract, joined_families
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.csv_lines import Malformed
@@ -95,32 +97,56 @@ NOT_PRIVATE = (
 )
 
 
-def run_check(path: str, rows: int | None, parameters: Mapping[str, str], *, as_json: bool) -> int:
-    """Reads the rows of a configuration, and says what a release would make of them.
+def run_check(
+    path: str,
+    arguments: Sequence[str],
+    parameters: Mapping[str, str],
+    *,
+    most: int | None = None,
+    with_rows: bool = True,
+    as_json: bool = False,
+) -> int:
+    """Report what a release would meet, and what it would make of its rows.
 
     Args:
         path: of the configuration.
-        rows: at most so many are read; None: all.
+        arguments: Beam options.
         parameters: parameters of the configuration, by name.
+        most: at most so many rows are read; None: all.
+        with_rows: read rows; else no value of a row decides what is reported.
         as_json: for programs.
 
+    Returns:
+        0: without rows, the release would start; with rows, it would refuse none of them.
+
     Raises:
-        UserError, ConfigurationError, ReleaseError: one sentence that says what to fix.
+        UserError, ConfigurationError, ReleaseError: one sentence that says what to fix; without
+            rows the release would end with it.
     """
-    configuration = load_configuration(path, parameters)
-    check = InputCheck(configuration=configuration, tally=Tally(plan=configuration.plan()))
     if not as_json:
-        print_line(NOT_PRIVATE)
-    number = count_input(check, rows, shown=not as_json)
-    refused = check.malformed and not configuration.terms.drops_rows
+        print_line(NOT_PRIVATE if with_rows else NOT_FOR_PUBLICATION)
+    found = dry_run(path, arguments, parameters)
+    configuration = load_configuration(path, parameters)
+    entry, lines, code = found.to_entry(), found.to_lines(), 0
+    if with_rows:
+        check = InputCheck(configuration=configuration, tally=Tally(plan=configuration.plan()))
+        number = count_input(check, most, shown=not as_json)
+        entry |= check_entry(check, number)
+        code = 2 if check.malformed and not configuration.terms.drops_rows else 0
+        lines = chain(check_lines(check), found.to_faults())
     if as_json:
-        print_json(check_entry(check, number))
-        return 2 if refused else 0
-    for line in check_lines(check):
-        print_line(line)
-    for line in guarantee_warnings(check.tally.plan):
-        remark(line)
-    return 2 if refused else 0
+        print_json(entry, indent=1)
+    else:
+        for line in lines:
+            print_line(line)
+        if configuration.id_of_all:
+            remark(configuration.id_remark)
+        for line in guarantee_warnings(configuration.plan()):
+            remark(line)
+    # Who has the rows may lack the key or the ledger: their faults are shown, and the rows decide.
+    if found.fault is not None and not with_rows:
+        raise found.fault
+    return code
 
 
 def count_input(check: InputCheck, most: int | None, *, shown: bool = False) -> int:
@@ -137,7 +163,6 @@ def count_input(check: InputCheck, most: int | None, *, shown: bool = False) -> 
     Raises:
         UserError, ReleaseError: one sentence that says what to fix.
     """
-    files.use_options(beam_options([]))
     check_filesystems(check.configuration.input_paths)
     counted = _count_files if check.configuration.table is None else _count_table
     return counted(check, most, shown=shown)

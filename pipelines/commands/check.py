@@ -18,18 +18,33 @@ def add_check(commands: Commands) -> None:
             from dptrees.pipelines.sections.parameters import given_parameters
 
         return run_check(
-            chosen.config, chosen.rows, given_parameters(chosen.set), as_json=chosen.json
+            chosen.config,
+            rest,
+            given_parameters(chosen.set),
+            most=chosen.rows,
+            with_rows=not chosen.no_rows,
+            as_json=chosen.json,
         )
 
     parser = add_command(
         commands,
         "check",
-        "Check the rows before a release. The results are exact and NOT private: only for "
-        "people with access to the raw data.",
+        "Check a release before it is made: files, columns, key, ledger, output, engine, predicted "
+        "errors and rows. The results about rows are exact and NOT private: only for people with "
+        "access to the raw data. Any Beam option may follow CONFIG. The exit code is 2 if a row "
+        "would be refused; with --no-rows that with which the release would end before its job.",
         run,
     )
     add_config(parser)
-    parser.add_argument("--rows", type=_rows, metavar="N", help="read at most N rows; default: all")
+    rows = parser.add_mutually_exclusive_group()
+    rows.add_argument("--rows", type=_rows, metavar="N", help="read at most N rows; default: all")
+    rows.add_argument(
+        "--no-rows",
+        action="store_true",
+        help="read no row, so that no value of a row decides what is reported. For operators: "
+        "names, sizes and times of files are not covered by the guarantee, so do not publish the "
+        "report",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 

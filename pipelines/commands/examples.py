@@ -15,9 +15,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "dptrees ledger show sqlite:///budget.db",
         "dptrees ledger history sqlite:///budget.db",
     ),
-    "check": ("dptrees check ages.yaml", "dptrees check ages.yaml --rows 1000 --json"),
+    "check": (
+        "dptrees check ages.yaml",
+        "dptrees check ages.yaml --rows 1000 --json",
+        "dptrees check ages.yaml --no-rows",
+    ),
     "release": (
-        "dptrees release ages.yaml --dry-run",
         "dptrees release ages.yaml --json > release.json",
         "dptrees release ages.yaml --repair",
     ),

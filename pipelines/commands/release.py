@@ -6,19 +6,16 @@ import argparse
 import logging
 import re
 import time
-from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING
 
 from dptrees.pipelines.commands.command_parser import Commands, add_command, add_config
-from dptrees.pipelines.commands.plan import worker_number
 from dptrees.pipelines.faults.log import FORMATS, run_id
 from dptrees.pipelines.faults.time_limit import parse_seconds, time_limit
 from dptrees.pipelines.quick_start import import_beam, without_collections
-from dptrees.pipelines.user_error import UserError
 
 if TYPE_CHECKING:
-    from dptrees.pipelines.running.output import FolderRequest
+    pass
 
 
 def add_release(commands: Commands) -> None:
@@ -29,7 +26,6 @@ def add_release(commands: Commands) -> None:
         _run,
     )
     _add_options(parser)
-    _add_dry_run(parser)
     _add_telling(parser)
     _add_again(parser)
 
@@ -48,10 +44,6 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
 
     request = FolderRequest(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
     parameters = given_parameters(chosen.set)
-    if chosen.dry_run:
-        return _run_dry(chosen, rest, request, parameters)
-    if chosen.rows_guess is not None or chosen.workers is not None:
-        raise UserError("--rows-guess, --workers: go with --dry-run, or with dptrees plan")
     run = CommandRun()
 
     def watching() -> Watch:
@@ -85,29 +77,6 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
     )
 
 
-def _run_dry(
-    chosen: argparse.Namespace,
-    rest: list[str],
-    request: FolderRequest,
-    parameters: Mapping[str, str],
-) -> int:
-    """Report what the run would meet."""
-    with without_collections():
-        from dptrees.pipelines.dry_run.dry_run import DryRunRequest, run_dry
-
-    dry = DryRunRequest(
-        arguments=rest,
-        folder=request,
-        metrics_file=chosen.metrics_file,
-        rows_guess=chosen.rows_guess,
-        workers=chosen.workers,
-        as_json=chosen.json,
-    )
-    too_long = f"--timeout: the dry run took longer than {chosen.timeout} s and was stopped"
-    with time_limit(chosen.timeout, too_long):
-        return run_dry(chosen.config, dry, parameters, through=chosen.through)
-
-
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument(
@@ -123,32 +92,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="stop the run, and its job on an engine, after this time (90s, 30m, 6h), with exit "
         "code 75",
-    )
-
-
-def _add_dry_run(parser: argparse.ArgumentParser) -> None:
-    """Options of a run that only looks."""
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="report what the run would meet (input files and their columns, key, ledger, output, "
-        "engine, predicted errors) and end with the exit code with which the run would end before "
-        "its job, 0 if it would start; reads no row, writes nothing and spends nothing. For "
-        "operators: names, sizes and times of files are not covered by the guarantee, so do not "
-        "publish the report",
-    )
-    parser.add_argument(
-        "--rows-guess",
-        type=float,
-        metavar="ROWS",
-        help="with --dry-run and --workers: a public guess of the number of rows, to predict time "
-        "and memory on an engine, as dptrees plan does",
-    )
-    parser.add_argument(
-        "--workers",
-        type=worker_number,
-        metavar="NUMBER",
-        help="with --dry-run and --rows-guess: the number of workers of the engine",
     )
 
 

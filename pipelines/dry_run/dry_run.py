@@ -1,21 +1,20 @@
-"""The dry run of a release, or of the runs of a series that are due.
+"""What a release would meet, without its rows: input files, key, ledger, output and engine.
 
-It follows the order in which `pipelines.releasing` and `pipelines.running.stage` check things, so
-it ends with the exit code with which the run itself would end. It looks at all places, also after
-the first fault.
+The order is that in which `pipelines.releasing` and `pipelines.running.stage` check things, so the
+first fault is the one with which the run itself would end. All places are looked at, also after
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import date
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from apache_beam.options.pipeline_options import StandardOptions
 
 from dptrees.pipelines.accounting.totals import totals_entry, totals_lines
 from dptrees.pipelines.configuration import Configuration, load_configuration
-from dptrees.pipelines.dry_run.finding import NOT_FOR_PUBLICATION, DryRun, Finding, found
+from dptrees.pipelines.dry_run.finding import DryRun, Finding, found
 from dptrees.pipelines.dry_run.input import input_finding
 from dptrees.pipelines.dry_run.places import (
     engine_finding,
@@ -28,13 +27,8 @@ from dptrees.pipelines.dry_run.places import (
     series_finding,
     signing_finding,
 )
-from dptrees.pipelines.faults.log import LOG, remark
-from dptrees.pipelines.operations.exposition import check_place
-from dptrees.pipelines.operations.watch import check_outside
-from dptrees.pipelines.planning import MOST_ROWS
 from dptrees.pipelines.running.bounding import bounds_stage
 from dptrees.pipelines.running.described import check_described, described
-from dptrees.pipelines.running.due import Due
 from dptrees.pipelines.running.first_stage import FirstStage
 from dptrees.pipelines.running.job import beam_options
 from dptrees.pipelines.running.job_jar import check_job_jar
@@ -44,162 +38,38 @@ from dptrees.pipelines.running.run_record import RunRecord
 from dptrees.pipelines.running.selecting import keys_stage, selected_keys
 from dptrees.pipelines.running.stage import Stage
 from dptrees.pipelines.tables.rows import table_rows
-from dptrees.pipelines.terminal_text import print_json, print_line
 from dptrees.pipelines.user_error import UserError
 from dptrees.transforms import files
 from dptrees.transforms.key_reference import KeyReference
 
 
-@dataclass(frozen=True, kw_only=True)
-class DryRunRequest:
-    """The options of a dry run.
+def dry_run(path: str, arguments: Sequence[str], parameters: Mapping[str, str]) -> DryRun:
+    """What a run would meet.
 
     Args:
+        path: of the configuration.
         arguments: Beam options.
-        folder: of the output folder.
-        metrics_file: the file that the run would write its metrics to; None: no file.
-        rows_guess: a public guess of the rows, for predictions of time and memory on an engine;
-            None: none are made.
-        workers: of the engine, for these predictions.
-        as_json: print one JSON object for each release.
+        parameters: of the configuration, by name.
 
     Raises:
-        UserError: an option cannot be used.
-    """
-
-    arguments: Sequence[str] = ()
-    folder: FolderRequest = field(default_factory=FolderRequest)
-    metrics_file: str | None = None
-    rows_guess: float | None = None
-    workers: int | None = None
-    as_json: bool = False
-
-    def __post_init__(self) -> None:
-        if self.metrics_file is not None:
-            check_place(self.metrics_file)
-        if (self.workers is None) != (self.rows_guess is None):
-            raise UserError(
-                "--workers, --rows-guess: go together: the workers of an engine, and a public "
-                "guess of the rows"
-            )
-        if self.rows_guess is not None and not 1 <= self.rows_guess <= MOST_ROWS:
-            raise UserError(f"--rows-guess: {self.rows_guess:g} must be from 1 to 1e15")
-
-
-def run_dry(
-    path: str,
-    request: DryRunRequest,
-    parameters: Mapping[str, str],
-    *,
-    through: date | None = None,
-) -> int:
-    """Report what a run would meet.
-
-    Args:
-        path: of the configuration.
-        request: the options.
-        parameters: of the configuration, by name.
-        through: the last day of a series that is due; None: one release is made.
-
-    Returns:
-        the exit code of a run that would start.
-
-    Raises:
-        UserError, ConfigurationError, ReleaseError: as of the run itself.
-    """
-    if not request.as_json:
-        print_line(NOT_FOR_PUBLICATION)
-        if LOG.run:
-            print_line(f"run {LOG.run}")
-    fault: Exception | None = None
-    try:
-        for each in _dry_runs(path, request, parameters, through):
-            _print(each, as_json=request.as_json)
-            fault = fault or each.fault
-    except Exception:
-        if fault is None:
-            raise  # else a run would not come so far
-    if fault is not None:
-        raise fault
-    return 0
-
-
-def _print(each: DryRun, *, as_json: bool) -> None:
-    """Print the report of one release."""
-    if as_json:
-        print_json(each.to_entry() | ({"run": LOG.run} if LOG.run else {}), indent=1)
-        return
-    for line in each.to_lines():
-        print_line(line)
-
-
-def _dry_runs(
-    path: str, request: DryRunRequest, parameters: Mapping[str, str], through: date | None
-) -> Iterator[DryRun]:
-    """The dry run of each release."""
-    if through is None:
-        yield _looked_at(path, request, parameters, before=None)
-        return
-    if request.folder != FolderRequest():
-        raise UserError(
-            "--through: makes several runs, but --repair, --discard and --nonce belong to one run"
-        )
-    if described(beam_options(list(request.arguments))):
-        raise UserError(
-            "--through: makes several runs, but a job that is written to a file is one run"
-        )
-    before: DryRun | None = None
-    for each in Due(path=path, given=parameters, through=through):
-        before = _looked_at(path, request, each, before=before)
-        yield before
-
-
-def _looked_at(
-    path: str, request: DryRunRequest, parameters: Mapping[str, str], *, before: DryRun | None
-) -> DryRun:
-    """The dry run of one release.
-
-    Args:
-        path: of the configuration.
-        request: the options.
-        parameters: of the configuration, by name.
-        before: of the run before it, which the same command would make; None: there is none.
+        UserError, ConfigurationError, ReleaseError: the run would end before it looks anywhere.
     """
     configuration = load_configuration(path, parameters)
-    options = beam_options(list(request.arguments))
-    check_job_jar(options, configuration, request.folder)
+    options = beam_options(list(arguments))
+    check_job_jar(options, configuration, FolderRequest())
     check_described(options, configuration)
     files.use_options(options)
-    configuration = with_kept_stages(configuration, discard=request.folder.discard)
+    configuration = with_kept_stages(configuration, discard=False)
     with table_rows(configuration.table, heads=True) as source:
         stage = Stage(
             configuration=configuration,
-            planned=planned_once(configuration, discard=request.folder.discard),
+            planned=planned_once(configuration, discard=False),
             options=options,
-            request=request.folder,
+            request=FolderRequest(),
             source=source,
             record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
         )
-        if request.metrics_file is not None:
-            check_outside(request.metrics_file, stage.output)
-        if configuration.id_of_all and not request.as_json:
-            remark(configuration.id_remark)
-        if before is not None and before.state != "finished":
-            return _after(stage, before)
-        return _Look(stage=stage, request=request).dry_run()
-
-
-def _after(stage: Stage, before: DryRun) -> DryRun:
-    """The dry run of a run of a series whose run before is not there yet: of its input alone."""
-    state = Finding(
-        name="series",
-        lines=[f"follows {before.folder}, so only its input is looked at"],
-        entry={"after": before.folder},
-    )
-    rows = found("input", lambda: input_finding([stage]))
-    return DryRun(
-        release=stage.planned.name, folder=stage.output, findings=[state, rows], state="new"
-    )
+        return _Look(stage=stage).dry_run()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,11 +78,9 @@ class _Look:
 
     Args:
         stage: of its trees, as they were planned.
-        request: the options.
     """
 
     stage: Stage
-    request: DryRunRequest
 
     def dry_run(self) -> DryRun:
         """What the run would meet."""
@@ -266,7 +134,7 @@ class _Look:
             if not first.exists():
                 return first.pending()[1], first, False
             configuration = _with_selected(configuration, first)
-            planned = planned_once(configuration, discard=stage.request.discard)
+            planned = planned_once(configuration, discard=False)
             stage = replace(stage, configuration=configuration, planned=planned)
         return stage, None, stage.is_finished()
 
@@ -317,17 +185,13 @@ class _Look:
     def _reported(self, findings: Sequence[Finding], *, state: str) -> DryRun:
         plan, configuration = self.stage.planned, self.stage.configuration
         totals = totals_entry(configuration, plan)
-        lines, entry = list(totals_lines(totals)), {"total": totals}
-        if self.request.rows_guess is not None and state != "finished":
-            needs_lines, needs = _needs(self.stage, self.request)
-            lines, entry = [*lines, *needs_lines], entry | {"cluster": needs}
         return DryRun(
             release=plan.name,
             folder=self.stage.output,
             findings=findings,
             state=state,
-            error_lines=lines,
-            error_entry=entry,
+            error_lines=list(totals_lines(totals)),
+            error_entry={"total": totals},
         )
 
 
@@ -335,14 +199,3 @@ def _with_selected(configuration: Configuration, first: FirstStage) -> Configura
     """The configuration with the keys that a finished first stage selected."""
     selected = selected_keys(first.output, configuration)
     return replace(configuration, selected=selected, kept_selection=first.plan)
-
-
-def _needs(stage: Stage, request: DryRunRequest) -> tuple[Iterable[str], dict[str, object]]:
-    """The predicted time and memory."""
-    from dptrees.pipelines.cluster.lines import cluster_lines
-    from dptrees.pipelines.cluster.needs import predicted_needs
-
-    rows, workers = request.rows_guess, request.workers
-    assert rows is not None and workers is not None
-    needs = predicted_needs(stage.configuration, stage.planned, workers=workers, rows=rows)
-    return cluster_lines(needs), needs.to_entry()

@@ -12,8 +12,8 @@ from dptrees.pipelines.faults.stopping import stopped_by
 from dptrees.pipelines.terminal_text import escaped
 
 NOT_FOR_PUBLICATION = (
-    "Dry run: no row is read, nothing is written, and no budget is spent. For operators: the "
-    "guarantee does not cover names, sizes and times of files. Do not publish this report."
+    "No row is read, nothing is written, and no budget is spent. For operators: the guarantee does "
+    "not cover names, sizes and times of files. Do not publish this report."
 )
 
 
@@ -38,6 +38,14 @@ class Finding:
     def outcome(self) -> Outcome | None:
         """How the run would end here; None: it would go on."""
         return None if self.fault is None else failure_outcome(self.fault)
+
+    @property
+    def refusal(self) -> list[str]:
+        """The line that shows the fault; none if the run would go on."""
+        outcome = self.outcome
+        if outcome is None:
+            return []
+        return [f"REFUSED, exit code {int(outcome.code)}: {outcome.sentence}"]
 
 
 def found(name: str, look: Callable[[], Finding]) -> Finding:
@@ -99,7 +107,6 @@ class DryRun:
             ended = {} if outcome is None else _ended(outcome)
             places[each.name] = {"ok": outcome is None} | each.entry | ended
         return {
-            "dry_run": True,
             "release": self.release,
             "folder": self.folder,
             "state": self.state,
@@ -114,17 +121,22 @@ class DryRun:
         yield ""
         yield f"{escaped(self.release)} in {escaped(self.folder)}"
         for each in self.findings:
-            outcome = each.outcome
-            lines = list(each.lines)
-            if outcome is not None:
-                lines.append(f"REFUSED, exit code {int(outcome.code)}: {outcome.sentence}")
-            yield from _titled(each.name, lines)
+            yield from _titled(each.name, [*each.lines, *each.refusal])
         if self.state != "finished":
             yield from self.error_lines
         yield ""
-        yield self._conclusion()
+        yield self.conclusion
 
-    def _conclusion(self) -> str:
+    def to_faults(self) -> Iterator[str]:
+        """The faults alone, with the conclusion, for a person."""
+        yield ""
+        for each in self.findings:
+            yield from _titled(each.name, each.refusal)
+        yield self.conclusion
+
+    @property
+    def conclusion(self) -> str:
+        """Whether the release would start, as a sentence."""
         if self.fault is not None:
             return f"the release would not start: exit code {int(self.outcome.code)}"
         if self.state == "finished":

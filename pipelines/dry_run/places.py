@@ -20,7 +20,7 @@ from dptrees.transforms import files
 from dptrees.transforms.carry import check_turn
 from dptrees.transforms.key_reference import KeyReference
 from dptrees.transforms.layout import SIGNATURE
-from dptrees.transforms.sweep import begun, check_discardable
+from dptrees.transforms.sweep import begun
 
 
 def output_finding(stage: Stage, first: FirstStage | None) -> Finding:
@@ -36,8 +36,6 @@ def output_finding(stage: Stage, first: FirstStage | None) -> Finding:
     if first is not None:
         first.check_not_begun()
     check_folder(stage.output, stage.plan, stage.request)
-    if stage.request.discard and stage.booking is None:
-        check_discardable(stage.output)
     folder, place = stage.output, escaped(stage.output)
     has_begun = begun(folder)
     state = f"{place} holds the beginning of this release" if has_begun else f"{place} is new"
@@ -109,8 +107,7 @@ def series_finding(stage: Stage) -> Finding:
     """
     run = stage.plan.run
     assert run is not None
-    if not stage.request.repair:
-        check_turn(stage.plan, stage.output)
+    check_turn(stage.plan, stage.output)
     line = f"period {run.period} of {run.periods} is next"
     return Finding(
         name="series", lines=[line], entry={"period": run.period, "periods": run.periods}
@@ -175,14 +172,9 @@ def ledger_finding(stage: Stage, first: FirstStage | None, key: KeyReference | N
     if state is not None:
         lines.append(f"this release is {state} already, and costs nothing more")
     if key is not None:
-        request = stage.request
-        if request.repair:
-            booking.existing_entry()
-            after = account
-        else:
-            room = None if first is None else first.check_room()
-            after = booking.check(key, nonce=request.nonce, discard=request.discard)
-            after = room or after
+        room = None if first is None else first.check_room()
+        after = booking.check(key, nonce=None)
+        after = room or after
         result["left_after"] = _left(after)
         amounts = ", ".join(f"{name} {amount:g}" for name, amount in _left(after).items())
         lines.append(f"after this release {amounts} would be left")

@@ -119,11 +119,11 @@ class Booking:
             return self.commit_existing()
         return self.ledger.reserve(self._request(key, nonce=nonce, discard=discard))
 
-    def check(self, key: KeyReference, *, nonce: bytes | None, discard: bool = False) -> Account:
+    def check(self, key: KeyReference, *, nonce: bytes | None) -> Account:
         """Refuse what `entry` would refuse, and change nothing.
 
         Args:
-            key, nonce, discard: as of `entry`.
+            key, nonce: as of `entry`.
 
         Returns:
             the account as it would be once the release is reserved.
@@ -131,7 +131,7 @@ class Booking:
         Raises:
             LedgerError, NonceError: as of `entry`.
         """
-        return self.ledger.check(self._request(key, nonce=nonce, discard=discard))
+        return self.ledger.check(self._request(key, nonce=nonce, discard=False))
 
     def _request(self, key: KeyReference, *, nonce: bytes | None, discard: bool) -> BudgetRequest:
         found = None if discard else self._found_nonce(nonce)

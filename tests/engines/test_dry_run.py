@@ -1,9 +1,10 @@
-"""A dry run looks at the workers of an engine, and leaves nothing behind."""
+"""A check without rows looks at the workers of an engine, and leaves nothing behind."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 
 import pytest
 
@@ -14,13 +15,16 @@ pytestmark = pytest.mark.engines
 
 
 @pytest.mark.parametrize("running", ["prism", "flink_cluster"], indirect=True)
-def test_a_dry_run(workspace: Workspace) -> None:
+def test_a_check_without_rows(workspace: Workspace) -> None:
     """Workers in processes of their own are looked at; threads of the launcher need no look."""
     before = sorted(workspace.folder.rglob("*"))
 
     def dry(*options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            workspace.command((*workspace.engine.options, "--dry-run", "--json", *options)),
+            [
+                *(sys.executable, "-m", "dptrees", "check", str(workspace.configuration)),
+                *(*workspace.engine.options, "--no-rows", "--json", *options),
+            ],
             cwd=workspace.folder,
             env=environment(workspace.engine.servers.folder),
             capture_output=True,

@@ -72,7 +72,7 @@ def test_no_command_shows_a_row(workspace: Workspace, line: str, format: str) ->
     outcomes = [
         workspace.run("release", path),
         workspace.run("release", path, "--log-format", "json"),
-        workspace.run("release", path, "--dry-run"),
+        workspace.run("check", path, "--no-rows"),
         workspace.run("check", path),
         workspace.run("check", path, "--json"),
         workspace.run("plan", path),

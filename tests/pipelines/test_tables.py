@@ -187,7 +187,7 @@ def test_a_contract_about_columns(
     place: tuple[Workspace, Change], request: pytest.FixtureRequest
 ) -> None:
     here, change = place
-    # Types of SQLite follow from values, and a dry run reads none.
+    # Types of SQLite follow from values, and a check without rows reads none.
     has_types = "ite_table" not in request.node.callspec.id
 
     def stated(**types: str) -> Change:
@@ -204,7 +204,7 @@ def test_a_contract_about_columns(
         outcomes = [here.release(stated(**types))]
         outcomes.append(here.run("check", here.configure(stated(**types))))
         if has_types or "city" in types:
-            outcomes.append(here.release(stated(**types), "--dry-run"))
+            outcomes.append(here.run("check", here.configure(stated(**types)), "--no-rows"))
         for outcome in outcomes:
             assert outcome.code == 2 and "input.schema: the " in outcome.err
             assert words in outcome.err and PASSWORD not in outcome.out + outcome.err
@@ -212,11 +212,13 @@ def test_a_contract_about_columns(
     assert here.release(stated(x="float64", place="string")).code == 0
 
 
-def test_a_dry_run(place: tuple[Workspace, Change], request: pytest.FixtureRequest) -> None:
+def test_a_check_without_rows(
+    place: tuple[Workspace, Change], request: pytest.FixtureRequest
+) -> None:
     here, change = place
-    # Types of SQLite follow from values, and a dry run reads none.
+    # Types of SQLite follow from values, and a check without rows reads none.
     is_sqlite = "ite_table" in request.node.callspec.id
-    outcome = here.release(change, "--dry-run", "--json")
+    outcome = here.run("check", here.configure(change), "--no-rows", "--json")
     assert outcome.code == 0, outcome.err
     found = json.loads(outcome.out)["input"]
     types = {name: type.removeprefix("large_") for name, type in found["columns"].items()}

@@ -114,7 +114,7 @@ class SqlQuery:
     Args:
         source: the query and its driver.
         units: the columns that name the privacy unit.
-        heads: its columns are looked at and no row is read, for a dry run.
+        heads: its columns are looked at and no row is read.
     """
 
     source: QuerySource

@@ -1,4 +1,4 @@
-"""A dry run: it ends as the run would end before its job, and changes nothing anywhere."""
+"""A check without rows: it ends as the run would before its job, and changes nothing anywhere."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
 def dry(workspace: Workspace, *options: str) -> Outcome:
     """A dry run of the written configuration, which leaves everything as it was."""
     before = everything(workspace.folder)
-    outcome = workspace.run("release", workspace.folder / "release.yaml", "--dry-run", *options)
+    outcome = workspace.run("check", workspace.folder / "release.yaml", "--no-rows", *options)
     assert everything(workspace.folder) == before
     assert not any(value in outcome.out + outcome.err for value in workspace.SENTINELS)
     return outcome
@@ -78,12 +78,11 @@ def ledgered(workspace: Workspace, *, epsilon: float = 3.0) -> Callable[[Setting
 def test_a_release_that_would_start(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.configure(ledgered(workspace))
     no_rows(monkeypatch)
-    outcome = dry(workspace, "--run-id", "nightly-7")
+    outcome = dry(workspace)
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.splitlines()[-1] == "the release would start"
     for words in (
         "Do not publish this report",
-        "run nightly-7",
         "3 files of parquet",
         "place: string",
         "is new, and may be written",
@@ -150,8 +149,6 @@ def a_file(workspace: Workspace) -> None:
         (None, {"signing_key": "absent.pem"}, (), 2),
         (None, {"ledger": "sqlite:///absent.db", "dataset": "people"}, (), 2),
         (None, {"trees": []}, (), 2),
-        (None, {}, ("--repair",), 2),
-        (None, {}, ("--discard",), 2),
         (None, {}, ("--runner=Nonsense",), 2),
         (None, {}, ("--runner=PortableRunner", "--job_endpoint=localhost"), 2),
         (None, {}, ("--runner=PortableRunner", "--job_endpoint=localhost:1"), 75),
@@ -257,9 +254,6 @@ def test_a_release_that_was_begun(workspace: Workspace, monkeypatch: pytest.Monk
     assert "after this release epsilon 2 would be left" in outcome.out
     found = report(workspace)
     assert found["state"] == "begun" and found["ledger"]["release"] == "reserved"
-    # Nothing was drawn, so its budget is given back.
-    assert report(workspace, "--discard")["ledger"]["left_after"] == {"epsilon": 2.0}
-    assert dry(workspace, "--repair").code == workspace.run("release", path, "--repair").code == 2
 
 
 def test_a_release_with_private_keys(
@@ -318,54 +312,14 @@ def daily(workspace: Workspace) -> str:
 
 
 def test_a_series(workspace: Workspace, daily: str) -> None:
-    outcome = dry(workspace, "--through", DAYS[1])
-    assert outcome.code == 0 and outcome.out.count("the release would start") == 2
-    assert "period 1 of 4 is next" in outcome.out
-    assert "period-0001, so only its input is looked at" in outcome.out
-    assert workspace.run("release", daily, "--set", f"date={DAYS[0]}").code == 0
-    for days in (("--set", f"date={DAYS[2]}"), ("--through", DAYS[2])):
-        outcome, run = dry(workspace, *days), None
-        assert outcome.code == 2, outcome
-        if days[0] == "--set":
-            assert "which" in outcome.err and "contains no finished release" in outcome.err
-        else:
-            assert "no file matches" in outcome.err
-            assert "the release exists" in outcome.out and "period 2 of 4 is next" in outcome.out
-        run = workspace.run("release", daily, *days)
-        assert (run.code, run.err) == (outcome.code, outcome.err)
-
-
-def test_the_first_fault_of_a_series_counts(workspace: Workspace, daily: str) -> None:
-    """Also if a later period is refused at once: a run would not come so far."""
-    settings = workspace.settings
-    settings["input"] |= {"path": str(workspace.rows / "${date}.parquet"), "min_files": 9}
-    settings["parameters"] = {"date": {"type": "date", "choices": list(DAYS[:1])}}
-    settings["series"] = {"periods": 4, "start": DAYS[0], "period": "${date}"}
-    path = workspace.configure(lambda own: own.update(settings))
-    outcome = dry(workspace, "--through", DAYS[1])
-    run = workspace.run("release", path, "--through", DAYS[1])
+    first, second = (("--set", f"date={day}") for day in DAYS[:2])
+    assert "period 1 of 4 is next" in dry(workspace, *first).out
+    outcome, run = dry(workspace, *second), workspace.run("release", daily, *second)
     assert (outcome.code, outcome.err) == (run.code, run.err)
-    assert outcome.code == 75 and "input.min_files" in outcome.err
-
-
-def test_options_that_go_with_a_dry_run(workspace: Workspace) -> None:
-    path = workspace.configure()
-    assert workspace.run("release", path, "--workers", "2", "--rows-guess", "1e6").code == 2
-    outcome = dry(workspace, "--workers", "2")
-    assert outcome.code == 2 and "--workers, --rows-guess: go together" in outcome.err
-    outcome = dry(workspace, "--rows-guess", "0.5", "--workers", "1")
-    assert outcome.code == 2 and "--rows-guess: 0.5 must be from 1 to 1e15" in outcome.err
-    options = ("--workers", "2", "--rows-guess", "1e6")
-    assert "on 2 workers, each of one core, for 1,000,000 rows" in dry(workspace, *options).out
-    plan = json.loads(workspace.run("plan", path, "--json", "--rows", "1e6", "--workers", "2").out)
-    assert report(workspace, *options)["cluster"] == plan["cluster"]
-
-
-def test_files_for_operators_are_checked_and_not_written(workspace: Workspace) -> None:
-    workspace.configure()
-    assert dry(workspace, "--metrics-file", str(workspace.folder / "run.prom")).code == 0
-    inside = ("--metrics-file", str(workspace.output / "run.prom"))
-    assert dry(workspace, *inside).code == 2
+    assert outcome.code == 2 and "contains no finished release" in outcome.err
+    assert workspace.run("release", daily, *first).code == 0
+    assert report(workspace, *first)["state"] == "finished"
+    assert "period 2 of 4 is next" in dry(workspace, *second).out
 
 
 def test_heads_of_many_files(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
