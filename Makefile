@@ -148,12 +148,12 @@ synthetic: $(INSTALLED) $(FLIGHTS) | release.key
 test: $(INSTALLED)
 	@echo "Running the quick tests"
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not engines and not slow" \
-		$(PASSED:%=--record-passed %)
+		$(PASSED:%=--record-passed=%)
 
 # WITHOUT=FILE: leaves out the tests that it lists.
 test-all: $(INSTALLED)
 	@echo "Running the tests"
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not engines" $(WITHOUT:%=--without %)
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not engines" $(WITHOUT:%=--without=%)
 
 # TESTS=tests/dpcore measures a folder, and leaves the rest of the list as it is.
 durations: $(INSTALLED)

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -506,3 +507,34 @@ def test_nothing_outside_of_build_is_replaced() -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 2 and "a place below build/" in done.stderr
     assert (PROJECT / "docs").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("target", "variable", "words"),
+    [("test", "PASSED", "no tests"), ("test-all", "WITHOUT", "1 tests passed elsewhere")],
+)
+def test_make_accepts_a_file_that_exists(
+    target: str, variable: str, words: str, tmp_path: Path
+) -> None:
+    """An existing file behind an option of conftest.py must not look like a folder of tests."""
+    listed = tmp_path / "passed"
+    listed.write_text("tests/test_a.py::test_a\n")
+    made = subprocess.run(
+        ["make", "--no-print-directory", "-n", target, f"{variable}={listed}", "INSTALLED="],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (command,) = [each for each in made.stdout.replace("\\\n", "").splitlines() if "pytest" in each]
+    arguments = shlex.split(command)
+    assert arguments[1:3] == ["-m", "pytest"]
+    done = subprocess.run(
+        [sys.executable, *arguments[1:], "--collect-only", "--ignore-glob=*"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stderr
+    assert words in done.stdout

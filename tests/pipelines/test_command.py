@@ -100,7 +100,7 @@ def test_release_refuses_in_one_line_although_beam_warns(workspace: Workspace) -
 def test_verbose_shows_the_engines_log(
     workspace: Workspace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Its first and last bytes are those of Parquet: a worker finds that the others are not.
+    # It begins and ends as Parquet does: a worker finds that the rest is damaged.
     whole = workspace.file(2).read_bytes()
     workspace.file(2).write_bytes(whole[:4] + bytes(len(whole) // 4) + whole[4 + len(whole) // 4 :])
     for option, shown in (((), False), (("--verbose",), True)):

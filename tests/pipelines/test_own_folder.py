@@ -30,7 +30,7 @@ def universes(workspace: Workspace) -> list[str]:
 
 
 def test_a_run_that_fails_leaves_no_table_for_the_next_release(workspace: Workspace) -> None:
-    # Its first and last bytes are those of Parquet: a worker finds that the others are not.
+    # It begins and ends as Parquet does: a worker finds that the rest is damaged.
     good = workspace.file(2).read_bytes()
     column = pq.read_metadata(workspace.file(2)).row_group(0).column(1)
     start = column.dictionary_page_offset or column.data_page_offset

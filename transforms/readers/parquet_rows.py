@@ -128,8 +128,10 @@ def _check_nanoseconds(file: pq.ParquetFile, path: str, plan: ReleasePlan) -> No
         InputError: there is such a column.
     """
     int96 = set(int96_columns(file))
-    distinct = {each.columns[0]: each.name for each in plan.questions if each.kind == "distinct"}
-    for at, columns in (("privacy.unit", plan.unit.columns), ("domain.column", distinct)):
+    # A tree that reads a time as something else reads it for its identity.
+    types = [item for tree in plan.questions for item in tree.value_types.items()]
+    values = {name for name, type in types if not pa.types.is_temporal(type)}
+    for at, columns in (("privacy.unit", plan.unit.columns), ("domain.column", values)):
         if lost := int96 & set(columns):
             raise InputError(
                 f"{at}: {path} stores {min(lost)!r} as INT96, which is read as microseconds, so "
