@@ -143,7 +143,7 @@ def run_check(
             remark(configuration.id_remark)
         for line in guarantee_warnings(configuration.plan()):
             remark(line)
-    # Who has the rows may lack the key or the ledger: their faults are shown, and the rows decide.
+    # An analyst may read the rows and lack the key or the ledger: their faults are shown alone.
     if found.fault is not None and not with_rows:
         raise found.fault
     return code

@@ -37,7 +37,8 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
         logging.getLogger().setLevel(logging.CRITICAL)
     with without_collections():
         import_beam()
-        from dptrees.pipelines.operations.watch import CommandRun, Watch
+        from dptrees.pipelines.operations.run_metrics import CommandRun
+        from dptrees.pipelines.operations.watch import Watch
         from dptrees.pipelines.releasing import run_due, run_release
         from dptrees.pipelines.running.output import FolderRequest
         from dptrees.pipelines.sections.parameters import given_parameters
