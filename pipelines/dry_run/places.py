@@ -132,12 +132,15 @@ def engine_finding(stage: Stage, key: KeyReference | None) -> Finding:
         seen = check_workers(options, key)
     entry = {
         "runner": runner,
+        "memory": stage.process_memory,
         "job_endpoint": endpoint or None,
         "worker_checked": seen,
         "runs_here": runs_here(options),
     }
     if runs_here(options):
-        return Finding(name="engine", lines=["this process runs the job"], entry=entry)
+        memory = f"about {stage.process_memory / 2**30:.1f} GiB of memory at most"
+        line = f"this process runs the job, with {memory}"
+        return Finding(name="engine", lines=[line], entry=entry)
     lines = [f"{escaped(runner)}" + (f", a job server answers at {endpoint}" if endpoint else "")]
     if seen:
         lines.append("a worker has the Python, the dptrees and the key of this machine")

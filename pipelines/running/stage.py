@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from dptrees.dpcore.bounding.unit_families import unit_families
 from dptrees.dpcore.noise.randomness import key_id_from_check
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.configuration import Configuration
+from dptrees.pipelines.faults.log import remark
 from dptrees.pipelines.progress_bar import progress_bar
 from dptrees.pipelines.proof.signature import SigningKey
 from dptrees.pipelines.running.dataflow import (
@@ -215,6 +217,7 @@ class Stage:
             check_turn(self.plan, self.output)
         begun_under = self.begun_under()
         self.check_reach()
+        self.check_memory()
         key = self.configuration.key.checked(begun_under)
         matched = self.check_input()
         check_folder(self.output, self.plan, self.request)
@@ -275,10 +278,23 @@ class Stage:
         check_dataflow_references(configuration)
         paths = configuration.input_paths if self.source is None else self.source.paths
         check_dataflow_reach(self.options, (*paths, self.output))
+        size_workers(self.options, self.process_memory)
+
+    @property
+    def process_memory(self) -> int:
+        """The bytes that a process of the job may need."""
         # How many rows a shard will have, nobody knows here: enough for those that wait to be sent.
         unit_rows = 0.0 if self.plan.unit.is_row else 1.0
-        needed = process_memory(Leaves.from_plan(configuration, self.plan), unit_rows=unit_rows)
-        size_workers(self.options, needed)
+        return process_memory(Leaves.from_plan(self.configuration, self.plan), unit_rows=unit_rows)
+
+    def check_memory(self) -> None:
+        """Warn before a job that may need more memory than this machine has."""
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if runs_here(self.options) and self.process_memory > there:
+            remark(
+                f"the release may need {self.process_memory / 2**30:.1f} GiB of memory, and this "
+                f"machine has {there / 2**30:.1f}: fewer cells or keys need less (domain.cells)"
+            )
 
     def begun_under(self) -> str | None:
         """The id of the key under which a release was begun and goes on, as its folder shows, or

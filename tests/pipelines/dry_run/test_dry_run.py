@@ -348,3 +348,18 @@ def test_formats_of_text(workspace: Workspace) -> None:
     of("json", "jsonl")
     assert report(workspace)["input"]["columns"] is None
     assert "columns are not looked for: the names are in the rows" in dry(workspace).out
+
+
+def test_memory_is_stated_before_a_release_starts(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def many(settings: Settings) -> None:
+        settings["trees"] = settings["trees"][:1]
+        settings["trees"][0]["domain"]["cells"] = 2**20
+
+    path = workspace.configure(many)
+    assert "this process runs the job, with about 0.7 GiB of memory at most" in dry(workspace).out
+    assert report(workspace)["engine"]["memory"] > 16 * 2**20 + 2**29
+    monkeypatch.setattr(os, "sysconf", lambda name: 2**10)
+    outcome = workspace.run("release", path)
+    assert outcome.code == 0 and "may need 0.7 GiB of memory, and this machine has" in outcome.err
