@@ -49,7 +49,7 @@ FACE = {
     "question": ("PublicTable", "Question", "SeriesRun"),
     "released": ("Answer", "ReadPart", "Released", "Total", "in_natural_order", "named_level"),
     "released_tree": ("KeyCodes", "ReleasedTree"),
-    "roles": ("TreeColumns", "TreeCounting", "TreePrivacy", "TreeRounds", "TreeTables", "UnitRows"),
+    "roles": ("TreeColumns", "TreeCounting", "TreeRounds", "TreeTables", "UnitRows"),
     "root_messages": (
         "SentRoots",
         "pack_measured",

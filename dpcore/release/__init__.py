@@ -5,7 +5,6 @@ all else is private and may change (tests/test_rooms.py checks both).
 """
 
 FACE = {
-    "classical": ("classical_composition",),
     "composition": ("Guarantee", "TreeRefused", "plan_release"),
     "guarantee": (
         "ARITHMETIC_VERSION",

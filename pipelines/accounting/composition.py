@@ -1,4 +1,4 @@
-"""A release's budget among its trees, and what its noise would cost by classical composition."""
+"""The split of a release's budget among its trees, with the errors that it makes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from dptrees.dpcore.privacy.spending import Spending
 from dptrees.dpcore.questions.workload import Workload
-from dptrees.dpcore.release.classical import classical_composition
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.split import BudgetSplit
 from dptrees.pipelines.answers.figures import significant
@@ -17,27 +16,22 @@ from dptrees.pipelines.terminal_text import escaped
 
 
 def composition_entry(configuration: Configuration, plan: ReleasePlan) -> dict[str, Any]:
-    """The split of the budget and its basic composition, as plain values.
+    """The split of the budget, as plain values.
 
     Args:
         configuration: of the release.
         plan: of the same.
     """
-    composition = classical_composition(plan)
-    entry = {
-        "split": configuration.guarantee.split.value,
-        "stated": _stated(plan),
-        "basic": _amounts(composition.basic),
-    }
-    if composition.converted is not None:
-        entry["converted"] = _amounts(composition.converted)
-    parts = zip(configuration.workloads, plan.questions, composition.trees, strict=True)
-    return entry | {
-        "trees": [
-            {"name": workload.name, "alone": _amounts(alone), **_error(workload, question)}
-            for workload, question, alone in parts
-        ]
-    }
+    trees = [
+        {
+            "name": workload.name,
+            "spends": _amounts(question.spending),
+            **_error(workload, question),
+        }
+        for workload, question in zip(configuration.workloads, plan.questions, strict=True)
+    ]
+    split = configuration.guarantee.split.value
+    return {"split": split, "stated": _stated(plan), "trees": trees}
 
 
 def _stated(plan: ReleasePlan) -> dict[str, float]:
@@ -64,12 +58,7 @@ def _error(workload: Workload[Any], question: Any) -> dict[str, Any]:
 
 
 def composition_lines(entry: Mapping[str, Any]) -> Iterator[str]:
-    """The same for a person: basic composition, and what the split made of the errors."""
-    classical = f"for comparison: {_text(entry['basic'])} by basic composition of the trees"
-    if "converted" in entry:
-        classical += f"; {_text(entry['converted'])} by conversion of rho"
-    if "converted" in entry or entry["basic"] != entry["stated"]:
-        yield classical
+    """The same for a person; no line if the split is by weights."""
     if entry["split"] == BudgetSplit.WEIGHTS.value:
         return
     errors = [each["error"] * each["weight"] for each in entry["trees"]]
@@ -79,7 +68,7 @@ def composition_lines(entry: Mapping[str, Any]) -> Iterator[str]:
     yield f"split {entry['split']}: errors times weights {said}"
     for each in entry["trees"]:
         yield (
-            f"  {escaped(each['name'])}: {_text(each['alone'])} alone, error "
+            f"  {escaped(each['name'])}: {_text(each['spends'])}, error "
             f"{significant(each['error'])} {each['unit']}, weight {each['weight']:g}"
         )
 

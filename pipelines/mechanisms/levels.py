@@ -5,21 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from fractions import Fraction
+from dataclasses import asdict
 from typing import Any
 
-from dptrees.dpcore.arithmetic.elementary import log
-from dptrees.dpcore.arithmetic.sums import decimal_exponent, power_of_ten
 from dptrees.dpcore.levels.errors import estimate_errors
 from dptrees.dpcore.levels.planner import predicted_cdf_rmse, predicted_error
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.ordered.candidates import candidates
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.conversion import zcdp_epsilon
-from dptrees.dpcore.privacy.loss import certified_delta
-from dptrees.dpcore.privacy.spending import MovedCounts
+from dptrees.dpcore.privacy.least_epsilon import least_epsilon
 from dptrees.dpcore.repair.error import assumed_rows, can_be_simulated, count_error
 from dptrees.dpcore.uniform.objectives import CdfObjective, Objective
 from dptrees.dpcore.uniform.plan import (
@@ -53,12 +48,6 @@ from dptrees.pipelines.page.reading import (
 )
 from dptrees.pipelines.target import ErrorTarget
 from dptrees.pipelines.user_error import UserError
-
-# Halvings until the epsilon of a target is known to four digits.
-_HALVINGS = 15
-# Steps of secants before these, a part of an epsilon above what they leave open, and the least that
-# is certified of Gaussian noise.
-_SECANTS, _NEAR, _LEAST_DELTA = 4, 2e-5, 1e-300
 
 
 def uniform_description(question: OrderedQuestion[UniformMechanism]) -> Description:
@@ -280,82 +269,6 @@ def uniform_target(target: ErrorTarget) -> dict[str, Any]:
     result = target.to_entry(mechanism.objective.unit if mechanism.plan.is_efficient else "rows")
     if target.delta is None or target.measure is not Measure.RHO:
         return result
-    epsilon = _least_epsilon(target.planned(target.amount).plan, target.delta)
-    return result | {"epsilon": epsilon, "delta": float(target.delta)}
-
-
-def _least_epsilon(plan: TreePlan, delta: Fraction) -> float:
-    """Return the epsilon, to four digits and certified, that a plan keeps at a delta."""
-    # What converting the rho allows is an upper bound; the certificate saves at most a half.
-    high, moved = zcdp_epsilon(plan.budget.amount, delta), moved_counts(plan)
-    if moved is None:
-        return _rounded_up(high)
-    known = _KnownEpsilons(moved=moved, delta=delta, kept=high)
-    known.approach(2 * math.sqrt(plan.budget.amount))
-    low = high / 2
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if known.keeps(middle):
-            high = middle
-        else:
-            low = middle
-    return _rounded_up(high)
-
-
-@dataclass(kw_only=True)
-class _KnownEpsilons:
-    """Whether counts keep a delta at an epsilon. A delta that holds at one holds at any larger one.
-
-    Args:
-        moved: the counts, as for `certified_delta`.
-        delta: to be kept.
-        kept: an epsilon at which it is.
-        missed: the largest at which it is known not to be certified.
-    """
-
-    moved: MovedCounts
-    delta: Fraction
-    kept: float
-    missed: float = 0.0
-
-    def keeps(self, epsilon: float) -> bool:
-        """Whether the delta is certified at an epsilon, or at a smaller one that is known."""
-        if self.missed < epsilon < self.kept:
-            self._certified(epsilon)
-        return epsilon >= self.kept
-
-    def approach(self, epsilons: float) -> None:
-        """Come near to the least epsilon from both sides: the root of log 1 / delta is nearly a
-        line in epsilon.
-
-        Args:
-            epsilons: by which epsilon rises where that root rises by 1, about.
-        """
-        wanted = math.sqrt(-log(float(self.delta)))
-        place, last = self.kept, self.kept
-        height = last_height = self._certified(place)
-        for _ in range(_SECANTS):
-            if height != last_height:
-                epsilons = (place - last) / (height - last_height)
-            last, last_height = place, height
-            place += (wanted - height) * epsilons
-            if not 0 < place < math.inf or place == last:
-                return
-            height = self._certified(place)
-        for side in (1 - _NEAR, 1 + _NEAR):
-            self.keeps(place * side)
-
-    def _certified(self, epsilon: float) -> float:
-        """The root of log 1 / delta at an epsilon, which is known from then on."""
-        certified = certified_delta(self.moved, epsilon)
-        if certified <= self.delta:
-            self.kept = min(self.kept, epsilon)
-        else:
-            self.missed = max(self.missed, epsilon)
-        return math.sqrt(-log(max(certified, _LEAST_DELTA)))
-
-
-def _rounded_up(value: float) -> float:
-    """Round up to five digits."""
-    last = power_of_ten(decimal_exponent(value) - 4)
-    return float(f"{math.ceil(value / last) * last:.5g}")
+    plan = target.planned(target.amount).plan
+    epsilon = least_epsilon(moved_counts(plan), plan.budget.amount, target.delta)
+    return result | {"epsilon": float(epsilon), "delta": float(target.delta)}

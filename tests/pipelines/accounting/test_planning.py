@@ -43,8 +43,8 @@ def test_the_default_is_by_weight(workspace: Workspace) -> None:
     assert one == answered(workspace, trees=trees(16, 256), privacy=ROWS | {"split": "weights"})
     composition = one["composition"]
     assert composition["split"] == "weights"
-    assert composition["stated"] == composition["basic"] == {"epsilon": 1}
-    assert [each["alone"] for each in composition["trees"]] == 2 * [{"epsilon": 0.5}]
+    assert composition["stated"] == {"epsilon": 1}
+    assert [each["spends"] for each in composition["trees"]] == 2 * [{"epsilon": 0.5}]
 
 
 @pytest.mark.parametrize(
@@ -65,21 +65,6 @@ def test_a_weight_is_what_an_error_counts(workspace: Workspace) -> None:
     found = answered(workspace, trees=two, privacy=ROWS | {"split": "equal_errors"})
     first, second = (tree["predicted"]["cdf_rmse"] for tree in found["trees"])
     assert 4 * first == pytest.approx(second, rel=1e-3)
-
-
-def test_classical_sums_stand_beside_what_is_stated(workspace: Workspace) -> None:
-    changes = {"trees": trees(16, 2048, noise="gaussian"), "privacy": APPROXIMATE}
-    composition = answered(workspace, **changes)["composition"]
-    assert composition["stated"] == {"epsilon": 1, "delta": 1e-6}
-    assert composition["basic"]["delta"] == pytest.approx(1e-6)
-    assert 1 < composition["converted"]["epsilon"] < composition["basic"]["epsilon"]
-    outcome = workspace.run("plan", workspace.configure(lambda s: s.update(changes)))
-    basic, converted = (composition[name]["epsilon"] for name in ("basic", "converted"))
-    line = (
-        f"for comparison: epsilon = {basic:.4g}, delta = 1e-06 by basic composition of the trees; "
-        f"epsilon = {converted:.4g}, delta = 1e-06 by conversion of rho"
-    )
-    assert line in outcome.out.splitlines()
 
 
 @pytest.mark.parametrize("split", ["weights", "equal_errors", "least_error"])

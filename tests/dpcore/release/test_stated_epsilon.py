@@ -1,10 +1,9 @@
-"""What is stated against classical sums, and against the library of the field."""
+"""The stated epsilon and delta against dp-accounting."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import pytest
 
@@ -12,9 +11,8 @@ from dptrees.dpcore.noise.laws import DiscreteGaussian
 from dptrees.dpcore.ordered.make import make_domain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 from dptrees.dpcore.questions.workload import Noise, ReleaseTerms
-from dptrees.dpcore.release.classical import classical_composition
 from dptrees.dpcore.release.composition import Guarantee, plan_release
 from dptrees.dpcore.release.plan import ReleasePlan, total_spending
 from dptrees.dpcore.release.split import BudgetSplit
@@ -30,35 +28,19 @@ TREES = {
 
 def planned(
     trees: str,
-    split: BudgetSplit = BudgetSplit.WEIGHTS,
-    delta: Fraction | None = DELTA,
-    **unit: Any,
+    split: BudgetSplit,
 ) -> ReleasePlan:
     workloads = [
         OrderedWorkload(
             name=name,
             domain=make_domain({"column": name, "type": "integer", "lower": 0, "upper": cells}),
-            noise=Noise.BEST if delta is None else noise,
+            noise=noise,
         )
         for name, cells, noise in TREES[trees]
     ]
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
-    privacy_unit = PrivacyUnit(neighbors=ADD_REMOVE_ROW.neighbors, **unit)
-    guarantee = Guarantee(budget=budget, delta=delta, split=split)
-    return plan_release("r", guarantee, ReleaseTerms(unit=privacy_unit), workloads)
-
-
-@pytest.mark.parametrize("trees", TREES)
-@pytest.mark.parametrize("split", list(BudgetSplit))
-def test_what_is_stated_is_less_than_classical_sums(trees: str, split: BudgetSplit) -> None:
-    plan = planned(trees, split)
-    found = classical_composition(plan)
-    assert found.basic.delta <= DELTA and found.basic.rho == 0
-    assert found.basic.epsilon > Fraction(11, 10)
-    assert found.converted is not None and found.converted.delta == DELTA
-    assert 1 < found.converted.epsilon < found.basic.epsilon
-    for question, alone in zip(plan.questions, found.trees, strict=True):
-        assert (alone == question.spending) == (question not in plan.composed)
+    guarantee = Guarantee(budget=budget, delta=DELTA, split=split)
+    return plan_release("r", guarantee, ReleaseTerms(unit=ADD_REMOVE_ROW), workloads)
 
 
 @pytest.mark.parametrize("trees", TREES)
@@ -102,15 +84,3 @@ def library_delta(plan: ReleasePlan, epsilon: Fraction, *, twice: bool = False) 
         )
         composed = composed.compose(one)
     return float(composed.get_delta_for_epsilon(float(epsilon)))
-
-
-def test_pure_releases_add_up_to_what_is_stated() -> None:
-    found = classical_composition(planned("shared", delta=None))
-    assert found.converted is None and found.basic.own == (1, 0)
-
-
-def test_units_of_several_rows_are_certified_too() -> None:
-    plan = planned("shared", columns=("person",), rows=3)
-    found = classical_composition(plan)
-    assert found.converted is not None
-    assert 1.05 < found.converted.epsilon < found.basic.epsilon
