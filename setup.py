@@ -143,8 +143,6 @@ setup(
         "pydantic>=2",
         "PyYAML",
         "scipy>=1.12",
-        # Completion of the command in shells.
-        "shtab>=1.7,<2",
         "sqlalchemy>=2,<3",
         "tqdm",
         "typing_extensions",

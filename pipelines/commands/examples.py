@@ -46,11 +46,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "series": ("dptrees series compact out/daily",),
     "schema": ("dptrees schema > configuration.schema.json",),
-    "completion": (
-        "dptrees completion bash > ~/.local/share/bash-completion/completions/dptrees",
-        "dptrees completion fish > ~/.config/fish/completions/dptrees.fish",
-        "dptrees completion zsh > _dptrees    # into a folder of $fpath",
-    ),
 }
 
 
