@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dptrees.dpcore import __version__
 from dptrees.pipelines.commands.check import add_check
 from dptrees.pipelines.commands.command_parser import CommandParser
-from dptrees.pipelines.commands.export import add_export
 from dptrees.pipelines.commands.init import add_init
 from dptrees.pipelines.commands.keygen import add_keygen
 from dptrees.pipelines.commands.ledger import add_ledger
@@ -103,7 +102,6 @@ def command_parser() -> CommandParser:
     add_sample(commands)
     add_report(commands)
     add_verify(commands)
-    add_export(commands)
     add_ledger(commands)
     add_series(commands)
     add_schema(commands)

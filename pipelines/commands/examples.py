@@ -40,10 +40,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "dptrees verify out/ages",
         "dptrees verify out/ages --key release.key --data ages.yaml",
     ),
-    "export": (
-        "dptrees export out/ages --to parquet --into tables",
-        "dptrees export out/ages --to delta --into lake --json",
-    ),
     "series": ("dptrees series compact out/daily",),
     "schema": ("dptrees schema > configuration.schema.json",),
 }
