@@ -48,7 +48,7 @@ S3_SERVER = ["boto3", "flask", "flask-cors", "moto[s3]"]
 POSTGRESQL = ["psycopg[binary]>=3.2,<4"]
 # What `import dptrees` draws with, and gives frames of, where they are asked for.
 NOTEBOOK = ["matplotlib>=3.8,<4", "pandas>=2,<4"]
-# Tables that rows are read from, and releases are written to. BigQuery's client is in gcp.
+# Tables that rows are read from. BigQuery's client is in gcp.
 ICEBERG = ["pyiceberg[sql-sqlite]>=0.12,<0.13"]
 DELTA = ["deltalake>=1.6,<2"]
 SQL = ["adbc-driver-postgresql>=1.11,<2"]
@@ -143,8 +143,6 @@ setup(
         "pydantic>=2",
         "PyYAML",
         "scipy>=1.12",
-        # Completion of the command in shells.
-        "shtab>=1.7,<2",
         "sqlalchemy>=2,<3",
         "tqdm",
         "typing_extensions",

@@ -106,7 +106,6 @@ STEPS = {
             ".ci/gcp.sh",
             "deploy/dataflow/**",
             "docs/deploy/dataflow.md",
-            "docs/scale.md",
             "pipelines/running/**",
             "tests/dataflow/**",
             "tests/transforms/secrets/**",

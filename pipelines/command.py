@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dptrees.dpcore import __version__
 from dptrees.pipelines.commands.check import add_check
 from dptrees.pipelines.commands.command_parser import CommandParser
-from dptrees.pipelines.commands.completion import add_completion
-from dptrees.pipelines.commands.export import add_export
 from dptrees.pipelines.commands.init import add_init
 from dptrees.pipelines.commands.keygen import add_keygen
 from dptrees.pipelines.commands.ledger import add_ledger
@@ -94,7 +92,6 @@ def command_parser() -> CommandParser:
         prog="dptrees", description="Differentially private counts over trees, on Apache Beam."
     )
     parser.add_argument("--version", action="version", version=f"dptrees {__version__}")
-    parser.set_defaults(whole=parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_init(commands)
     add_plan(commands)
@@ -105,11 +102,9 @@ def command_parser() -> CommandParser:
     add_sample(commands)
     add_report(commands)
     add_verify(commands)
-    add_export(commands)
     add_ledger(commands)
     add_series(commands)
     add_schema(commands)
-    add_completion(commands)
     return parser
 
 

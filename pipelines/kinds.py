@@ -125,7 +125,6 @@ def _lines_series() -> KindLines:
         describe=describe,
         target=series_target,
         summary=lambda tree: find_kind(tree.question).lines().summary(tree),
-        costs=lambda question: find_kind(question.shown(0)).lines().costs(question.shown(0)),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dptrees.dpcore.privacy.budget import Measure
 from dptrees.dpcore.release.guarantee import stated_guarantee
@@ -23,12 +23,6 @@ from dptrees.pipelines.terminal_text import print_json, print_line
 from dptrees.pipelines.unit_bounds.plan import bounds_entries, bounds_lines
 from dptrees.pipelines.user_error import UserError
 
-if TYPE_CHECKING:
-    from dptrees.pipelines.cluster.needs import ClusterNeeds
-
-# More than anybody has.
-MOST_ROWS = 1e15
-
 
 def run_plan(
     path: str,
@@ -36,7 +30,6 @@ def run_plan(
     target_errors: TargetErrors | None,
     rows_guess: float | None,
     units: str | None,
-    workers: int | None,
     as_json: bool,
     parameters: Mapping[str, str] | None = None,
 ) -> int:
@@ -46,19 +39,15 @@ def run_plan(
         path: of the YAML file.
         target_errors: also find the budgets that reach these errors: of the whole release, and of
             each tree alone.
-        rows_guess: a public guess of the number of rows, for errors that are fractions of it, and
-            for what workers need.
+        rows_guess: a public guess of the number of rows, for errors that are fractions of it.
         units: a release of the numbers of rows per unit; also show the rows that bounds cut off,
             and what the bounds cost.
-        workers: also predict what so many workers need for the guessed rows.
         as_json: print one JSON object.
         parameters: parameters of the command line, by name.
     """
     configuration = load_configuration(path, parameters)
-    if target_errors is None and workers is None and rows_guess is not None:
-        raise UserError("--rows-guess: goes with --target-error or --workers")
-    if workers is not None and not (rows_guess is not None and 1 <= rows_guess <= MOST_ROWS):
-        raise UserError("--workers: needs --rows, a public guess of the rows from 1 to 1e15")
+    if target_errors is None and rows_guess is not None:
+        raise UserError("--rows-guess: goes with --target-error")
     errors = (
         {} if target_errors is None else target_errors.by_tree(configuration.workloads, rows_guess)
     )
@@ -78,35 +67,15 @@ def run_plan(
         from dptrees.pipelines.accounting.unit_bounds import unit_bounds_entry
 
         entry["units"] = unit_bounds_entry(configuration, units)
-    needs: ClusterNeeds | None = None
-    if workers is not None and rows_guess is not None:
-        needs = _needs(configuration, plan, workers, rows_guess)
-        entry["cluster"] = needs.to_entry()
     if as_json:
         print_json(entry, indent=1)
         return 0
     for line in guarantee_warnings(plan):
         remark(line)
     _print(plan, entry, wanted_delta=configuration.guarantee.delta is not None)
-    if needs is not None:
-        from dptrees.pipelines.cluster.lines import cluster_lines
-
-        for line in cluster_lines(needs):
-            print_line(line)
     if configuration.id_of_all:
         print_line(configuration.id_remark)
     return 0
-
-
-def _needs(
-    configuration: Configuration, plan: ReleasePlan, workers: int, rows: float
-) -> ClusterNeeds:
-    """What a release takes on so many workers."""
-    from dptrees.pipelines.cluster.needs import (
-        predicted_needs,  # no plan without --workers needs it
-    )
-
-    return predicted_needs(configuration, plan, workers=workers, rows=rows)
 
 
 def _target(

@@ -8,7 +8,6 @@ no difference to what stays.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -40,8 +39,6 @@ SHARDS = 64
 MOST_SHARDS = 2**16
 # Of each worker, so that all have work until the end although shards differ.
 _SHARDS_OF_WORKER = 4
-# Rows of a shard: some 400 MB, at 100 bytes each.
-_SHARD_ROWS = 2**22
 # Rows that wait to be sorted by unit, over all trees: some 60 bytes each while they are.
 WAITING_ROWS = 2**22
 
@@ -75,19 +72,18 @@ class BoundedRows(NamedTuple):
     units: CountedUnits | None = None
 
 
-def planned_shards(*, workers: int, rows: float = 0) -> int:
-    """Return the number of shards for so many workers and rows, a power of two from `SHARDS` on.
+def planned_shards(*, workers: int) -> int:
+    """Return the number of shards for so many workers, a power of two from `SHARDS` on.
 
     No result depends on it: rows of a unit are in one shard, however many there are.
 
     Args:
         workers: processes that bound rows.
-        rows: a public guess of the rows of all units.
 
-    >>> planned_shards(workers=1), planned_shards(workers=100), planned_shards(workers=1, rows=1e10)
-    (64, 512, 4096)
+    >>> planned_shards(workers=1), planned_shards(workers=100)
+    (64, 512)
     """
-    least = max(SHARDS, _SHARDS_OF_WORKER * workers, math.ceil(rows / _SHARD_ROWS))
+    least = max(SHARDS, _SHARDS_OF_WORKER * workers)
     return min(1 << (least - 1).bit_length(), MOST_SHARDS)
 
 

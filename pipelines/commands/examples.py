@@ -40,17 +40,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "dptrees verify out/ages",
         "dptrees verify out/ages --key release.key --data ages.yaml",
     ),
-    "export": (
-        "dptrees export out/ages --to parquet --into tables",
-        "dptrees export out/ages --to delta --into lake --json",
-    ),
     "series": ("dptrees series compact out/daily",),
     "schema": ("dptrees schema > configuration.schema.json",),
-    "completion": (
-        "dptrees completion bash > ~/.local/share/bash-completion/completions/dptrees",
-        "dptrees completion fish > ~/.config/fish/completions/dptrees.fish",
-        "dptrees completion zsh > _dptrees    # into a folder of $fpath",
-    ),
 }
 
 

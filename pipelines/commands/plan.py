@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     from dptrees.pipelines.accounting.target_errors import TargetErrors
 
 
-# More than any cluster has.
-_MOST_WORKERS = 1_000_000
-
-
 def add_plan(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
         from dptrees.pipelines.planning import run_plan
@@ -25,7 +21,6 @@ def add_plan(commands: Commands) -> None:
             target_errors=chosen.target_error,
             rows_guess=chosen.rows_guess,
             units=chosen.units,
-            workers=chosen.workers,
             as_json=chosen.json,
             parameters=given_parameters(chosen.set),
         )
@@ -44,18 +39,9 @@ def add_plan(commands: Commands) -> None:
     )
     parser.add_argument(
         "--rows-guess",
-        "--rows",
         type=float,
         metavar="ROWS",
-        help="a public guess of the number of rows; needed for --workers, and for a "
-        "--target-error in percent",
-    )
-    parser.add_argument(
-        "--workers",
-        type=worker_number,
-        metavar="NUMBER",
-        help="also predict what this number of workers needs for --rows: processor time, "
-        "shuffled bytes, memory and files",
+        help="a public guess of the number of rows; needed for a --target-error in percent",
     )
     parser.add_argument(
         "--units",
@@ -64,16 +50,6 @@ def add_plan(commands: Commands) -> None:
         "type unit_rows): also show how many rows each bound drops, and the errors with it",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-
-
-def worker_number(text: str) -> int:
-    """A number of workers."""
-    number = int(text) if text.isdecimal() and len(text) < 10 else 0
-    if not 1 <= number <= _MOST_WORKERS:
-        raise argparse.ArgumentTypeError(
-            f"{text} is not a whole number from 1 to {_MOST_WORKERS:,}"
-        )
-    return number
 
 
 def _target_errors(text: str) -> TargetErrors:

@@ -9,7 +9,6 @@ from typing import Any
 from dptrees.dpcore.distinct.question import DistinctQuestion
 from dptrees.dpcore.distinct.released import ReleasedDistinct
 from dptrees.dpcore.noise.laws import exact_scale
-from dptrees.pipelines.cluster.costs import KindCosts
 from dptrees.pipelines.description.description import (
     Column,
     Description,
@@ -90,5 +89,4 @@ DISTINCT_LINES = KindLines(
     describe=distinct_description,
     target=distinct_target,
     summary=distinct_summary,
-    costs=lambda _: KindCosts(row=20.0, row_doubling=0.0, sent_bytes=0.33),
 )

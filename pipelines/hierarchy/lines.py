@@ -8,7 +8,6 @@ from typing import Any
 
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
-from dptrees.pipelines.cluster.costs import KindCosts
 from dptrees.pipelines.description.description import Description
 from dptrees.pipelines.hierarchy.nodes import universe_facts
 from dptrees.pipelines.mechanisms.mechanisms import mechanism_description, mechanism_target
@@ -50,7 +49,4 @@ HIERARCHY_LINES = KindLines(
     describe=hierarchy_description,
     target=mechanism_target,
     summary=hierarchy_summary,
-    costs=lambda _: KindCosts(
-        row=8.0, row_doubling=2.2, leaf=400.0, page=900.0, page_beyond=600.0, noisy=1.25
-    ),
 )

@@ -11,7 +11,6 @@ from dptrees.dpcore.hypercube.released import ReleasedHypercube
 from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
 from dptrees.pipelines.answers.figures import significant
 from dptrees.pipelines.description.description import Column, Description, Errors, Table, Unit
-from dptrees.pipelines.hypercube.costs import hypercube_costs
 from dptrees.pipelines.hypercube.facts import level_columns, notes, plan_facts
 from dptrees.pipelines.plain.kind_lines import KindLines
 from dptrees.pipelines.plain.lines import NODES_SHOWN, heading, largest
@@ -118,5 +117,4 @@ HYPERCUBE_LINES = KindLines(
     describe=hypercube_description,
     target=hypercube_target,
     summary=hypercube_summary,
-    costs=hypercube_costs,
 )

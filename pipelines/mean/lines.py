@@ -12,7 +12,6 @@ from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.dpcore.noise.source import LARGEST_DIVIDED, MAX_COUNT
 from dptrees.dpcore.questions.statistics import StatisticKind
 from dptrees.pipelines.answers.figures import significant, with_margin
-from dptrees.pipelines.cluster.costs import KindCosts
 from dptrees.pipelines.description.description import (
     Column,
     Description,
@@ -103,5 +102,4 @@ MEAN_LINES = KindLines(
     describe=mean_description,
     target=mean_target,
     summary=mean_summary,
-    costs=lambda _: KindCosts(row=10.0),
 )

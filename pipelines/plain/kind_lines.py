@@ -1,5 +1,4 @@
-"""What the terminal shows of a kind of tree, and what is computed for that alone: the budget of one
-tree for an error, and what a cluster needs."""
+"""What the terminal shows of a kind of tree, and the budget of one tree for an error."""
 
 from __future__ import annotations
 
@@ -7,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dptrees.pipelines.cluster.costs import KindCosts
 from dptrees.pipelines.description.description import Description, plain_description
 from dptrees.pipelines.plain.lines import summary_lines
 from dptrees.pipelines.target import ErrorTarget
@@ -21,10 +19,8 @@ class KindLines:
         describe: gives the description of a question's plan.
         target: the budget of one tree alone for an error, as plain values.
         summary: the summary of a released tree.
-        costs: what a question takes of a processor.
     """
 
     describe: Callable[[Any], Description] = plain_description
     target: Callable[[ErrorTarget], dict[str, Any]] = ErrorTarget.to_entry
     summary: Callable[[Any], Iterator[str]] = summary_lines
-    costs: Callable[[Any], KindCosts] = lambda question: KindCosts()

@@ -1,4 +1,4 @@
-"""The memory of workers and of the launcher, from the plan alone, and machines that have as much.
+"""The memory of workers, from the plan alone, and machines that have as much.
 
 From docs/scale.md: a process that reads rows of a tree with a public table of its leaves knows all
 of them, at some 90 bytes each, or, where they are read in parts, their parents; of other trees it
@@ -19,8 +19,8 @@ _GIB = 2**30
 # Python, Beam and Arrow, and the rows and parts in flight.
 _BASE = 700 * 2**20
 _BYTES_OF_LISTED_LEAF, _BYTES_OF_LEAF, _MOST_DENSE = 90, 16, 2**25
-# Of leaves that are read in parts: their parents, on a worker and on the launcher.
-_BYTES_OF_PARTED_LEAF, _BYTES_PLANNED = 8, 13
+# Of leaves that are read in parts: their parents.
+_BYTES_OF_PARTED_LEAF = 8
 # Of a privacy unit's row that waits to be sent, and of one in a shard that is bounded.
 _BYTES_OF_WAITING_ROW, _BYTES_OF_UNIT_ROW = 60, 100
 # The memory of a virtual machine's system, and of Dataflow's own process beside Python's.
@@ -79,27 +79,12 @@ class Leaves:
     def from_plan(cls, configuration: Configuration, plan: ReleasePlan) -> Leaves:
         """Count the leaves of a plan."""
         found = {"listed": 0, "parted": 0, "others": 0}
-        sizes = tree_leaves(configuration, plan)
+        known = {tree.name: tree.leaves for tree in configuration.trees}
         for question in plan.questions:
             name = "parted" if question.is_matched else "listed"
-            found[name if question.public_tables else "others"] += sizes[question.name] or 0
+            leaves = (known.get(question.name) or 0) * question.key_count
+            found[name if question.public_tables else "others"] += leaves or question.dense_cells
         return cls(**found)
-
-
-def tree_leaves(configuration: Configuration, plan: ReleasePlan) -> dict[str, int | None]:
-    """Return the leaves of each tree of a plan, under all its keys; None where nobody lists them.
-
-    Args:
-        configuration: of the release.
-        plan: its plan, or that of a stage of it.
-    """
-    known = {tree.name: tree.leaves for tree in configuration.trees}
-    found: dict[str, int | None] = {}
-    for question in plan.questions:
-        leaves = known.get(question.name)
-        counted = None if leaves is None else leaves * question.key_count
-        found[question.name] = counted or question.dense_cells or None
-    return found
 
 
 def process_memory(leaves: Leaves, *, unit_rows: float = 0.0) -> int:
@@ -119,18 +104,6 @@ def process_memory(leaves: Leaves, *, unit_rows: float = 0.0) -> int:
         waiting = _BYTES_OF_WAITING_ROW * WAITING_ROWS
         needed += max(waiting, round(_BYTES_OF_UNIT_ROW * unit_rows))
     return needed
-
-
-def launcher_memory(leaves: Leaves) -> int:
-    """The bytes that the launcher may need, which plans and makes the page.
-
-    Args:
-        leaves: of the plan.
-
-    >>> round(launcher_memory(Leaves(parted=10**9)) / 2**30)
-    13
-    """
-    return _BASE + _BYTES_OF_LISTED_LEAF * leaves.listed + _BYTES_PLANNED * leaves.parted
 
 
 def machine_for(needed: int) -> Machine:

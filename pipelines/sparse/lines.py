@@ -9,7 +9,6 @@ from typing import Any
 from dptrees.dpcore.sparse.question import SparseQuestion
 from dptrees.dpcore.sparse.released import ReleasedSparse
 from dptrees.pipelines.answers.figures import percent
-from dptrees.pipelines.cluster.costs import KindCosts
 from dptrees.pipelines.description.description import Column, Description, Table, Unit, level_noise
 from dptrees.pipelines.plain.kind_lines import KindLines
 from dptrees.pipelines.plain.lines import NODES_SHOWN, heading, largest
@@ -104,5 +103,4 @@ SPARSE_LINES = KindLines(
     describe=sparse_description,
     target=sparse_target,
     summary=sparse_summary,
-    costs=lambda _: KindCosts(row=800.0, buffered_bytes=60.0),
 )

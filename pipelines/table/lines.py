@@ -10,7 +10,6 @@ from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.dpcore.table.question import TableQuestion
 from dptrees.dpcore.table.released import ReleasedTable
 from dptrees.pipelines.answers.figures import with_margin
-from dptrees.pipelines.cluster.costs import KindCosts
 from dptrees.pipelines.description.description import (
     Column,
     Description,
@@ -144,5 +143,4 @@ TABLE_LINES = KindLines(
     describe=table_description,
     target=table_target,
     summary=table_summary,
-    costs=lambda question: KindCosts(row=2.0 * len(question.columns) ** 2),
 )

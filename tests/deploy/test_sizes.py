@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import yaml
 
-from dptrees.dpcore.bounding.unit_rows import planned_shards
 from dptrees.pipelines.running.worker_memory import Leaves, process_memory
 from tests.deploy.manifests import (
     DEPLOY,
@@ -167,10 +166,9 @@ def test_overlay_says_what_it_makes_and_what_it_is_enough_for(folder: Path) -> N
     (engine,) = pod["spec"]["containers"]
     disk = gib(engine["resources"]["limits"]["ephemeral-storage"]) * GIB * said["workers"]
     assert said["units"] == disk // int(unit[1]) // 10**9
-    # With so many shards as `dptrees plan --workers` names, a worker bounds them in its memory.
-    rows = said["units"] * 1e9
-    shards = planned_shards(workers=said["workers"], rows=rows)
-    assert process_memory(Leaves(), unit_rows=rows / shards) <= memory * GIB
+    # With so many shards as docs/bounding.md names, a worker bounds them in its memory.
+    assert "at most 4 million rows a shard" in bounding
+    assert process_memory(Leaves(), unit_rows=4e6) <= memory * GIB
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -1,12 +1,10 @@
-"""Every example in a command's help runs unchanged; and shells complete what there is."""
+"""Every example in a command's help runs unchanged."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import shlex
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.pipelines.command import command_parser
-from dptrees.pipelines.commands.completion import SHELLS, completion_text
 from dptrees.pipelines.commands.examples import EXAMPLES
 from dptrees.pipelines.draft.writing import SCHEMA
 from tests.pipelines.conftest import Outcome, Workspace
@@ -89,7 +86,7 @@ def test_the_document_runs(ages: Workspace) -> None:
     blocks = [block for kind, block in BLOCK.findall(text) if not kind]
     lines = [line for block in blocks for line in block.splitlines()]
     requested = [line for line in lines if line.startswith("dptrees ")]
-    assert len(requested) == 9
+    assert len(requested) == 8
     for line in requested:
         run(ages, line)
     refused = ages.run("plan", "first.yaml")
@@ -114,32 +111,3 @@ def test_the_help_ends_with_the_examples(workspace: Workspace, name: str) -> Non
 
 def test_every_command_has_examples() -> None:
     assert set(commands(command_parser())) == set(EXAMPLES)
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_what_a_shell_completes(workspace: Workspace, shell: str, tmp_path: Path) -> None:
-    text = workspace.run("completion", shell).out
-    assert text.rstrip("\n") == completion_text(command_parser(), shell).rstrip("\n")
-    for word in (*commands(command_parser()), "quantile", "simultaneous"):
-        assert word in text
-    if (program := shutil.which(shell)) is not None:
-        (tmp_path / "script").write_text(text)
-        subprocess.run([program, "-n", str(tmp_path / "script")], check=True)
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
-    (tmp_path / "script").write_text(completion_text(command_parser(), "bash"))
-    requested = (
-        "source ./script; COMP_WORDS=(dptrees {}); COMP_CWORD={}; "
-        '_shtab_dptrees 2>/dev/null; echo "${{COMPREPLY[@]}}"'
-    )
-    for words, place, expected in (("ke", 1, "keygen"), ("plan --ta", 2, "--target-error")):
-        done = subprocess.run(
-            ["bash", "-c", requested.format(words, place)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert expected in done.stdout.split()

@@ -229,7 +229,6 @@ def commands(release: Path) -> list[tuple[object, ...]]:
         ("sample", release, "-n", "5", "--tree", "all", "--output", release.parent / "drawn.csv"),
         ("report", release),
         ("verify", release),
-        ("export", release, "--into", release.parent / "exported", "--to", "csv"),
     ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from importlib.abc import MetaPathFinder
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,18 +72,3 @@ def test_a_table(
         assert outcome.code == 2, outcome
         assert sentence.format(EXTRAS.get(format, format)) in outcome.err
         assert len(outcome.err.splitlines()) == 1
-
-
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
-def test_an_export(
-    released: Workspace,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    format: str,
-    error: str,
-) -> None:
-    refuse(monkeypatch, INPUTS[format][0], ERRORS[error][0])
-    outcome = released.run("export", released.output, "--to", format, "--into", tmp_path / "lake")
-    assert outcome.code == 2
-    assert outcome.err == f"dptrees: --to {format}: {ERRORS[error][1].format(format)}\n"

@@ -12,7 +12,6 @@ import pytest
 
 import dptrees
 from dptrees.pipelines.command import main
-from tests.optional import table_library
 
 CONFIGURATION = """
 release: ages
@@ -138,26 +137,6 @@ def test_the_quantiles_of_more_cells_than_a_chunk_holds(
 def made(tree: str = "quantiles: [0.5, 0.25, 0.75]") -> None:
     assert main(["keygen", "release.key"]) == 0
     assert main(["release", write(tree=tree)]) == 0
-
-
-@pytest.mark.parametrize("format", ["csv", "parquet", "delta", "iceberg"])
-def test_what_is_exported_are_the_quantiles_alone(
-    format: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = ["--to", format, "--into", "lake"]
-    if format in ("delta", "iceberg"):
-        table_library({"delta": "deltalake", "iceberg": "pyiceberg.catalog"}[format])
-    if format == "iceberg":
-        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "sql")
-        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{Path.cwd()}/catalog.db")
-        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{Path.cwd()}")
-        options += ["--catalog", "lake"]
-    made()
-    capsys.readouterr()
-    assert main(["export", "out", *options, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["written"] == {"quantiles": True}
-    assert main(["export", "out", *options, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["written"] == {"quantiles": False}
 
 
 def test_a_page_of_some_of_many_quantiles_has_no_headline(

@@ -1,4 +1,4 @@
-"""Adaptive hierarchies by the command: plan, release, query, verify, export, the page; when a
+"""Adaptive hierarchies by the command: plan, release, query, verify, the page; when a
 planned tree becomes one; every refusal."""
 
 from __future__ import annotations
@@ -112,13 +112,10 @@ def test_its_nodes_are_queried(blocks: Blocks) -> None:
     assert "is a bound" in narrow["answers"][0]["remark"]
 
 
-def test_it_is_verified_exported_and_reported(blocks: Blocks) -> None:
+def test_it_is_verified_and_reported(blocks: Blocks) -> None:
     verified = blocks.run("verify", blocks.output, "--key", blocks.key)
     assert verified.code == 0, verified.out + verified.err
     assert "of people, unbiased, keyed with the resulting trees" in verified.out
-    into = blocks.folder / "tables"
-    exported = blocks.run("export", blocks.output, "--to", "csv", "--into", into)
-    assert exported.code == 0, exported.err
     page = parse_elements((blocks.output / "report.html").read_text())
     assert "nodes with few rows are not split" in page.text
     assert "700 rows in a tree, a public guess" in page.text

@@ -551,16 +551,6 @@ def test_noise_of_another_scale_is_found(copy: Days) -> None:
     assert outcome.code == 2 and "std_error is not that of the noise" in outcome.err
 
 
-def test_an_export_is_of_one_period(days: Days, tmp_path: Path) -> None:
-    """The folder of the series names the last one; that one can be exported."""
-    series = days.run("export", days.output, "--to", "csv", "--into", tmp_path)
-    last = days.period_folder(RELEASED)
-    assert series.code == 2
-    assert f"is a series; export one period at a time, such as {last}" in series.err
-    assert days.run("export", last, "--to", "csv", "--into", tmp_path).code == 0
-    assert list(tmp_path.rglob("*.csv"))
-
-
 def test_totals_to_date_are_made_again_to_verify_them(copy: Days) -> None:
     """No manifest names them: an edited table fails; without the runs before nothing is said."""
     folder = copy.period_folder(3)

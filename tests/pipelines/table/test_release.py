@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 
 import dptrees
 from dptrees.dpcore.table.released import ReleasedTable
@@ -98,9 +97,3 @@ def test_from_python(tmp_path: Path) -> None:
     quantile = tree.column("age").quantiles([0.5]).to_dicts()[0]
     assert 30 < quantile["value"] < 70
     assert {row["level"] for row in tree.nodes().to_dicts()} <= {0, 1, 2}
-
-
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_tables_are_exported(wide: Workspace, tmp_path: Path, form: str) -> None:
-    outcome = wide.run("export", wide.output, "--to", form, "--into", tmp_path / "tables")
-    assert outcome.code == 0, outcome.err

@@ -1,1 +1,0 @@
-"""The tables of a release, which are public, written to tables of others."""
