@@ -182,7 +182,7 @@ LOCKS := deploy/container/locks
 LOCK = build/tools/bin/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make locks" $(if $(UPGRADE),--upgrade)
 # Each gets a file of its own; EXTRAS of `make container` selects among them.
-LOCKED_EXTRAS := adbc aws delta duckdb gcp iceberg odbc postgresql snowflake sql
+LOCKED_EXTRAS := adbc aws delta duckdb gcp iceberg postgresql snowflake sql
 
 locks: build/tools/bin/uv
 	@echo "Locking the packages of the images"

@@ -52,12 +52,11 @@ NOTEBOOK = ["matplotlib>=3.8,<4", "pandas>=2,<4"]
 ICEBERG = ["pyiceberg[sql-sqlite]>=0.12,<0.13"]
 DELTA = ["deltalake>=1.6,<2"]
 SQL = ["adbc-driver-postgresql>=1.11,<2"]
-# Any source with a driver of ADBC or ODBC. ODBC also needs a driver manager of the system.
+# Any source with a driver of ADBC.
 ADBC = ["adbc-driver-manager>=1.11,<2", "adbc-driver-sqlite>=1.11,<2"]
 DUCKDB = ["adbc-driver-manager>=1.11,<2", "duckdb>=1.4,<3"]
 SNOWFLAKE = ["adbc-driver-manager>=1.11,<2", "adbc-driver-snowflake>=1.11,<2"]
-ODBC = ["arrow-odbc>=10,<11"]
-TABLES = [*ICEBERG, *DELTA, *SQL, *ADBC, *ODBC]
+TABLES = [*ICEBERG, *DELTA, *SQL, *ADBC]
 # Drivers of 70 MB each, whose tests `make test` skips.
 LARGE_DRIVERS = [*DUCKDB, *SNOWFLAKE]
 # DataFrames of Spark. Its Arrow batches need pandas; dptrees does not.
@@ -159,7 +158,6 @@ setup(
         "adbc": ADBC,
         "duckdb": DUCKDB,
         "snowflake": SNOWFLAKE,
-        "odbc": ODBC,
         "bench": BENCH,
         "docs": DOCS,
         "yaml": ["apache-beam[yaml]>=2.75,<2.78"],

@@ -73,10 +73,10 @@ def missing_library(name: str, error: ImportError) -> str:
         name: of the module or the extra that has it.
         error: the fault of the import.
 
-    >>> missing_library("dptrees[odbc]", ModuleNotFoundError("No module named 'arrow_odbc'"))
-    'dptrees[odbc]'
-    >>> missing_library("dptrees[odbc]", ImportError("libodbc.so.2: cannot open shared object"))
-    "the system's library libodbc.so.2 (dptrees[odbc] loads it)"
+    >>> missing_library("dptrees[delta]", ModuleNotFoundError("No module named 'deltalake'"))
+    'dptrees[delta]'
+    >>> missing_library("dptrees[delta]", ImportError("libodd.so.2: cannot open shared object"))
+    "the system's library libodd.so.2 (dptrees[delta] loads it)"
     """
     if isinstance(error, ModuleNotFoundError):
         return name

@@ -8,13 +8,12 @@ from typing import Annotated, TypeAlias
 from pydantic import Discriminator, Tag
 
 from dptrees.pipelines.sections.input import InputSection
-from dptrees.pipelines.tables.query_section import AdbcInput, OdbcInput
+from dptrees.pipelines.tables.query_section import AdbcInput, PostgresqlInput
 from dptrees.pipelines.tables.section import (
     AnyTableInput,
     BigqueryInput,
     DeltaInput,
     IcebergInput,
-    PostgresqlInput,
 )
 
 TABLE_INPUTS: dict[str, type[AnyTableInput]] = {
@@ -23,7 +22,6 @@ TABLE_INPUTS: dict[str, type[AnyTableInput]] = {
     "postgresql": PostgresqlInput,
     "bigquery": BigqueryInput,
     "adbc": AdbcInput,
-    "odbc": OdbcInput,
 }
 
 
@@ -40,7 +38,6 @@ AnyInput: TypeAlias = Annotated[
     | Annotated[DeltaInput, Tag("<delta>")]
     | Annotated[PostgresqlInput, Tag("<postgresql>")]
     | Annotated[BigqueryInput, Tag("<bigquery>")]
-    | Annotated[AdbcInput, Tag("<adbc>")]
-    | Annotated[OdbcInput, Tag("<odbc>")],
+    | Annotated[AdbcInput, Tag("<adbc>")],
     Discriminator(_input_kind),
 ]

@@ -44,14 +44,20 @@ class QueryInput(AnyTableInput):
             raise RuleBroken("needs table or query, and not both")
         return self
 
-    @property
-    def _statement(self) -> str:
-        """The query, which may be of a table."""
-        from dptrees.transforms.tables.query import quoted_table
+    def _read_by(self, driver: str) -> InputTable:
+        """The table as a driver reads it, not yet looked for."""
+        from dptrees.transforms.tables.adbc import AdbcSource
+        from dptrees.transforms.tables.query import KeptQuery, RepeatableQuery
+        from dptrees.transforms.tables.sql_columns import quoted_table
 
-        if self.table is not None:
-            return f"SELECT * FROM {quoted_table(self.table)}"
-        return str(self.query).strip().rstrip(";")
+        query = str(self.query).strip().rstrip(";")
+        source = AdbcSource(
+            driver=driver,
+            connection=self.connection,
+            query=query if self.table is None else f"SELECT * FROM {quoted_table(self.table)}",
+            table=self.table,
+        )
+        return RepeatableQuery(source=source) if self.repeatable else KeptQuery(source=source)
 
 
 class AdbcInput(QueryInput):
@@ -63,26 +69,15 @@ class AdbcInput(QueryInput):
     @property
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
-        from dptrees.transforms.tables.adbc import AdbcQuery, AdbcSource, RepeatableAdbcQuery
-
-        source = AdbcSource(
-            driver=self.driver,
-            connection=self.connection,
-            query=self._statement,
-            table=self.table,
-        )
-        return RepeatableAdbcQuery(source=source) if self.repeatable else AdbcQuery(source=source)
+        return self._read_by(self.driver)
 
 
-class OdbcInput(QueryInput):
-    """A table or a query of any source that has an ODBC driver, which the connection names."""
+class PostgresqlInput(QueryInput):
+    """A table or a query of PostgreSQL: the short form of its ADBC driver."""
 
-    format: Annotated[str, PlainValidator(rules.choice("odbc"))]
+    format: Annotated[str, PlainValidator(rules.choice("postgresql"))]
 
     @property
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
-        from dptrees.transforms.tables.odbc import OdbcQuery, OdbcSource, RepeatableOdbcQuery
-
-        source = OdbcSource(connection=self.connection, query=self._statement, table=self.table)
-        return RepeatableOdbcQuery(source=source) if self.repeatable else OdbcQuery(source=source)
+        return self._read_by("postgresql")

@@ -116,20 +116,6 @@ class DeltaInput(TableInput):
         return DeltaTable(table=self.table, version=self.version)
 
 
-class PostgresqlInput(TableInput):
-    """A table or view of PostgreSQL, and where the URL of its database lies."""
-
-    format: Annotated[str, PlainValidator(rules.choice("postgresql"))]
-    connection: Annotated[str, PlainValidator(connection_place)]
-
-    @property
-    def table_source(self) -> InputTable:
-        """The table, not yet looked for."""
-        from dptrees.transforms.tables.postgresql import PostgresqlTable
-
-        return PostgresqlTable(table=self.table, connection=self.connection)
-
-
 class BigqueryInput(TableInput):
     """A table of BigQuery: its project, data set and name."""
 

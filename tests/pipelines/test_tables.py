@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -15,7 +14,7 @@ import dptrees
 from dptrees.transforms.tables.query import KeptQuery
 from dptrees.transforms.tables.table import TableSplit
 from tests import postgresql
-from tests.optional import require_driver, table_library
+from tests.optional import table_library
 from tests.pipelines.conftest import Change, Workspace
 
 PASSWORD = "a-planted-password"
@@ -84,25 +83,10 @@ def duckdb_table(place: Workspace, patch: pytest.MonkeyPatch, _: Any) -> dict[st
     return {"format": "adbc", "driver": "duckdb", "connection": "env:VISITS", "query": query}
 
 
-def odbc_table(
-    place: Workspace, patch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> dict[str, Any]:
-    table_library("arrow_odbc")
-    require_driver("PostgreSQL Unicode")
-    postgresql_table(place, patch, request)
-    url = urlsplit(os.environ["VISITS_URL"])
-    patch.setenv(
-        "VISITS",
-        f"Driver={{PostgreSQL Unicode}};Server=127.0.0.1;Port={url.port};Uid={url.username};"
-        f"Pwd={PASSWORD};Database={url.path[1:]}",
-    )
-    return {"format": "odbc", "table": "public.visits", "connection": "env:VISITS"}
-
-
 @pytest.fixture(
     params=[
-        *(delta_table, iceberg_table, postgresql_table),
-        *(sqlite_table, duckdb_table, odbc_table),
+        *(delta_table, iceberg_table),
+        *(postgresql_table, sqlite_table, duckdb_table),
     ],
     ids=lambda each: each.__name__[3:],
 )
@@ -255,8 +239,7 @@ def test_both_stages_read_one_state(
         settings["trees"][0]["by"] = {"column": "place", "keys": "private"}
 
     pins: list[str] = []
-    tables = ("delta.DeltaTable", "iceberg.IcebergTable", "postgresql.PostgresqlTable")
-    for kind in (*tables, "adbc.AdbcQuery", "odbc.OdbcQuery"):
+    for kind in ("delta.DeltaTable", "iceberg.IcebergTable", "query.KeptQuery"):
         monkeypatch.setattr(f"dptrees.transforms.tables.{kind}.pinned", counted(kind, pins))
     outcome = here.run("release", here.configure(private))
     assert outcome.code == 0, outcome.err

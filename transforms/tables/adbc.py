@@ -1,8 +1,8 @@
-"""Tables and queries of any source that has an ADBC driver, read as Arrow.
+"""A query of any source that has an ADBC driver, read as Arrow.
 
 The types of columns are those that the driver gives, with three exceptions: a timestamp with a zone
-is read in UTC; a dictionary is read as its values; and SQLite, whose values have types of
-their own, is read by `transforms.tables.sqlite_columns`.
+is read in UTC; a dictionary is read as its values; and PostgreSQL and SQLite are read by
+`transforms.tables.sql_columns`.
 """
 
 import re
@@ -15,22 +15,37 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.tables.adbc_drivers import database_options, known_driver, library
-from dptrees.transforms.tables.connection import connection_text
-from dptrees.transforms.tables.query import FLOATS, KeptQuery, RepeatableQuery, without_rows
+from dptrees.transforms.tables.adbc_drivers import (
+    CONNECTION,
+    connection_text,
+    database_options,
+    known_driver,
+    library,
+)
 from dptrees.transforms.tables.spool import RowStream
-from dptrees.transforms.tables.sqlite_columns import sqlite_query
+from dptrees.transforms.tables.sql_columns import without_rows
 from dptrees.transforms.tables.table import reading_table
 
 # What drivers write of a table that does not exist, of wrong credentials, and of a lock: their
 # codes do not distinguish these, and their messages are never shown.
 _ABSENT = re.compile(r"no such table|does not exist|unknown table|not found", re.IGNORECASE)
 _REFUSED = re.compile(
-    r"incorrect username or password|permission denied|access denied|insufficient privileges",
+    r"incorrect username or password|permission denied|access denied|insufficient privileges"
+    r"|authentication failed|pg_hba\.conf|FATAL: +(?:role|database) ",
     re.IGNORECASE,
+)
+# What PostgreSQL's client says, before it contacts a server, of a text that it cannot read.
+_NO_URL = re.compile(
+    r'missing "="|invalid (?:URI|percent-encoded|port|integer|connection option|\w+ value)'
 )
 _NOT_LOADED = re.compile(r"\[Driver Manager\] Could not load")
 _LOCKED = re.compile(r"database is locked|conflicting lock|could not set lock", re.IGNORECASE)
+# SQLSTATE of a connection, a conflict, resources, an operator. PostgreSQL's driver reports the end
+# of a connection that sends rows in words alone.
+_PASSING_STATES = ("08", "40", "53", "55P03", "57")
+_BROKEN = re.compile(
+    r"terminating connection|server closed the connection|could not (?:receive|send) data"
+)
 _NO_ANSWER = ("IO", "TIMEOUT", "CANCELLED")
 _NOT_SHOWN = "the driver's message is not shown, because it may contain a value or a password"
 
@@ -46,8 +61,9 @@ class AdbcSource:
         table: the name that the query was made from; None: the user gave the query.
     """
 
-    # DuckDB gives a time of a zone without its zone.
-    inexact: ClassVar[tuple[str, ...]] = (*FLOATS, "time32", "time64")
+    # Beginnings of the names of types in which two values of the source may be one. DuckDB gives
+    # a time of a zone without its zone.
+    inexact: ClassVar[tuple[str, ...]] = ("halffloat", "float", "double", "time32", "time64")
 
     driver: str
     connection: str
@@ -62,21 +78,19 @@ class AdbcSource:
 
     @contextmanager
     def opened(self, query: str | None = None, *, heads: bool = False) -> Iterator[RowStream]:
-        """The rows of the query, or of another one; see `QuerySource`."""
-        with self._connected() as cursor:
-            query = query or self.query
-            if self.driver == "sqlite":
-                with sqlite_query(cursor, query, self.name, heads=heads) as stream:
-                    yield stream
-                return
-            cursor.execute(without_rows(query) if heads else query)
-            reader = cursor.fetch_record_batch()
-            schema = plain_schema(reader.schema)
-            yield RowStream(
-                schema=schema,
-                batches=(batch.cast(schema) for batch in reader),
-                cancel=cursor.adbc_cancel,
-            )
+        """The rows of the query, or of another one, over a connection of its own.
+
+        With `heads` the columns and no row, whatever the rows are: a type that follows from values
+        is null.
+
+        Faults that a library raises while the block lasts are not translated.
+        """
+        rows = known_driver(self.driver).rows or _plain_query
+        with (
+            self._connected() as cursor,
+            rows(cursor, query or self.query, self.name, heads=heads) as stream,
+        ):
+            yield stream
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -92,25 +106,30 @@ class AdbcSource:
         try:
             yield
         except Error as error:
-            raise self._refusal(error.status_code.name, str(error)) from None
+            state = error.sqlstate or ""
+            raise self._refusal(error.status_code.name, str(error), state) from None
         except OSError as error:  # of a stream of rows
-            if _LOCKED.search(str(error)):
+            if _LOCKED.search(str(error)) or _BROKEN.search(str(error)):
                 raise self._refusal("IO", str(error)) from None
             raise
 
-    def _refusal(self, status: str, message: str) -> InputError:
+    def _refusal(self, status: str, message: str, state: str = "") -> InputError:
         """The sentence about an error of a driver."""
         if _NOT_LOADED.search(message):
             return InputError(
                 f"input.driver: {self.driver} is not installed where it is read: install its "
                 "Python package, adbc-driver-NAME, or give the path of its library"
             )
+        if status == "IO" and _NO_URL.search(message):
+            return InputError(f"{CONNECTION}: the driver cannot read the text at {self.connection}")
         rule, again = f"the driver refused the connection or the query ({status}); test both", False
         rule += f" with the database's own client; {_NOT_SHOWN}"
         if status in ("UNAUTHENTICATED", "UNAUTHORIZED") or _REFUSED.search(message):
             rule = f"permission denied; check the role, and the credentials in {self.connection}"
         elif _LOCKED.search(message):
             rule, again = "another program has locked the database", True
+        elif state.startswith(_PASSING_STATES):
+            rule, again = "the server gave up or was stopped", True
         elif status in _NO_ANSWER and not known_driver(self.driver).is_file:
             rule, again = f"no answer; check the address in {self.connection}", True
         elif status == "NOT_FOUND" or _ABSENT.search(message):
@@ -125,7 +144,7 @@ class AdbcSource:
         from adbc_driver_manager import dbapi
 
         driver = known_driver(self.driver)
-        text = connection_text(self.connection, "connection of a database")
+        text = connection_text(self.connection)
         options = database_options(self.driver, self.connection, text)
         options |= {"entrypoint": driver.entrypoint} if driver.entrypoint else {}
         with warnings.catch_warnings():
@@ -136,6 +155,16 @@ class AdbcSource:
             )
         with closing(connection), connection.cursor() as cursor:
             yield cursor
+
+
+@contextmanager
+def _plain_query(cursor: Any, query: str, name: str, *, heads: bool = False) -> Iterator[RowStream]:
+    """The rows of a query, in the types that the driver gives."""
+    cursor.execute(without_rows(query) if heads else query)
+    reader = cursor.fetch_record_batch()
+    schema = plain_schema(reader.schema)
+    batches = (batch.cast(schema) for batch in reader)
+    yield RowStream(schema=schema, batches=batches, cancel=cursor.adbc_cancel)
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -155,17 +184,3 @@ def _plain_type(type: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(type) and type.tz is not None:
         return pa.timestamp(type.unit, "UTC")
     return type
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdbcQuery(KeptQuery):
-    """A query of ADBC that is executed once."""
-
-    kind: ClassVar[str] = "adbc"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepeatableAdbcQuery(RepeatableQuery):
-    """A query of ADBC whose every execution gives the same rows."""
-
-    kind: ClassVar[str] = "adbc"

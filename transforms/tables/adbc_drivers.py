@@ -6,13 +6,18 @@ A new driver with rules is an entry in `DRIVERS`.
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from urllib.parse import quote
 
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.tables.connection import CONNECTION
+from dptrees.transforms.secrets.private_file import read_private_file
+from dptrees.transforms.tables.spool import RowStream
+from dptrees.transforms.tables.sql_columns import postgresql_query, sqlite_query
+
+CONNECTION = "input.connection"
 
 _FILES = "file:"
 _HIGH_PRECISION = "adbc.snowflake.sql.client_option.use_high_precision"
@@ -31,6 +36,7 @@ class Driver:
         is_file: the database is a file of this machine.
         read: makes options that only read from the options of a user.
         is_transaction: all statements of a connection are one transaction.
+        rows: executes a query by rules of the database; None: as every driver does.
     """
 
     module: str
@@ -41,6 +47,7 @@ class Driver:
     is_file: bool = False
     read: Callable[[dict[str, str]], dict[str, str]] = field(default=lambda options: options)
     is_transaction: bool = False
+    rows: Callable[..., AbstractContextManager[RowStream]] | None = None
 
 
 def _sqlite_options(options: dict[str, str]) -> dict[str, str]:
@@ -63,12 +70,16 @@ def _snowflake_options(options: dict[str, str]) -> dict[str, str]:
 
 
 DRIVERS: Mapping[str, Driver] = {
+    "postgresql": Driver(
+        module="adbc_driver_postgresql", extra="sql", is_transaction=True, rows=postgresql_query
+    ),
     "sqlite": Driver(
         module="adbc_driver_sqlite",
         extra="adbc",
         is_file=True,
         read=_sqlite_options,
         is_transaction=True,
+        rows=sqlite_query,
     ),
     "duckdb": Driver(
         module="adbc_driver_duckdb",
@@ -91,6 +102,31 @@ def known_driver(name: str) -> Driver:
     ('path', 'adbc_driver_bigquery')
     """
     return DRIVERS.get(name) or Driver(module=f"adbc_driver_{name}")
+
+
+def connection_text(reference: str) -> str:
+    """The text at the place of a connection: a secret, which travels as the name of its place.
+
+    Args:
+        reference: ``env:NAME``, or ``file:PATH`` of a file that no one else can read.
+
+    Raises:
+        InputError: there is none; the message names the place alone.
+        SecretError: the file is missing, another user's, readable by others or no text.
+
+    >>> os.environ["VISITS_URL"] = "postgresql://reader@db/visits"
+    >>> connection_text("env:VISITS_URL")
+    'postgresql://reader@db/visits'
+    """
+    scheme, _, place = reference.partition(":")
+    if scheme == "env":
+        text = os.environ.get(place, "").strip()
+    else:
+        kind = "connection of a database"
+        text = read_private_file(place, CONNECTION, kind, made_by=None).strip()
+    if not text:
+        raise InputError(f"{CONNECTION}: {reference} is not set, or empty, where rows are read")
+    return text
 
 
 def library(name: str) -> str:

@@ -1,7 +1,7 @@
 """A query that a driver executes, as a table: read once and kept, or repeatable.
 
 A driver of a database offers no snapshot that several connections could read. Two kinds of tables
-follow, for any source of rows (`QuerySource`):
+follow:
 
 - `KeptQuery` executes the query once, in the process that starts the job, and keeps its rows
   there (`transforms.tables.spool`). A retry reads the same rows, whatever is written meanwhile.
@@ -11,66 +11,31 @@ follow, for any source of rows (`QuerySource`):
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import pyarrow as pa
 from typing_extensions import Self
 
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.file_columns import described
+from dptrees.transforms.tables.adbc import AdbcSource
 from dptrees.transforms.tables.driver_calls import DriverCalls, driver_calls
 from dptrees.transforms.tables.spool import BLOCK_BYTES, BLOCK_ROWS, RowStream, Spool
+from dptrees.transforms.tables.sql_columns import EXACT_NUMBER
 from dptrees.transforms.tables.table import UNKNOWN_ROWS, TableSplit
 
 # Parts of kept rows: a few for each thread that counts them.
 _PARTS = 16
 
-# The beginnings of the names of types that round.
-FLOATS = ("halffloat", "float", "double")
-
 _spools: dict[int, Spool] = {}
 _numbers = count()
 
 
-class QuerySource(Protocol):
-    """A query and the driver that executes it: a frozen dataclass that holds no secret."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in messages."""
-
-    @property
-    def query(self) -> str:
-        """The query, in SQL."""
-
-    @property
-    def connection(self) -> str:
-        """The place of what a connection needs, ``env:NAME`` or ``file:PATH``."""
-
-    @property
-    def inexact(self) -> tuple[str, ...]:
-        """Beginnings of the names of types in which two values of the source may be one."""
-
-    def opened(
-        self, query: str | None = None, *, heads: bool = False
-    ) -> AbstractContextManager[RowStream]:
-        """The rows of the query, or of another one, over a connection of its own.
-
-        With `heads` the columns and no row, whatever the rows are: a type that follows from values
-        is null.
-
-        Faults that a library raises while the block lasts are not translated.
-        """
-
-    def translated(self) -> AbstractContextManager[None]:
-        """Reports faults of the driver as the input's, never in the driver's words."""
-
-
 def _opened(
-    calls: DriverCalls, source: QuerySource, query: str | None = None, *, heads: bool = False
+    calls: DriverCalls, source: AdbcSource, query: str | None = None, *, heads: bool = False
 ) -> RowStream:
     """The rows of a source, over a connection that lasts as long as its calls."""
     stream = calls.run(lambda: calls.held.enter_context(source.opened(query, heads=heads)))
@@ -92,21 +57,6 @@ def _some(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return found
 
 
-def quoted_table(name: str) -> str:
-    """A name of a table, with its schema or without, as standard SQL writes it.
-
-    >>> quoted_table('web.my "visits"')
-    '"web"."my ""visits\"""'
-    """
-    parts = (part.replace('"', '""') for part in name.split("."))
-    return ".".join(f'"{part}"' for part in parts)
-
-
-def without_rows(query: str) -> str:
-    """The query with its columns and without its rows, in standard SQL."""
-    return f"SELECT * FROM (\n{query}\n) AS q WHERE 1 = 0"
-
-
 @dataclass(frozen=True, kw_only=True)
 class SqlQuery:
     """What tables of both kinds share.
@@ -117,7 +67,9 @@ class SqlQuery:
         heads: its columns are looked at and no row is read.
     """
 
-    source: QuerySource
+    kind: ClassVar[str] = "adbc"
+
+    source: AdbcSource
     units: tuple[str, ...] = ()
     heads: bool = False
 
@@ -136,8 +88,34 @@ class SqlQuery:
         """None: a driver reads it."""
         return ()
 
+    @property
+    def secret(self) -> str | None:
+        """The place of what a connection needs."""
+        return self.source.connection
+
+    def with_units(self, columns: Sequence[str]) -> Self:
+        """The query, which refuses columns of the unit that may be rounded; see `InputTable`."""
+        return replace(self, units=tuple(columns))
+
+    def _read_as(self, schema: pa.Schema) -> pa.Schema:
+        """The columns as they are read: exact numbers are strings for the unit alone."""
+        rounded = {
+            each.name
+            for each in schema
+            if each.metadata == EXACT_NUMBER and each.name not in self.units
+        }
+        return pa.schema(
+            [pa.field(each.name, pa.float64()) if each.name in rounded else each for each in schema]
+        )
+
+    def _selected(self, batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+        """Some columns of a batch, as they are read."""
+        batch = batch.select(list(columns))
+        return batch.cast(self._read_as(batch.schema))
+
     def _checked(self, schema: pa.Schema) -> pa.Schema:
-        """The columns, if the unit has exact values."""
+        """The columns as they are read, if the unit has exact values."""
+        schema = self._read_as(schema)
         types = described(schema)
         for name in self.units:
             if types.get(name, "").startswith(self.source.inexact):
@@ -163,11 +141,6 @@ class KeptQuery(SqlQuery):
     number: int | None = None
     parts: int = 1
 
-    @property
-    def secret(self) -> str | None:
-        """The place of what the connection needs: a worker elsewhere would need it, too."""
-        return self.source.connection
-
     @contextmanager
     def pinned(self) -> Iterator[Self]:
         """The query with its rows, which last as long as the block; see `InputTable`."""
@@ -189,10 +162,6 @@ class KeptQuery(SqlQuery):
         """The columns of the query."""
         return self._checked(self._spool.schema)
 
-    def with_units(self, columns: Sequence[str]) -> Self:
-        """The query, which refuses columns of the unit that may be rounded; see `InputTable`."""
-        return replace(self, units=tuple(columns))
-
     def divided(self, columns: Sequence[str]) -> Self:
         """The query in parts for several threads."""
         return replace(self, parts=_PARTS)
@@ -209,7 +178,7 @@ class KeptQuery(SqlQuery):
                 block = spool.block(number)
             if block is None:
                 return
-            yield block.select(list(columns))
+            yield self._selected(block, columns)
 
     @property
     def _spool(self) -> Spool:
@@ -237,11 +206,6 @@ class RepeatableQuery(SqlQuery):
     columns: pa.Schema | None = None
     rows: int | None = None
 
-    @property
-    def secret(self) -> str | None:
-        """The place of what a worker's connection needs."""
-        return self.source.connection
-
     @contextmanager
     def pinned(self) -> Iterator[Self]:
         """The query with its columns and their number of rows; see `InputTable`."""
@@ -263,10 +227,6 @@ class RepeatableQuery(SqlQuery):
         """The columns of the query."""
         assert self.columns is not None
         return self._checked(self.columns)
-
-    def with_units(self, columns: Sequence[str]) -> Self:
-        """The query, which refuses columns of the unit that may be rounded; see `InputTable`."""
-        return replace(self, units=tuple(columns))
 
     def divided(self, columns: Sequence[str]) -> Self:
         """The query itself: it is one part."""
@@ -296,7 +256,7 @@ class RepeatableQuery(SqlQuery):
                 if batch is None:
                     break
                 rows += batch.num_rows
-                yield batch.select(list(columns))
+                yield self._selected(batch, columns)
         if rows != self.rows:
             raise self._changed("a number of rows")
 

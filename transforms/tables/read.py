@@ -70,7 +70,7 @@ def _columns(table: InputTable, plan: ReleasePlan) -> FileColumns:
             raise InputError(
                 f"privacy.unit: {table.name} stores {name!r} as exact numbers, which are read as "
                 f"text for the unit, but tree {trees[0]} reads them as numbers, which rounds: "
-                f"give the tree a second column, as a view that has {name}::float8 AS {name}_value"
+                f"give the tree a second column, as {name}::float8 AS {name}_value in input.query"
             )
     return FileColumns.from_schema(schema, table.name, plan, in_schema=True)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dptrees.transforms.errors import InputError, ReleaseError, missing_library
 from dptrees.transforms.passing import may_pass, system_reason
 
-TABLES = ("iceberg", "delta", "postgresql", "bigquery", "adbc", "odbc")
+TABLES = ("iceberg", "delta", "postgresql", "bigquery", "adbc")
 
 # How many rows a part has is not known before they are read.
 UNKNOWN_ROWS = -1

@@ -31,11 +31,10 @@ def test_refused(workspace: Workspace, tmp_path: Path, options: list[str], sente
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        ({"format": "postgresql", "table": "x"}, "the PostgreSQL table x"),
+        ({"format": "postgresql", "table": "x"}, "the table x of postgresql"),
         ({"format": "adbc", "driver": "sqlite", "query": "SELECT 1"}, "the query of sqlite"),
-        ({"format": "odbc", "table": "x"}, "the ODBC table x"),
     ],
-    ids=["postgresql", "adbc", "odbc"],
+    ids=["postgresql", "adbc"],
 )
 def test_a_state_that_the_command_holds(
     workspace: Workspace, tmp_path: Path, given: dict[str, str], name: str

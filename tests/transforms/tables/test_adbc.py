@@ -17,8 +17,9 @@ import pytest
 
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.tables import query
-from dptrees.transforms.tables.adbc import AdbcQuery, AdbcSource, RepeatableAdbcQuery
+from dptrees.transforms.tables.adbc import AdbcSource
 from dptrees.transforms.tables.adbc_drivers import database_options
+from dptrees.transforms.tables.query import KeptQuery, RepeatableQuery
 from dptrees.transforms.tables.table import InputTable
 from tests.optional import table_library
 
@@ -41,7 +42,7 @@ def visits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sqlite3.Connectio
     return made
 
 
-def sqlite_query(text: str, kind: Any = AdbcQuery) -> Any:
+def sqlite_query(text: str, kind: Any = KeptQuery) -> Any:
     return kind(source=AdbcSource(driver="sqlite", connection="env:VISITS", query=text))
 
 
@@ -49,12 +50,12 @@ ALL = "SELECT * FROM visits"
 
 
 @pytest.mark.usefixtures("visits")
-@pytest.mark.parametrize("kind", [AdbcQuery, RepeatableAdbcQuery])
+@pytest.mark.parametrize("kind", [KeptQuery, RepeatableQuery])
 def test_every_row_once(read_pinned: RowsOf, kind: Any) -> None:
     with sqlite_query(ALL, kind).pinned() as table:
         divided = pickle.loads(pickle.dumps(table)).divided(["id"])
         assert read_pinned(divided, ("id",)) == sorted(((n,) for n in range(5000)), key=repr)
-        assert len(divided.splits(["id"])) == (16 if kind is AdbcQuery else 1)
+        assert len(divided.splits(["id"])) == (16 if kind is KeptQuery else 1)
 
 
 def test_a_second_attempt_reads_the_same_rows(
@@ -77,7 +78,7 @@ def test_a_second_attempt_reads_the_same_rows(
 def test_a_false_statement_that_a_query_is_repeatable(
     visits: sqlite3.Connection, read_pinned: RowsOf
 ) -> None:
-    with sqlite_query(ALL, RepeatableAdbcQuery).pinned() as table:
+    with sqlite_query(ALL, RepeatableQuery).pinned() as table:
         visits.execute("DELETE FROM visits WHERE id = 7")
         visits.commit()
         with pytest.raises(InputError, match=r"input.repeatable: .* gave a number of rows") as no:
@@ -219,7 +220,7 @@ def test_drivers_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
     for driver in ("nothing_such", "/no/such/library.so"):
         source = AdbcSource(driver=driver, connection="env:VISITS", query=ALL)
         with pytest.raises(InputError, match="is not installed where it is read"):  # noqa: SIM117
-            with AdbcQuery(source=source).pinned():
+            with KeptQuery(source=source).pinned():
                 pass
     monkeypatch.setitem(sys.modules, "adbc_driver_sqlite", None)
     with pytest.raises(InputError, match=r"the query of sqlite needs dptrees\[adbc\] installed"):  # noqa: SIM117
@@ -233,7 +234,7 @@ def test_snowflake_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISITS", f"me:{PASSWORD}@127.0.0.1:1/visits?loginTimeout=1&account=none")
     source = AdbcSource(driver="snowflake", connection="env:VISITS", query="SELECT 1")
     with pytest.raises(InputError, match="no answer; check the address in env:VISITS") as no:  # noqa: SIM117
-        with AdbcQuery(source=source).pinned():
+        with KeptQuery(source=source).pinned():
             pass
     assert no.value.again
     assert PASSWORD not in no.value.sentence
@@ -252,7 +253,7 @@ def duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
     return run
 
 
-def duckdb_query(text: str, kind: Any = AdbcQuery) -> Any:
+def duckdb_query(text: str, kind: Any = KeptQuery) -> Any:
     return kind(source=AdbcSource(driver="duckdb", connection="env:VISITS", query=text))
 
 
