@@ -40,7 +40,7 @@ def column_types(
             if types.setdefault(column, wanted) != wanted:
                 types[column] = _wider(column, readers[column], of)
     for question in plan.questions:
-        for column in set(plan.unit.columns) & set(number_columns(question)):
+        for column in set(plan.unit.columns) & set(_number_columns(question)):
             if only is None or column in only:
                 raise InputError(
                     f"privacy.unit: the {of} column {column!r} names the unit, whose text is read "
@@ -78,7 +78,7 @@ def _fits_doubles(question: Question, column: str) -> bool:
     return all(isinstance(each, int) and abs(each) < _DOUBLES for each in bounds)
 
 
-def number_columns(question: Question) -> list[str]:
+def _number_columns(question: Question) -> list[str]:
     """Return the columns that a tree reads as values of another type than text.
 
     Raises:

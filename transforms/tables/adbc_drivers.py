@@ -5,6 +5,7 @@ A new driver with rules is an entry in `DRIVERS`.
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -96,11 +97,14 @@ DRIVERS: Mapping[str, Driver] = {
 
 
 def known_driver(name: str) -> Driver:
-    """The driver of a name, with its own rules or the usual ones.
+    """The driver of a name or library, with its own rules or the usual ones.
 
     >>> known_driver("duckdb").option, known_driver("bigquery").module
     ('path', 'adbc_driver_bigquery')
+    >>> known_driver("/usr/lib/libadbc_driver_postgresql.so.113").extra
+    'sql'
     """
+    name = re.sub(r".*/libadbc_driver_(\w+)\..*", r"\1", name)
     return DRIVERS.get(name) or Driver(module=f"adbc_driver_{name}")
 
 

@@ -36,7 +36,6 @@ class BigqueryTable:
         size: in bytes, as the service estimates it.
     """
 
-    kind: ClassVar[str] = "bigquery"
     held: ClassVar[bool] = False
 
     table: str

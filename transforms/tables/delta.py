@@ -43,7 +43,6 @@ class DeltaTable:
         version: a number, or a moment; None: the newest one as the job starts.
     """
 
-    kind: ClassVar[str] = "delta"
     held: ClassVar[bool] = False
 
     table: str

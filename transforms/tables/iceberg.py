@@ -39,7 +39,6 @@ class IcebergTable:
         location: of the metadata file, once it is pinned.
     """
 
-    kind: ClassVar[str] = "iceberg"
     held: ClassVar[bool] = False
 
     table: str

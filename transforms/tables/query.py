@@ -67,20 +67,13 @@ class SqlQuery:
         heads: its columns are looked at and no row is read.
     """
 
-    kind: ClassVar[str] = "adbc"
-
     source: AdbcSource
     units: tuple[str, ...] = ()
     heads: bool = False
 
     @property
-    def table(self) -> str:
-        """Its name in messages and events: a query may contain values."""
-        return self.source.name
-
-    @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """What it is called in messages: a query may contain values."""
         return self.source.name
 
     @property

@@ -13,9 +13,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.transforms.errors import InputError
 from dptrees.transforms.metrics import SPLITS_READ, advance
-from dptrees.transforms.readers.column_types import number_columns
 from dptrees.transforms.readers.file_columns import FileColumns
 from dptrees.transforms.readers.read import BALANCE
 from dptrees.transforms.tables.table import UNKNOWN_ROWS, InputTable, TableSplit
@@ -53,26 +51,12 @@ def table_batches(
 
 
 def _columns(table: InputTable, plan: ReleasePlan) -> FileColumns:
-    """Return where the columns of a plan lie in a table that reads units exactly.
+    """Return where the columns of a plan are in a table.
 
     Raises:
-        InputError: a column is missing or of a type that cannot be used; or a tree reads numbers
-            from a column that the table gives as exact text, since it names the unit.
+        InputError: a column is missing or of a type that cannot be used.
     """
-    schema, plain = table.schema(), table.with_units(())
-    rounded = schema if plain == table else plain.schema()
-    for name in plan.unit.columns:
-        position = schema.get_field_index(name)
-        if position < 0 or schema.field(position).type == rounded.field(position).type:
-            continue
-        trees = [each.name for each in plan.questions if name in number_columns(each)]
-        if trees:
-            raise InputError(
-                f"privacy.unit: {table.name} stores {name!r} as exact numbers, which are read as "
-                f"text for the unit, but tree {trees[0]} reads them as numbers, which rounds: "
-                f"give the tree a second column, as {name}::float8 AS {name}_value in input.query"
-            )
-    return FileColumns.from_schema(schema, table.name, plan, in_schema=True)
+    return FileColumns.from_schema(table.schema(), table.name, plan, in_schema=True)
 
 
 def _names(columns: FileColumns) -> tuple[str, ...]:

@@ -32,16 +32,10 @@ class InputTable(Protocol):
     """A table of one kind: a frozen dataclass that travels to workers, and holds no secret.
 
     Attributes:
-        kind: its format in a configuration.
         held: its state ends with the block of `pinned`, and not before the server removes it.
     """
 
-    kind: ClassVar[str]
     held: ClassVar[bool]
-
-    @property
-    def table(self) -> str:
-        """Its name or place, as the configuration has it."""
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -350,6 +350,6 @@ def test_a_tree_of_the_numbers_that_name_the_unit_is_refused(run: Callable[[str]
     run("CREATE TABLE people (id numeric)")
     unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",))
     plan = make_plan(IntegerDomain(column="id", lower=0, upper=9), unit=unit)
-    refused = pytest.raises(InputError, match=r"id::float8 AS id_value in input.query")
+    refused = pytest.raises(InputError, match="column 'id'")
     with query("SELECT * FROM people").pinned() as table, refused:
         table_splits(table, plan)
