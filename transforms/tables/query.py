@@ -169,9 +169,10 @@ class KeptQuery(SqlQuery):
         for number in count(int(split.token), self.parts):
             with self.source.translated():
                 block = spool.block(number)
-            if block is None:
-                return
-            yield self._selected(block, columns)
+                if block is None:
+                    return
+                selected = self._selected(block, columns)
+            yield selected
 
     @property
     def _spool(self) -> Spool:
@@ -246,10 +247,11 @@ class RepeatableQuery(SqlQuery):
             while True:
                 with self.source.translated():
                     batch = next(taken, None)
-                if batch is None:
-                    break
+                    if batch is None:
+                        break
+                    selected = self._selected(batch, columns)
                 rows += batch.num_rows
-                yield self._selected(batch, columns)
+                yield selected
         if rows != self.rows:
             raise self._changed("a number of rows")
 
