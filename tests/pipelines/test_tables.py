@@ -285,10 +285,10 @@ PROCESSES = (
     "--direct_num_workers=2",
     "--direct_running_mode=multi_processing",
 )
-MADE = [sqlite_table, duckdb_table]
+MADE = [postgresql_table, sqlite_table, duckdb_table]
 
 
-@pytest.fixture(params=MADE, ids=["sqlite", "duckdb"])
+@pytest.fixture(params=MADE, ids=["postgresql", "sqlite", "duckdb"])
 def query(
     request: pytest.FixtureRequest, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, Any]:
