@@ -126,7 +126,7 @@ STEPS = {
         inputs=(
             "benchmarks/audit/attack.py",
             "benchmarks/audit/black_box.py",
-            "benchmarks/audit/claim.py",
+            "benchmarks/audit/targets.py",
             "dpcore/bounding/**",
             "dpcore/noise/**",
             "dpcore/privacy/**",

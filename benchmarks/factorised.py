@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.sets import CELLS, DataSet, found_sets
-from benchmarks.accuracy.tasks import draw_ranges
+from benchmarks.accuracy.cases import CELLS, DataSet, draw_ranges, found_sets
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.factorised.candidate import WeightedSums
 from dptrees.dpcore.factorised.optimum import optimal_weights, prefix_gram

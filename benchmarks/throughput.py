@@ -227,9 +227,8 @@ def compare(folder: Path, kind: Kind, rows: int, repeat: int) -> list[list[float
     data, found = folder / f"rows-{rows}", []
     kind.write(data, rows)
     for number, each in enumerate(kind.compared(rows)):
-        programs = {
-            "bare scan": [SCAN.format(rows=data, scan=each.scan.format(rows=data))] * repeat
-        }
+        scan = "pyarrow, exact" if kind.imports else "bare scan"
+        programs = {scan: [SCAN.format(rows=data, scan=each.scan.format(rows=data))] * repeat}
         for name, tree in each.trees.items():
             programs[name] = []
             for again in range(repeat):

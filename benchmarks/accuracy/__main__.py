@@ -11,18 +11,78 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-from benchmarks.accuracy.cases import Case, Privacy
-from benchmarks.accuracy.measure import measure
-from benchmarks.accuracy.method import Method
+from benchmarks.accuracy.cases import (
+    FLIGHTS,
+    PROJECT,
+    SHARED_DATA,
+    Absent,
+    Case,
+    Method,
+    Privacy,
+    Records,
+    found_sets,
+    measure_errors,
+)
 from benchmarks.accuracy.ours import OURS
 from benchmarks.accuracy.packages import PYTHON, package_methods
 from benchmarks.accuracy.papers import PAPERS
-from benchmarks.accuracy.records import Records
-from benchmarks.accuracy.sets import FLIGHTS, PROJECT, SHARED_DATA, found_sets
 from benchmarks.accuracy.tables import document
+
+
+def record_key(method: Method, case: Case) -> str:
+    """Name that distinguishes releases of one method and case from others."""
+    return (
+        f"{method.name} | {case.data.name} | {case.rows} | {case.privacy} | {case.quantile_count}"
+    )
+
+
+def measure(
+    methods: Sequence[Method], cases: Sequence[Case], releases: int, records: Records
+) -> None:
+    """Makes as many releases of every case by every method that answers it as are missing.
+
+    A method that is absent is said once, with what it says of itself.
+    """
+    made, reported = records.made(), set()
+    for case in cases:
+        for method in methods:
+            first = made.get(record_key(method, case), 0)
+            if not method.answers(case) or first >= releases:
+                continue
+            try:
+                _measure_one(method, case, range(first, releases), records)
+            except Absent as absent:
+                if (said := f"{method.name}, {case.privacy}: {absent}") not in reported:
+                    print(f"absent: {said}", file=sys.stderr, flush=True)
+                    reported.add(said)
+
+
+def _measure_one(method: Method, case: Case, numbers: range, records: Records) -> None:
+    start = time.process_time()
+    errors: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for answers in method.run(case, numbers):
+        for name, read in answers.items():
+            for task, error in measure_errors(case, read).items():
+                errors[name][task].append(error)
+    records.add(
+        {
+            "key": record_key(method, case),
+            "method": method.name,
+            "data": case.data.name,
+            "group": case.data.group,
+            "rows": case.rows,
+            "privacy": str(case.privacy),
+            "releases": len(numbers),
+            "seconds": round(time.process_time() - start, 3),
+            "errors": errors,
+        }
+    )
+
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 KEPT = PROJECT / "build" / "accuracy" / "releases.jsonl"

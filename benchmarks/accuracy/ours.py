@@ -14,9 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.accuracy.cases import QUANTILES, Answers, Case
-from benchmarks.accuracy.method import ANY_TREE, Absent, Method, Origin, Tree
-from benchmarks.accuracy.sets import LEVELS, PROJECT, DataSet
+from benchmarks.accuracy.cases import (
+    ANY_TREE,
+    LEVELS,
+    PROJECT,
+    QUANTILES,
+    Absent,
+    Answers,
+    Case,
+    DataSet,
+    Method,
+    Origin,
+    Tree,
+)
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.release.in_memory import release_counts
 from dptrees.dpcore.release.plan import ReleasePlan

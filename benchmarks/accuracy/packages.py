@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.cases import Answers, Case
-from benchmarks.accuracy.method import ANY_TREE, Absent, Method, Origin, Tree
+from benchmarks.accuracy.cases import ANY_TREE, Absent, Answers, Case, Method, Origin, Tree
 
 _PROGRAM = Path(__file__).with_name("package_releases.py")
 PYTHON = Path(__file__).resolve().parents[2] / "build" / "peers" / "bin" / "python"

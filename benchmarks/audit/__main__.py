@@ -18,24 +18,21 @@ from pathlib import Path
 
 from benchmarks.audit import black_box
 from benchmarks.audit.attack import FAULTS, NOTHING, Attack, attacks
-from benchmarks.audit.bounds import audit_bounds
-from benchmarks.audit.columns import WORKLOADS, audit_columns
+from benchmarks.audit.choices import audit_bounds, audit_value_bounds
 from benchmarks.audit.exact import KINDS, MEASURES, Finding, audit
-from benchmarks.audit.published import audit_sparse
-from benchmarks.audit.selection import audit_selection
-from benchmarks.audit.series_units import audit_series
+from benchmarks.audit.published import audit_sparse, audit_thresholds
 from benchmarks.audit.stored import ExactFinding, Findings
-from benchmarks.audit.tables import audit_tables
+from benchmarks.audit.tables import WORKLOADS, audit_columns, audit_tables
 from benchmarks.audit.targets import TARGETS
-from benchmarks.audit.threshold_cases import audit_thresholds
 from benchmarks.audit.units import (
     KINDS_OF_UNITS,
     UNITS,
+    audit_selection,
+    audit_series,
     audit_sparse_units,
     audit_threshold_units,
     audit_units,
 )
-from benchmarks.audit.value_bounds import audit_value_bounds
 from benchmarks.audit.whole import audit_whole
 from benchmarks.reproduction.markdown import holds, number, section, table
 

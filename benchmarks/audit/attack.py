@@ -27,9 +27,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from benchmarks.audit.claim import Claim
 from benchmarks.audit.recording import LAWS
-from benchmarks.audit.targets import TARGETS
+from benchmarks.audit.targets import TARGETS, Claim
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.exponential.plan import ExponentialPlan
 from dptrees.dpcore.marginals.plan import MarginalsPlan

@@ -32,7 +32,7 @@ import pyarrow as pa
 import yaml
 
 from benchmarks.audit.attack import lower_bound, smaller_noise
-from benchmarks.audit.claim import Claim
+from benchmarks.audit.targets import Claim
 from benchmarks.reproduction.markdown import number, section, table
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.noise.laws import DiscreteGaussian

@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from benchmarks.audit.boxes import adaptive_draft, box_draft
 from benchmarks.audit.recording import (
     SECRET,
     Draw,
@@ -38,15 +37,20 @@ from benchmarks.audit.recording import (
     public_output,
     recorded_release,
 )
-from benchmarks.audit.rows import (
+from benchmarks.audit.trees import (
+    Draft,
     Integers,
     Palettes,
     Row,
+    adaptive_draft,
     batches,
+    box_draft,
+    hierarchy_draft,
     neighboring_rows,
+    ordered_draft,
+    shared,
     tree_counts,
 )
-from benchmarks.audit.trees import Draft, hierarchy_draft, ordered_draft, shared
 from dptrees.dpcore.hypercube.question import HypercubeQuestion
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.audit.attack import Attack
-from benchmarks.audit.claim import Claim
 from benchmarks.audit.exact import Finding
+from benchmarks.audit.targets import Claim
 
 # (kind of release, measure, finding)
 ExactFinding = tuple[str, str, Finding]

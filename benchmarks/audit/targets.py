@@ -3,24 +3,26 @@
 The second data set has one row more. The trees are made so that what is released loses nearly all
 that is claimed, for else no attack could detect noise that is too small: a level, or the levels of
 counts that are read as measured, and few leaves.
+
+Of a series what is read is all that both releases publish, of a wide table the noisy counts of its
+one pair of columns.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
+from scipy import stats
 
-from benchmarks.audit.claim import Claim
-from benchmarks.audit.series_target import SeriesTarget
-from benchmarks.audit.table_target import wide_table
-from benchmarks.audit.target import NAME, Target
-from benchmarks.audit.threshold_cases import OBJECTIVE, claiming, threshold_plan
+from benchmarks.audit.published import OBJECTIVE, claiming, threshold_plan
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.arrays import Floats
@@ -41,6 +43,8 @@ from dptrees.dpcore.irregular.planner import with_equal_shares
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.levels.thresholds import ThresholdMechanism
 from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.marginals.plan import MarginalsPlan
+from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.integer import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
@@ -48,23 +52,244 @@ from dptrees.dpcore.partitions.growth import GrowthRule
 from dptrees.dpcore.partitions.plan import Holding, LevelSketches, PartitionPlan
 from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.place import STATE, Place
 from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.release.in_memory import release_counts
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.release import ReleaseReader
 from dptrees.dpcore.rows.sums import MeasureColumn
 from dptrees.dpcore.selection.key_columns import KeyColumns
 from dptrees.dpcore.selection.plan import SelectionPlan, counted_once
 from dptrees.dpcore.selection.question import SelectionQuestion
+from dptrees.dpcore.series.carried_counts import CarriedCounts
+from dptrees.dpcore.series.linear import scaled
+from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.temporal import TemporalTree
 from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
 from dptrees.dpcore.sparse.labels import PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
 from dptrees.dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.table.noisy_sums import NoisySum
+from dptrees.dpcore.table.question import TableQuestion
 from dptrees.dpcore.thresholds.forest import TreeThresholds
 from dptrees.dpcore.thresholds.plan import ThresholdRound
 from dptrees.dpcore.trees.uniform import UniformTree
 from dptrees.dpcore.uniform.plan import Consistency, TreePlan
 from dptrees.dpcore.unit_bounds.plan import BoundPlan
 from dptrees.dpcore.unit_bounds.question import BoundOf, BoundQuestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a release claims.
+
+    Args:
+        measure: "epsilon" or "rho".
+        amount: of it.
+        delta: beside an epsilon; 0 without.
+    """
+
+    measure: str
+    amount: Fraction
+    delta: Fraction = Fraction(0)
+
+    def lower_bound(self, likelier: float, unlikelier: float) -> float:
+        """What is lost at least, if an event has at least the one probability on one data set and
+        at most the other on its neighbor.
+
+        An epsilon from P <= exp(epsilon) Q + delta. A rho as of Gaussian noise: if some event has P
+        and Q under two normal laws, these are mu = z(P) - z(Q) apart or more, and rho = mu^2 / 2
+        (Dong, Roth, Su 2022, Section 2).
+
+        >>> round(Claim(measure="epsilon", amount=Fraction(1)).lower_bound(0.6, 0.2), 3)
+        1.099
+        >>> round(Claim(measure="rho", amount=Fraction(1)).lower_bound(0.8413, 0.1587), 2)
+        2.0
+        """
+        if self.measure == "rho":
+            apart = float(stats.norm.ppf(likelier) - stats.norm.ppf(unlikelier))
+            return max(0.0, apart) ** 2 / 2
+        gained = likelier - float(self.delta)
+        return max(0.0, math.log(gained / unlikelier)) if gained > 0 else 0.0
+
+    def __str__(self) -> str:
+        beside = f", delta {float(self.delta):g}" if self.delta else ""
+        return f"{self.measure} {float(self.amount):g}{beside}"
+
+
+NAME = "tree"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A release and two data sets.
+
+    Args:
+        plan: the release.
+        claim: what it claims.
+        one, two: the exact counts of the leaves; of a sparse tree by the path of the leaf, of a box
+            by the code of the cell.
+        read: the released numbers of a release, as many for each.
+        cost: of how many times fewer releases than of others it is judged, as they take longer.
+    """
+
+    plan: ReleasePlan
+    claim: Claim
+    one: Mapping[Any, int] | tuple[int, ...]
+    two: Mapping[Any, int] | tuple[int, ...]
+    read: Callable[[ReleaseReader], Floats] = field(repr=False)
+    cost: int = 1
+
+    def released(self, which: str, key: ReleaseKey) -> Floats:
+        """Return the released numbers of one release of a data set.
+
+        Args:
+            which: as for `data`.
+            key: the release key, which no other release has.
+        """
+        return self.read(release_counts(plan=self.plan, key=key, **self.data(which)))
+
+    def data(self, which: str) -> dict[str, Any]:
+        """The arguments of `release_counts` for a data set.
+
+        Args:
+            which: "one", "two", or "twice": as two, but with the row that one lacks twice.
+        """
+        if isinstance(self.one, tuple):
+            assert isinstance(self.two, tuple)
+            one, two = (np.array(counts, np.int64) for counts in (self.one, self.two))
+            counts = {"one": one, "two": two, "twice": 2 * two - one}[which]
+            return {"counts": {NAME: counts}}
+        assert not isinstance(self.two, tuple)
+        doubled = {path: 2 * n - self.one.get(path, 0) for path, n in self.two.items()}
+        chosen = {"one": self.one, "two": self.two, "twice": doubled}[which]
+        return {"counts": {NAME: node_counts(chosen)}}
+
+
+def node_counts(counts: Mapping[Any, int]) -> NodeCounts:
+    """Return the exact counts of nodes by their labels or codes."""
+    keys = sorted(counts)
+    return NodeCounts(
+        keys=pa.array(keys, pa.large_string() if isinstance(keys[0], str) else pa.uint64()),
+        counts=np.array([counts[key] for key in keys], np.int64),
+    )
+
+
+PERIODS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesTarget(Target):
+    """A series whose first period has the rows of a data set, and whose second has none.
+
+    Args:
+        plan: the tree as one release, whose budget becomes that of the series.
+    """
+
+    @cached_property
+    def runs(self) -> tuple[ReleasePlan, ...]:
+        """The plan of each period: the budget in equal parts for each temporal level."""
+        temporal = TemporalTree.from_fanout(PERIODS, 2)
+        (tree,) = self.plan.questions
+        assert isinstance(tree, TreeQuestion)
+        own = replace(self.plan.budget, amount=self.plan.budget.amount / len(temporal.spans))
+        levels = [scaled(tree, own) for _ in temporal.spans]
+        return tuple(
+            replace(
+                self.plan, questions=(SeriesQuestion.from_trees(temporal, period, levels, NAME),)
+            )
+            for period in range(1, PERIODS + 1)
+        )
+
+    def released(self, which: str, key: ReleaseKey) -> Floats:
+        counts = self.data(which)["counts"][NAME]
+        carried: dict[Place, list[bytes]] = {}
+        numbers = []
+        for period, plan in enumerate(self.runs, start=1):
+            given = CarriedCounts(period=counts, carried=carried)
+            made = release_counts(plan, {NAME: given}, key, nonce=bytes([period]))
+            numbers.append(self.read(made))
+            carried, counts = _carried(made, key, period), np.zeros_like(counts)
+        return np.concatenate(numbers)
+
+
+def _carried(made: ReleaseReader, key: ReleaseKey, period: int) -> dict[Place, list[bytes]]:
+    """Return the exact counts that a run hands to the next one, as only the key can open them."""
+    (question,) = made.plan.questions
+    assert isinstance(question, SeriesQuestion)
+    name = made.plan.name
+    return {
+        place: [
+            question.opened(
+                place,
+                made._read(STATE, NAME, *place)["sealed"][0].as_py(),
+                key,
+                name,
+                bytes([period]),
+            )
+        ]
+        for place in question.places
+        if question.temporal.carried(period)
+    }
+
+
+# Rows of cells (0, 0), (0, 1), (1, 0) and (1, 1): so dependent that the pair is chosen for sure.
+_ROWS = (4000, 3, 2, 4000)
+# A model is fitted in each release, which takes longer than other releases do.
+COST = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTarget(Target):
+    """A wide table of two columns of two cells each.
+
+    Args:
+        one, two: the rows of every cell of the pair.
+    """
+
+    def released(self, which: str, key: ReleaseKey) -> Floats:
+        # Intervals follow from the laws alone, and to compute them takes half of the time.
+        with patch.object(NoisySum, "half_width", lambda self, confidence: 0.0):
+            return super().released(which, key)
+
+    def data(self, which: str) -> dict[str, Any]:
+        joint = super().data(which)["counts"][NAME].reshape(2, 2)
+        counts = np.concatenate([joint.sum(axis=1), joint.sum(axis=0), joint.reshape(-1)])
+        return {"counts": {NAME: counts}}
+
+
+def wide_table(budget: Budget) -> TableTarget:
+    """Nearly all of the budget is spent on the pair, and a row more in one of its cells."""
+    axes = tuple(IntegerDomain(column=name, lower=0, upper=2) for name in ("x", "y"))
+    domain = TableDomain(axes=axes)
+    plan = MarginalsPlan(
+        shape=domain.shape,
+        unit=ADD_REMOVE_ROW,
+        budget=budget,
+        column_amount=budget.amount / 80,
+        choice_amount=budget.amount / 40,
+        pair_amount=budget.amount * Fraction(19, 20),
+    )
+    question = TableQuestion(name=NAME, domain=domain, plan=plan)
+    return TableTarget(
+        plan=ReleasePlan(name="r", unit=plan.unit, budget=budget, questions=(question,)),
+        claim=Claim(measure=budget.measure.value, amount=budget.amount),
+        one=_ROWS,
+        two=(_ROWS[0], _ROWS[1] + 1, *_ROWS[2:]),
+        read=_read_pair,
+        cost=COST,
+    )
+
+
+def _read_pair(release: ReleaseReader) -> Floats:
+    """The noisy counts of the pair; -1 where it is not measured."""
+    pair = release._read("nodes", NAME, 0, 2)
+    noisy = dict(zip(pair["node"].to_pylist(), pair["estimate"].to_pylist(), strict=True))
+    return np.array([noisy.get(node, -1.0) for node in range(4, 8)])
+
 
 # Exact counts of a box are in many shards, whatever their number.
 BOX_COST = 3

@@ -1,4 +1,8 @@
-"""Random questions of every kind, each with the palettes of the columns that it reads.
+"""Random rows, and random questions of every kind that read them.
+
+A palette lists the values that a column may take: inside, first and last, at and beyond bounds,
+null, NaN, infinite, unknown, unreadable. A table reaches the counts as Arrow batches, through the
+question's own maps, so that domains, policies, keys and clamping are part of what is audited.
 
 A draft makes its question from a budget, so that several trees can share one, and so that a budget
 can be looked for that keeps an (epsilon, delta).
@@ -6,25 +10,18 @@ can be looked for that keeps an (epsilon, delta).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from benchmarks.audit.rows import (
-    Palette,
-    Palettes,
-    category_palette,
-    integer_palette,
-    key_palette,
-    measure_palette,
-    moment_palette,
-    number_palette,
-)
+from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import (
     universe_from_codes,
@@ -32,6 +29,9 @@ from dptrees.dpcore.hierarchy.leaves import (
     universe_from_paths,
 )
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.hypercube.workload import HypercubeWorkload
 from dptrees.dpcore.irregular.node_weights import NodeWeights
 from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dptrees.dpcore.irregular.planner import with_best_shares, with_equal_shares, with_shares
@@ -43,12 +43,20 @@ from dptrees.dpcore.ordered.date import DateDomain, TimestampDomain
 from dptrees.dpcore.ordered.integer import IntegerDomain
 from dptrees.dpcore.ordered.number import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.partitions.choices import PartitionChoices
+from dptrees.dpcore.partitions.growth import GrowthRule
+from dptrees.dpcore.partitions.mechanism import PartitionMechanism
+from dptrees.dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
 from dptrees.dpcore.privacy.budget import Budget
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.node_counts import NodeCounts
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
@@ -58,6 +66,125 @@ from dptrees.dpcore.uniform.forest import UniformForest
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
 from dptrees.dpcore.uniform.setting import TreeSetting
 from dptrees.dpcore.uniform.widths import IntervalWidths
+
+Row = tuple[Any, ...]
+NOT_NUMBERS = (None, math.nan, math.inf, -math.inf, 1e300, -1e300)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Palette:
+    """The values of one column, and their type."""
+
+    type: pa.DataType
+    values: tuple[Any, ...]
+
+
+Palettes = dict[str, Palette]
+
+
+def number_palette(domain: NumberDomain) -> Palette:
+    """Edges of cells, their neighbors in floating point, what is outside and what is no number."""
+    edges = [domain.lower, domain.upper, *domain.lower_edges(0, domain.cells).to_pylist()]
+    beside = [math.nextafter(edge, side) for edge in edges for side in (-math.inf, math.inf)]
+    return Palette(type=pa.float64(), values=(*edges, *beside, *NOT_NUMBERS))
+
+
+def integer_palette(domain: IntegerDomain, *, floats: bool) -> Palette:
+    """All integers of the domain, those just outside and the largest; or floats at the same."""
+    inside = range(domain.lower - 1, domain.upper + 1)
+    if floats:
+        return Palette(type=pa.float64(), values=(*inside, *inside, *NOT_NUMBERS))
+    return Palette(type=pa.int64(), values=(*inside, 2**62, -(2**62), None))
+
+
+def category_palette(domain: CategoryDomain) -> Palette:
+    """The categories, another text and null."""
+    return Palette(type=pa.string(), values=(*domain.categories, "unlisted", "", None))
+
+
+def moment_palette(domain: DateDomain | TimestampDomain) -> Palette:
+    """The first and last timestamps of cells, the timestamps just outside, and null."""
+    if isinstance(domain, DateDomain):
+        days = [domain.lower + timedelta(days=n) for n in range(-1, domain.cells + 1)]
+        return Palette(type=pa.date32(), values=(*days, date(1, 1, 1), date(9999, 12, 31), None))
+    width = (domain.upper - domain.lower) / domain.cells
+    edges = [domain.lower + n * width for n in range(domain.cells + 1)]
+    before = [edge - timedelta(microseconds=1) for edge in edges]
+    return Palette(type=pa.timestamp("us"), values=(*edges, *before, datetime(1700, 1, 1), None))
+
+
+def key_palette(keys: KeyList) -> Palette:
+    """The keys, another text and null."""
+    return Palette(type=pa.string(), values=(*keys.keys, "unlisted", None))
+
+
+def measure_palette(measure: MeasureColumn) -> Palette:
+    """Values at, beside and far beyond the bounds; 0; and what is no number."""
+    ends = [bound + step for bound in (measure.lower, measure.upper) for step in (-1, -0.5, 0, 1)]
+    near = (measure.lower + 0.5, measure.upper + 0.5, 0.0, 0.5)
+    return Palette(type=pa.float64(), values=(*map(float, ends), *near, *NOT_NUMBERS))
+
+
+def random_row(rng: Random, palettes: Palettes) -> Row:
+    """A value of each column."""
+    return tuple(rng.choice(palette.values) for palette in palettes.values())
+
+
+def neighboring_rows(
+    rng: Random, palettes: Palettes, unit: PrivacyUnit, size: int
+) -> tuple[list[Row], list[Row]]:
+    """Two tables of about ``size`` rows, the second with a row more or with one row exchanged."""
+    rows = [random_row(rng, palettes) for _ in range(size)]
+    place = rng.randrange(size + 1)
+    if unit == ADD_REMOVE_ROW:
+        return rows, [*rows[:place], random_row(rng, palettes), *rows[place:]]
+    first, second = random_row(rng, palettes), random_row(rng, palettes)
+    if rng.random() < 0.5:  # the same but for one column: another value in the same leaf, say
+        column = rng.randrange(len(first))
+        second = (*first[:column], second[column], *first[column + 1 :])
+    return [*rows[:place], first, *rows[place:]], [*rows[:place], second, *rows[place:]]
+
+
+def batches(rng: Random, palettes: Palettes, rows: Sequence[Row]) -> list[dict[str, pa.Array]]:
+    """The rows as batches of columns: cut anywhere, some columns dictionary-encoded."""
+    cut = rng.randrange(len(rows) + 1)
+    found = []
+    for part in (rows[:cut], rows[cut:]):
+        columns = {
+            name: pa.array([row[place] for row in part], palette.type)
+            for place, (name, palette) in enumerate(palettes.items())
+        }
+        if rng.random() < 0.3:
+            columns = {name: column.dictionary_encode() for name, column in columns.items()}
+        found.append(columns)
+    return found
+
+
+def leaf_counts(question: TreeQuestion, parts: Sequence[Mapping[str, pa.Array]]) -> Integers:
+    """(keys * K,) the exact counts, or sums, of all leaves, by the question's own map."""
+    counts = np.zeros(question.forest.chunking.cells, np.int64)
+    for columns in parts:
+        ids, values = question.increments(columns)
+        np.add.at(counts, np.asarray(ids), 1 if values is None else values)
+    return counts
+
+
+def tree_counts(
+    question: Question, parts: Sequence[Mapping[str, pa.Array]]
+) -> Integers | NodeCounts:
+    """The exact counts of a tree, by its own map."""
+    if isinstance(question, SparseQuestion | HypercubeQuestion):
+        return sparse_leaf_counts(question, parts)
+    assert isinstance(question, TreeQuestion)
+    return leaf_counts(question, parts)
+
+
+def sparse_leaf_counts(
+    question: SparseQuestion | HypercubeQuestion, parts: Sequence[Mapping[str, pa.Array]]
+) -> NodeCounts:
+    """The exact counts of the leaves of a sparse tree, or of the codes of a box, by its own map."""
+    return NodeCounts.merged([question.domain.leaf_counts(columns) for columns in parts])
+
 
 Make = Callable[[Budget], Question]
 KEYS = ("AA", "DL", "UA")
@@ -349,3 +476,125 @@ def sparse_draft(
 def shared(budget: Budget, parts: Sequence[int]) -> list[Budget]:
     """The budget in parts of these sizes."""
     return [replace(budget, amount=budget.amount * Fraction(n, sum(parts))) for n in parts]
+
+
+# Averages are of adaptive partitions.
+WHOLE_LEVELS = [each for each in Estimation if each is not Estimation.AVERAGED]
+
+
+def box_draft(rng: Random, name: str, unit: PrivacyUnit, *, sketches: bool = False) -> Draft:
+    """A box of one to three columns, of counts held exactly or in sketches."""
+    domain, palettes = _domain(rng, name, unit)
+    planner = _planned if rng.random() < 0.3 else _box_by_hand
+    make = planner(rng, domain, unit, sketches=sketches)
+    return Draft(
+        make=lambda budget: HypercubeQuestion(name=name, domain=domain, plan=make(budget)),
+        palettes=palettes,
+    )
+
+
+def adaptive_draft(rng: Random, name: str, unit: PrivacyUnit) -> Draft:
+    """A box of one to three columns, with levels, budgets and thresholds that no planner would
+    choose."""
+    domain, palettes = _domain(rng, name, unit)
+    public, levels = _is_public(domain, unit), _levels(rng, domain.bits)
+    root = not public and rng.random() < 0.5
+    units = [rng.randint(1, 4) if root else 0, *(rng.randint(1, 5) for _ in levels[1:])]
+    thresholds = tuple(rng.choice([0, 1, 3, 30]) for _ in levels[1:])
+    part, most = rng.choice([Fraction(0), Fraction(1, 3)]), rng.choice([1, 2, 2**16])
+
+    def make(budget: Budget) -> HypercubeQuestion:
+        plan = AdaptivePartitionPlan(
+            depths=levels,
+            amounts=tuple(budget.amount * Fraction(each, sum(units)) for each in units),
+            thresholds=thresholds,
+            most=most,
+            measure=budget.measure,
+            unit=unit,
+            decision_part=part,
+            averaged=most == 2,  # by what is drawn already, so that no other plan changes
+            public_total=public,
+        )
+        return HypercubeQuestion(name=name, domain=domain, plan=plan)
+
+    return Draft(make=make, palettes=palettes)
+
+
+def _domain(rng: Random, name: str, unit: PrivacyUnit) -> tuple[HypercubeDomain, Palettes]:
+    """One to three columns, and what their cells are made of."""
+    public = unit == SUBSTITUTE_ROW and rng.random() < 0.3
+    axes, palettes = [], {}
+    while len(axes) < rng.randint(1, 3):
+        column = f"{name}_{len(axes)}"
+        axis, palette = ordered_domain(rng, column, drops=not public)
+        if axis.cells > 1:
+            axes.append(axis)
+            palettes[column] = palette
+    depths = tuple(rng.randint(1, min(3, cell_bits(axis))) for axis in axes)
+    return HypercubeDomain(axes=tuple(axes), depths=depths), palettes
+
+
+def _box_by_hand(
+    rng: Random, domain: HypercubeDomain, unit: PrivacyUnit, *, sketches: bool
+) -> Callable[[Budget], PartitionMechanism]:
+    """Levels and their budgets that no planner would choose."""
+    public = _is_public(domain, unit)
+    levels = _levels(rng, domain.bits)
+    estimation, parts = rng.choice(WHOLE_LEVELS), rng.choice([None, None, 3])
+    needed = estimation is Estimation.EVEN_SHARES or parts is not None
+    root = not public and (needed or rng.random() < 0.5)
+    units = [rng.randint(1, 4) if root else 0, *(rng.randint(1, 5) for _ in levels[1:])]
+    rule = GrowthRule(most=rng.choice([1, 2, 2**16, 2**16]), parts=parts)
+    shape = _shape(rng) if sketches else None
+    counters = rng.randrange(len(levels) - 1)
+    return lambda budget: PartitionPlan(
+        depths=levels,
+        amounts=tuple(budget.amount * Fraction(unit, sum(units)) for unit in units),
+        measure=budget.measure,
+        unit=unit,
+        public_total=public,
+        rule=rule,
+        estimation=estimation,
+        holding=Holding.SPARSE if shape is None else Holding.SKETCH,
+        sketches=None if shape is None else LevelSketches(shape=shape, counters=counters),
+    )
+
+
+def _planned(
+    rng: Random, domain: HypercubeDomain, unit: PrivacyUnit, *, sketches: bool
+) -> Callable[[Budget], PartitionMechanism]:
+    """Return a planner of a random mechanism, as a section would describe it, with splits where
+    counts exceed their noise."""
+    given: dict[str, Any] = {"holding": rng.choice([Holding.DENSE, Holding.SPARSE])}
+    if sketches:
+        shape = _shape(rng)
+        own = {"sketch": shape.kind, "hash_rows": shape.rows, "width": shape.width}
+        given = {"holding": Holding.SKETCH, "most": 1} | own
+    choices = PartitionChoices(
+        depth=rng.randint(1, domain.bits),
+        bits_apart=rng.randint(1, 2),
+        split_errors=rng.choice([0.0, 0.5, 3.0]),
+        root=rng.random() < 0.5,
+        **given,
+    )
+    workload = HypercubeWorkload(name="planned", domain=domain, choices=choices)
+    terms = ReleaseTerms(unit=unit)
+    return lambda budget: workload.planned(Share(budget=budget), terms).plan
+
+
+def _is_public(domain: HypercubeDomain, unit: PrivacyUnit) -> bool:
+    """Whether the number of rows is public."""
+    return unit == SUBSTITUTE_ROW and not domain.drops_rows
+
+
+def _levels(rng: Random, bits: int) -> tuple[int, ...]:
+    """The depths of one to four levels below the root."""
+    depths = range(1, bits + 1)
+    return (0, *sorted(rng.sample(depths, min(bits, rng.randint(1, 4)))))
+
+
+def _shape(rng: Random) -> SketchShape:
+    """So narrow that both ends of a moved row often share a cell."""
+    return SketchShape(
+        kind=rng.choice(list(SketchKind)), rows=rng.choice([1, 1, 3]), width=rng.choice([2, 4, 16])
+    )

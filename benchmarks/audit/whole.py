@@ -14,18 +14,23 @@ from random import Random
 from typing import Any
 
 from benchmarks.audit.exact import Finding, epsilon_bound, losses
-from benchmarks.audit.published import published_laws, sparse_loss
+from benchmarks.audit.published import (
+    published_laws,
+    sparse_loss,
+    threshold_loss,
+    threshold_question,
+)
 from benchmarks.audit.recording import recorded_release
-from benchmarks.audit.rows import (
+from benchmarks.audit.trees import (
     Palettes,
     Row,
     batches,
+    hierarchy_draft,
     neighboring_rows,
+    ordered_draft,
+    sparse_draft,
     tree_counts,
 )
-from benchmarks.audit.searches import threshold_loss
-from benchmarks.audit.threshold_cases import threshold_question
-from benchmarks.audit.trees import hierarchy_draft, ordered_draft, sparse_draft
 from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.conversion import zcdp_rho
 from dptrees.dpcore.privacy.unit import ROW_UNITS, PrivacyUnit

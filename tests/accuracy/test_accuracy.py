@@ -9,16 +9,24 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy import __main__ as command
-from benchmarks.accuracy import linear, partitions
-from benchmarks.accuracy.cases import Answers, Case, Privacy
-from benchmarks.accuracy.greedy import greedy_tree, range_gram
-from benchmarks.accuracy.method import Absent, Method, Origin
+from benchmarks.accuracy import papers
+from benchmarks.accuracy.cases import (
+    TASKS,
+    Absent,
+    Answers,
+    Case,
+    DataSet,
+    Method,
+    Origin,
+    Privacy,
+    Records,
+    draw_ranges,
+    measure_errors,
+)
 from benchmarks.accuracy.ours import OURS, by_default, plan_tree, with_guess
 from benchmarks.accuracy.packages import PYTHON, package_methods
-from benchmarks.accuracy.records import Records
-from benchmarks.accuracy.sets import DataSet
+from benchmarks.accuracy.papers import greedy_tree, range_gram
 from benchmarks.accuracy.tables import combine_columns, document
-from benchmarks.accuracy.tasks import TASKS, draw_ranges, measure_errors
 
 EPSILON, RHO = Privacy.of("epsilon=1"), Privacy.of("rho=0.5")
 SPIKES = DataSet(name="spikes", group="4096", shape=np.repeat([0.9, 0.0, 0.1, 0.0], 16) / 16)
@@ -37,7 +45,7 @@ class NoNoise:
         return np.zeros(size)
 
 
-@pytest.mark.parametrize("estimate", [linear.identity, linear.hierarchical, linear.wavelet])
+@pytest.mark.parametrize("estimate", [papers.identity, papers.hierarchical, papers.wavelet])
 @pytest.mark.parametrize("privacy", [EPSILON, RHO], ids=str)
 @pytest.mark.parametrize("cells", [64, 85])
 def test_without_noise_a_linear_method_says_the_counts(estimate, privacy, cells) -> None:
@@ -47,7 +55,7 @@ def test_without_noise_a_linear_method_says_the_counts(estimate, privacy, cells)
 
 def test_without_noise_greedy_says_the_counts() -> None:
     counts = np.arange(50) % 7.0
-    assert np.allclose(partitions.greedy(NoNoise(), counts, 1.0), counts)
+    assert np.allclose(papers.greedy(NoNoise(), counts, 1.0), counts)
 
 
 @pytest.mark.parametrize("cells", [1, 2, 50, 64])
@@ -68,13 +76,13 @@ def test_the_gram_of_buckets_is_that_of_the_spread_workload() -> None:
 
 def test_dawa_without_noise_finds_the_even_buckets_and_their_counts() -> None:
     counts = np.repeat([5.0, 0.0, 9.0, 1.0], 16)
-    assert partitions.dawa_buckets(NoNoise(), counts, 0.25, 0.75).tolist() == [0, 16, 32, 48]
-    assert np.allclose(partitions.dawa(NoNoise(), counts, 1.0), counts)
+    assert papers.dawa_buckets(NoNoise(), counts, 0.25, 0.75).tolist() == [0, 16, 32, 48]
+    assert np.allclose(papers.dawa(NoNoise(), counts, 1.0), counts)
 
 
 def test_ahp_without_noise_joins_equal_counts() -> None:
     counts = np.tile([0.0, 0.0, 50.0, 9.0], 16)
-    assert np.allclose(partitions.ahp(NoNoise(), counts, 1.0), counts)
+    assert np.allclose(papers.ahp(NoNoise(), counts, 1.0), counts)
 
 
 def _range_error(estimate, data: DataSet, rows: int, releases: int = 60) -> float:
@@ -92,11 +100,11 @@ def _range_error(estimate, data: DataSet, rows: int, releases: int = 60) -> floa
 def test_noise_is_of_the_budget_on_every_path() -> None:
     """HB's leaves have the variance of least squares on levels of epsilon / 3 each."""
     rng, zeros = np.random.default_rng(1), np.zeros(4096)
-    draws = np.array([linear.hierarchical(rng, zeros, EPSILON) for _ in range(20)])
+    draws = np.array([papers.hierarchical(rng, zeros, EPSILON) for _ in range(20)])
     # Of trees of one fan-out b: a leaf keeps about b / (b + 1) of 2 (3 / epsilon)^2.
     assert draws.var() == pytest.approx(18 * 16 / 17, rel=0.03)
-    assert linear.identity(rng, zeros, RHO).std() == pytest.approx(1.0, rel=0.05)
-    total = [linear.uniform(rng, zeros, EPSILON).sum() for _ in range(4000)]
+    assert papers.identity(rng, zeros, RHO).std() == pytest.approx(1.0, rel=0.05)
+    total = [papers.uniform(rng, zeros, EPSILON).sum() for _ in range(4000)]
     assert np.std(total) == pytest.approx(np.sqrt(2), rel=0.1)
 
 
@@ -104,7 +112,7 @@ def test_dawa_gains_where_cells_are_alike_and_rows_are_few() -> None:
     """Qualitatively as in DPBench (Hay et al. 2016, Section 7): it loses that gain with rows."""
     wide = DataSet(name="wide", group="4096", shape=np.repeat([0.9, 0.1], 256) / 256)
     few, many = (
-        _range_error(partitions.dawa, wide, rows, 20) / _range_error(partitions.greedy, wide, rows)
+        _range_error(papers.dawa, wide, rows, 20) / _range_error(papers.greedy, wide, rows)
         for rows in (200, 200_000)
     )
     assert few < 0.6 and few < many - 0.2

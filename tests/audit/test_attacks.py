@@ -21,7 +21,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.audit import __main__ as audits
-from benchmarks.audit import attack, claim, outcomes
+from benchmarks.audit import attack, published, targets
 from benchmarks.audit.attack import (
     FAULTS,
     NOTHING,
@@ -32,11 +32,9 @@ from benchmarks.audit.attack import (
     lower_bound,
     released,
 )
-from benchmarks.audit.claim import Claim
 from benchmarks.audit.exact import Finding
 from benchmarks.audit.stored import Findings
-from benchmarks.audit.target import Target
-from benchmarks.audit.targets import ONE, TARGETS
+from benchmarks.audit.targets import ONE, TARGETS, Claim, Target
 from dptrees.dpcore.privacy.budget import Neighbors
 from dptrees.dpcore.questions.node_counts import NodeCounts
 from dptrees.dpcore.table.counter import table_number
@@ -106,7 +104,7 @@ def test_bounds_of_known_laws() -> None:
     assert 0.9 * math.log(3) < found <= math.log(3)
 
 
-@pytest.mark.parametrize("module", [attack, claim, outcomes])
+@pytest.mark.parametrize("module", [attack, published, targets])
 def test_the_examples_of_the_audits_hold(module: ModuleType) -> None:
     tried = doctest.testmod(module)
     assert tried.attempted and not tried.failed

@@ -1,5 +1,5 @@
 """The exact audit of means and of numbers of different values in its short form, and planted faults
-that it must find; see benchmarks/audit/columns.py."""
+that it must find; see benchmarks/audit/tables.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.audit.columns import WORKLOADS, audit_columns
+from benchmarks.audit.tables import WORKLOADS, audit_columns
 from dptrees.dpcore.distinct import plan as distinct
 from dptrees.dpcore.mean import plan as mean
 from dptrees.dpcore.mean.question import MeanQuestion

@@ -19,9 +19,7 @@ import pytest
 
 from benchmarks.audit import exact
 from benchmarks.audit.exact import KINDS, MEASURES, Finding, audit
-from benchmarks.audit.outcomes import PrivacyLoss
-from benchmarks.audit.published import audit_sparse
-from benchmarks.audit.threshold_cases import audit_thresholds
+from benchmarks.audit.published import PrivacyLoss, audit_sparse, audit_thresholds
 from benchmarks.audit.whole import audit_whole
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.hypercube import level_tables

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.audit.boxes import WHOLE_LEVELS
+from benchmarks.audit.trees import WHOLE_LEVELS
 from dptrees.dpcore.hypercube.domain import HypercubeDomain
 from dptrees.dpcore.hypercube.question import HypercubeQuestion
 from dptrees.dpcore.noise.laws import DiscreteLaplace

@@ -21,9 +21,8 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.audit.attack import limits
-from benchmarks.audit.claim import Claim
-from benchmarks.audit.selection import audit_selection, selection_plan
-from benchmarks.audit.targets import ONE
+from benchmarks.audit.targets import ONE, Claim
+from benchmarks.audit.units import audit_selection, selection_plan
 from dptrees.dpcore.bounding import unit_rows
 from dptrees.dpcore.bounding.choice import RowBounds
 from dptrees.dpcore.noise.randomness import ReleaseKey

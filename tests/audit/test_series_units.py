@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.audit import series_units
-from benchmarks.audit.series_units import audit_series
+from benchmarks.audit import units
+from benchmarks.audit.units import audit_series
 from dptrees.dpcore.bounding.counted_units import CountedUnits
 from dptrees.dpcore.bounding.unit_ids import UnitIds, Units
 from dptrees.dpcore.privacy import sensitivity
@@ -120,7 +120,7 @@ def ids_of_each_run(patch: Patch) -> None:
 
 def counted_by_what_others_do(patch: Patch) -> None:
     """A run counts at most two units, the first that it finds."""
-    own, make, found = CountedUnits.admit, series_units.release_rows, [0]
+    own, make, found = CountedUnits.admit, units.release_rows, [0]
 
     def admit(self: CountedUnits, ids: Any, most: int) -> Any:
         counted, after = own(self, ids, most)
@@ -132,7 +132,7 @@ def counted_by_what_others_do(patch: Patch) -> None:
         return make(*arguments, **named)
 
     patch.setattr(CountedUnits, "admit", admit)
-    patch.setattr(series_units, "release_rows", run)
+    patch.setattr(units, "release_rows", run)
 
 
 def noise_30_percent_too_small(patch: Patch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.audit import choice_laws
+from benchmarks.audit import choices
 from benchmarks.audit.tables import TABLE_UNITS, audit_tables
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.marginals import measuring
@@ -39,7 +39,7 @@ def test_no_pair_of_tables_loses_more_than_is_claimed(measure: str) -> None:
 
 
 def test_the_examples_of_the_laws_hold() -> None:
-    tried = doctest.testmod(choice_laws)
+    tried = doctest.testmod(choices)
     assert tried.attempted and not tried.failed
 
 

@@ -1,5 +1,5 @@
 """An audit of chosen bounds: the exact law of the choice, from the rows of neighboring tables on;
-see benchmarks/audit/bounds.py."""
+see benchmarks/audit/choices.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.audit.bounds import audit_bounds
+from benchmarks.audit.choices import audit_bounds
 from dptrees.dpcore.questions.place import Increments
 from dptrees.dpcore.unit_bounds import plan as planning
 from dptrees.dpcore.unit_bounds.plan import BoundPlan

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.audit.value_bounds import losses
+from benchmarks.audit.choices import losses
 from dptrees.dpcore.privacy.budget import Measure
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.dpcore.value_bounds import plan as planning

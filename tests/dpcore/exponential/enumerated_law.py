@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.audit.choice_laws import flip_law, weight_law
+from benchmarks.audit.choices import flip_law, weight_law
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.exponential import choosing, intervals, places, rounds
 from dptrees.dpcore.exponential.choice import Chosen

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from benchmarks.audit.choice_laws import flip_law, law_loss, weight_law
+from benchmarks.audit.choices import flip_law, law_loss, weight_law
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.exponential.choice import Chosen
 from dptrees.dpcore.marginals import choosing

@@ -1,0 +1,284 @@
+"""Exact laws of chosen bounds, of units and of values, and the loss between two laws of a choice.
+
+**Bounds of units.** Rows pass through the question's own map, and the release chooses as it does;
+what is recorded is the law by which it chose. Nothing is left to chance. Neighbors differ in one
+unit of up to nine rows under up to four keys, beside many small units and some large ones.
+
+**Bounds of values.** Rows pass through bounding and the question's own map, and the release chooses
+as it does; what is recorded is which counts the choices were made from, and their joint law is
+enumerated. Neighbors differ in one unit of up to nine rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from random import Random
+from typing import Any
+from unittest.mock import patch
+from unittest.mock import patch as patched
+
+import pyarrow as pa
+
+from benchmarks.audit.exact import Finding
+from benchmarks.audit.recording import SECRET
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.unit_bounds.plan import BoundPlan
+from dptrees.dpcore.unit_bounds.question import BoundOf, BoundQuestion
+from dptrees.dpcore.value_bounds.plan import ValueBoundsPlan
+from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
+
+# Orders of Renyi divergences: a claim of rho bounds the divergence of order a by a rho.
+ORDERS = (1.5, 2.0, 5.0, 8.0, 30.0, 40.0)
+
+
+def flip_law(weights: Sequence[Fraction]) -> list[Fraction]:
+    """The probability of each candidate by permute-and-flip: it succeeds, and is the one of all
+    successes that is chosen.
+
+    >>> [str(each) for each in flip_law([Fraction(1), Fraction(1, 2)])]
+    ['3/4', '1/4']
+    """
+    found = []
+    for own, weight in enumerate(weights):
+        others = [Fraction(1)]  # the probability of so many other successes
+        for other, chance in enumerate(weights):
+            if other == own:
+                continue
+            more = [each * chance for each in others]
+            fewer = [each * (1 - chance) for each in others]
+            others = [
+                a + b for a, b in zip([*fewer, Fraction(0)], [Fraction(0), *more], strict=True)
+            ]
+        found.append(weight * sum(each / (number + 1) for number, each in enumerate(others)))
+    return found
+
+
+def weight_law(weights: Sequence[Fraction]) -> list[Fraction]:
+    """The probability of each candidate by the exponential mechanism."""
+    total = sum(weights)
+    return [weight / total for weight in weights]
+
+
+def law_loss(one: Sequence[Fraction], two: Sequence[Fraction], measure: Measure) -> float:
+    """The epsilon, or the rho, between two laws of the same outcomes, the larger of both
+    directions.
+
+    A rho is the largest of D_a / a over `ORDERS`, so it may be a little too small.
+
+    Args:
+        one, two: the probability of each outcome, above 0.
+        measure: of the loss.
+
+    >>> law = [Fraction(3, 4), Fraction(1, 4)]
+    >>> round(law_loss(law, law[::-1], Measure.EPSILON), 6) == round(math.log(3), 6)
+    True
+    """
+    logs = [(_log(a), _log(b)) for a, b in zip(one, two, strict=True)]
+    if measure is Measure.EPSILON:
+        return max(abs(a - b) for a, b in logs)
+    return max(
+        math.log(math.fsum(math.exp(order * a + (1 - order) * b) for a, b in each))
+        / (order * (order - 1))
+        for each in (logs, [(b, a) for a, b in logs])
+        for order in ORDERS
+    )
+
+
+def _log(chance: Fraction) -> float:
+    return math.log(chance.numerator) - math.log(chance.denominator)
+
+
+Row = tuple[str, str]  # its unit and its key
+SIZES = (1, 2, 4, 7)
+SHOPS = KeyColumns(columns=("shop",), types=("text",))
+
+
+def bound_question(rng: Random, neighbors: Neighbors, measure: Measure) -> BoundQuestion:
+    """A random choice of a bound, of rows or of keys."""
+    unit = PrivacyUnit(neighbors=neighbors, columns=("person",))
+    of = rng.choice(list(BoundOf))
+    plan = BoundPlan(
+        unit=unit,
+        budget=Budget(measure=measure, amount=rng.choice([Fraction(1, 8), Fraction(1, 2)])),
+        sizes=SIZES,
+        tolerated=rng.choice([Fraction(0), Fraction(1), Fraction(13, 2)]),
+    )
+    return BoundQuestion(
+        name=of.key, of=of, domain=SHOPS if of is BoundOf.KEYS else None, plan=plan
+    )
+
+
+def unit_rows(rng: Random, unit: str) -> list[Row]:
+    """Rows of a unit, often all under different keys, so that it has as many of both."""
+    number, keys = rng.choice([1, 2, 3, 5, 9]), rng.choice([1, 4, 9])
+    return [(unit, f"k{place % keys}") for place in range(number)]
+
+
+def neighboring_tables(rng: Random, neighbors: Neighbors) -> Iterator[list[Row]]:
+    """Yield two tables that differ in one unit: many small units and some large ones are alike."""
+    others: list[Row] = []
+    for number in range(rng.choice([3, 40, 90])):
+        others += [(f"u{number}", f"k{place}") for place in range(rng.choice([1, 2, 2, 3, 5]))]
+    for number in range(rng.choice([0, 5])):
+        others += unit_rows(rng, f"v{number}")
+    before = unit_rows(rng, "x") if neighbors is Neighbors.SUBSTITUTE else []
+    for own in (before, unit_rows(rng, "x")):
+        rows = [*others, *own]
+        rng.shuffle(rows)
+        yield rows
+
+
+def bound_law(question: BoundQuestion, rows: list[Row]) -> list[Fraction]:
+    """The law of the choice that a release makes from rows."""
+    found: list[list[Fraction]] = []
+
+    def chosen(self: BoundPlan, counts: Any, stream: Any) -> int:
+        found.append(self.probabilities(counts))
+        return self.sizes[0]
+
+    table = pa.table(
+        {
+            "person": pa.array([unit for unit, _ in rows], pa.string()),
+            "shop": pa.array([key for _, key in rows], pa.string()),
+        }
+    )
+    plan = ReleasePlan(name="r", unit=question.unit, budget=question.budget, questions=(question,))
+    with patch.object(BoundPlan, "chosen", chosen):
+        release_rows(plan, table.to_batches(max_chunksize=50), ReleaseKey(SECRET))
+    (result,) = found
+    return result
+
+
+def audit_bounds(measure: str, *, plans: int, pairs: int, seed: int = 0) -> Finding:
+    """Random choices of bounds, each with random pairs of neighboring tables; as `exact.audit`.
+
+    Args:
+        measure: "epsilon" or "rho".
+        plans, pairs, seed: as there.
+    """
+    rng, found = Random(f"bounds {measure} {seed}"), Finding()
+    for _ in range(plans):
+        neighbors = rng.choice(list(Neighbors))
+        question = bound_question(rng, neighbors, Measure(measure))
+        for _ in range(pairs):
+            laws = [bound_law(question, rows) for rows in neighboring_tables(rng, neighbors)]
+            loss = law_loss(laws[0], laws[1], question.budget.measure)
+            found.add(loss / float(question.budget.amount), leaked=False)
+    return found
+
+
+ValueRow = tuple[str, float | None]  # its unit and its value
+KEY = ReleaseKey(bytes(range(32)))
+CANDIDATES = (0.0, 1.0, 2.0, 4.0)
+VALUES = (-math.inf, -1.0, 0.0, 1.5, 3.0, 9.0, math.nan, None)
+JOINT_ORDERS = (1.5, 2.0, 8.0, 40.0)
+
+
+def make_question(rng: Random, neighbors: Neighbors, measure: Measure) -> ValueBoundsQuestion:
+    amount = rng.choice([Fraction(1, 4), Fraction(1)])
+    plan = ValueBoundsPlan(
+        unit=PrivacyUnit(neighbors=neighbors, columns=rng.choice([(), ("person",)])),
+        budget=Budget(measure=measure, amount=amount),
+        lower_amount=amount * rng.choice([Fraction(0), Fraction(1, 2), Fraction(1)]),
+        candidates=CANDIDATES,
+        tolerated=rng.choice([0, 3, 8]),
+    )
+    return ValueBoundsQuestion(name="b", column="x", integers=False, trees=("x",), plan=plan)
+
+
+def make_rows(rng: Random, unit: str, *, is_row: bool) -> list[ValueRow]:
+    """Rows of a unit, often all of one value."""
+    values = rng.sample(VALUES, 2)
+    return [(unit, rng.choice(values)) for _ in range(1 if is_row else rng.choice([1, 2, 5, 9]))]
+
+
+def neighboring_values(rng: Random, unit: PrivacyUnit) -> Iterator[list[ValueRow]]:
+    """Yield two tables that differ in one unit."""
+    others: list[ValueRow] = []
+    values = rng.sample(VALUES[1:6], 2)
+    for number in range(rng.choice([3, 10, 40, 90])):
+        others += [(f"u{number}", rng.choice(values))]
+    for number in range(rng.choice([0, 3, 8])):
+        others += [(f"v{number}", rng.choice(VALUES))]
+    before = make_rows(rng, "x", is_row=unit.is_row) if unit.substitutes else []
+    for own in (before, make_rows(rng, "x", is_row=unit.is_row)):
+        rows = [*others, *own]
+        rng.shuffle(rows)
+        yield rows
+
+
+def joint_law(plan: ValueBoundsPlan, counts: Any) -> list[float]:
+    """The law of all bounds that a plan chooses."""
+    if len(plan.sides) == 1:
+        return [float(each) for each in plan.probabilities(plan.sides[0], counts)]
+    return [
+        float(lower * upper)
+        for place, lower in enumerate(plan.probabilities("lower", counts))
+        for upper in plan.probabilities("upper", counts, place + 1)
+    ]
+
+
+def chosen_law(question: ValueBoundsQuestion, rows: list[ValueRow]) -> list[float]:
+    """The law of the choices that a release makes from rows."""
+    found: list[list[float]] = []
+
+    def chosen(self: ValueBoundsPlan, counts: Any, stream: Any) -> tuple[float, ...]:
+        found.append(joint_law(self, counts))
+        return self.candidates[: len(self.sides)]
+
+    table = pa.table(
+        {
+            "person": pa.array([unit for unit, _ in rows], pa.string()),
+            "x": pa.array([value for _, value in rows], pa.float64()),
+        }
+    )
+    plan = ReleasePlan(name="r", unit=question.unit, budget=question.budget, questions=(question,))
+    with patched.object(ValueBoundsPlan, "chosen", chosen):
+        release_rows(plan, table.to_batches(max_chunksize=3), KEY)
+    (result,) = found
+    return result
+
+
+def loss(question: ValueBoundsQuestion, one: list[float], two: list[float]) -> float:
+    """What a pair of laws reveals, in parts of the claim."""
+    claim = float(question.budget.amount)
+    pairs = (list(zip(one, two, strict=True)), list(zip(two, one, strict=True)))
+    if question.budget.measure is Measure.EPSILON:
+        return max(abs(math.log(a / b)) for a, b in pairs[0]) / claim
+    return max(
+        math.log(math.fsum(b * (a / b) ** order for a, b in each)) / (order * (order - 1)) / claim
+        for each, order in itertools.product(pairs, JOINT_ORDERS)
+    )
+
+
+def losses(measure: Measure, pairs: int = 200) -> Iterator[float]:
+    """Yield the losses of random choices from random neighbors."""
+    rng = Random(f"values {measure.value}")
+    for _ in range(pairs):
+        question = make_question(rng, rng.choice(list(Neighbors)), measure)
+        yield loss(
+            question,
+            *(chosen_law(question, rows) for rows in neighboring_values(rng, question.unit)),
+        )
+
+
+def audit_value_bounds(measure: str, *, plans: int, pairs: int) -> Finding:
+    """Random choices of bounds of values, each with a random pair of neighboring tables.
+
+    Args:
+        measure: "epsilon" or "rho".
+        plans, pairs: their product is the number of choices.
+    """
+    found = Finding()
+    for each in losses(Measure(measure), plans * pairs):
+        # The laws are computed in floating point.
+        found.add(each if each > 1 + 1e-9 else min(each, 1.0), leaked=False)
+    return found
