@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.synthetic.grown_tree import Partition
 from benchmarks.synthetic.measures import line_distance, sliced_distance
-from benchmarks.synthetic.partition import Partition
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.hypercube.domain import HypercubeDomain
 from dptrees.dpcore.hypercube.released import ReleasedHypercube

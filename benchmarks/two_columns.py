@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.synthetic.machine_learning import read_codes
+from benchmarks.synthetic.classifier import read_codes
 from dptrees.dpcore.arrays import Floats, Integers
 from examples.flights import flights_archive, read_flights
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.synthetic import classifier
-from benchmarks.synthetic.settings import settings_table
 from benchmarks.synthetic.study import (
     LONG,
     SHORT,
@@ -24,6 +23,7 @@ from benchmarks.synthetic.study import (
     main_tables,
     measure_tables,
     parameter_tables,
+    settings_table,
 )
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.synthetic.hierarchy import diameters
+from benchmarks.synthetic.grown_tree import diameters
 from dptrees.dpcore.arrays import Floats
 
 NOISE = 10 * math.sqrt(2)

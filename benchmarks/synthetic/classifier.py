@@ -1,4 +1,10 @@
-"""Scores of a classifier that synthetic rows of Adult have taught, by generator.
+"""What a classifier learns from synthetic rows: trained on them, tested on real ones held out.
+
+Rows are codes, as in adult.csv: an integer below its column's size. Needs scikit-learn (`pip
+install -e '.[bench]'`).
+
+The wide table (`kind: table`) is planned, measured and sampled by this project's own code. The
+peers are of dpmm 0.1.9 and run in a Python that has it.
 
     python -m benchmarks.synthetic.classifier [--data FOLDER] [--splits 3] [--epsilons 0.1 1 10]
         [--columns six all] [--generators NAME ...] [--peers PYTHON] [--limit 1200]
@@ -17,25 +23,161 @@ import argparse
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.reproduction.markdown import table
-from benchmarks.synthetic.compared import GENERATORS
-from benchmarks.synthetic.machine_learning import (
-    COLUMNS,
-    Synthesize,
-    by_partition,
-    compare,
-    read_codes,
-)
-from benchmarks.synthetic.table_generators import by_peer, by_table, pure_budget, stated_budget
-from benchmarks.wide_tables import ORDERED_OF_ADULT, PEERS
+from benchmarks.synthetic.generators import GENERATORS, Generator
+from benchmarks.wide_tables import DELTA, ORDERED_OF_ADULT, PEERS, peer_rows
 from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.marginals.measuring import measure_tables
+from dptrees.dpcore.marginals.model import TableModel
+from dptrees.dpcore.marginals.plan import MarginalsPlan
 from dptrees.dpcore.marginals.shape import TableShape
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.conversion import zcdp_rho
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+
+# (m, c) rows, as many synthetic ones as there are of these, from an rng.
+Synthesize = Callable[[Integers, np.random.Generator], Integers]
+
+LABEL = "income>50K"
+COLUMNS = (
+    "age",
+    "education-num",
+    "marital-status",
+    "capital-gain",
+    "hours-per-week",
+    LABEL,
+)
+HELD_OUT = 16_281
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """Score of a classifier on real rows.
+
+    Attributes:
+        accuracy: the fraction of right answers.
+        area: under the receiver operating characteristic; 1/2 is chance.
+    """
+
+    accuracy: float
+    area: float
+
+
+def read_codes(path: Path, columns: Sequence[str] = COLUMNS) -> Integers:
+    """(n, c) codes of chosen columns of a CSV file."""
+    with path.open(encoding="utf-8") as lines:
+        names = lines.readline().strip().split(",")
+    table = np.loadtxt(path, delimiter=",", skiprows=1, dtype=np.int64)
+    return table[:, [names.index(each) for each in columns]]
+
+
+def by_partition(generator: Generator, epsilon: float, sizes: Sequence[int]) -> Synthesize:
+    """Rows by way of the cube: codes as middles of their cells, points as their cells' codes."""
+    cells = np.array(sizes)
+
+    def synthesize(rows: Integers, rng: np.random.Generator) -> Integers:
+        released = generator.release((rows + 0.5) / cells, epsilon, rng)
+        points = released.partition.sample(rng, len(rows))
+        return np.minimum((points * cells).astype(np.int64), cells - 1)
+
+    return synthesize
+
+
+def majority(test: Integers, train: Integers) -> Score:
+    """Score of the answer that most training rows have; the label is the last column."""
+    answer = int(train[:, -1].mean() >= 0.5)
+    return Score(accuracy=float((test[:, -1] == answer).mean()), area=0.5)
+
+
+def score(train: Integers, test: Integers) -> Score:
+    """Score of gradient boosted trees; the label, 0 or 1, is the last column.
+
+    Where all training rows have one label, the classifier is that answer.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.metrics import roc_auc_score
+
+    if np.unique(train[:, -1]).size < 2:
+        return majority(test, train)
+    model = HistGradientBoostingClassifier(random_state=0).fit(train[:, :-1], train[:, -1])
+    chances = model.predict_proba(test[:, :-1])[:, 1]
+    return Score(
+        accuracy=float(((chances >= 0.5) == test[:, -1]).mean()),
+        area=float(roc_auc_score(test[:, -1], chances)),
+    )
+
+
+def compare(
+    rows: Integers, synthesizers: Mapping[str, Synthesize], *, seed: int, held_out: int = HELD_OUT
+) -> dict[str, Score]:
+    """Scores of real rows, of the majority and of each synthesizer, on the same held-out rows."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(rows))
+    test, train = rows[order[:held_out]], rows[order[held_out:]]
+    found = {"real rows": score(train, test), "majority": majority(test, train)}
+    for name, synthesize in synthesizers.items():
+        found[name] = score(synthesize(train, rng), test)
+    return found
+
+
+def by_table(shape: TableShape, budget: Budget) -> Synthesize:
+    """Rows of a wide table's model.
+
+    Args:
+        shape: of the columns.
+        budget: of all measurements together.
+    """
+    plan = MarginalsPlan.planned(shape=shape, unit=ADD_REMOVE_ROW, budget=budget)
+
+    def synthesize(rows: Integers, rng: np.random.Generator) -> Integers:
+        key = ReleaseKey(rng.bytes(32))
+        source = NoiseSource(key=key, release="r", spec_digest=b"", global_digest=b"")
+        counts = shape.counted(list(rows.T))
+        model = TableModel.fitted(measure_tables(counts, plan, source, "t"))
+        return np.stack(model.sample(len(rows), key.stream("rows")), axis=1)
+
+    return synthesize
+
+
+def pure_budget(epsilon: float) -> Budget:
+    """The budget of a pure epsilon."""
+    return Budget(measure=Measure.EPSILON, amount=Fraction(str(epsilon)))
+
+
+def stated_budget(epsilon: float) -> Budget:
+    """The largest rho that is known to be (epsilon, 1e-5)-DP, the peers' guarantee."""
+    rho = Fraction(zcdp_rho(Fraction(str(epsilon)), DELTA)).limit_denominator(10**9)
+    return Budget(measure=Measure.RHO, amount=rho)
+
+
+def by_peer(
+    name: str, sizes: Sequence[int], epsilon: float, python: Path, *, limit: float
+) -> Synthesize:
+    """Rows of a generator of dpmm.
+
+    Args:
+        name: of `benchmarks.wide_tables.PEERS`.
+        sizes: of each column, the number of cells.
+        epsilon: with delta 1e-5, where the peer has a delta.
+        python: has dpmm 0.1.9.
+        limit: the most seconds; beyond, `subprocess.TimeoutExpired` is raised.
+    """
+
+    def synthesize(rows: Integers, rng: np.random.Generator) -> Integers:
+        seed = int(rng.integers(2**31))
+        return peer_rows(rows, sizes, epsilon, name, python, seed=seed, limit=limit)
+
+    return synthesize
+
 
 SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 STORED = Path(__file__).with_name("classifier_scores.json")

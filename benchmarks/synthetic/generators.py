@@ -1,8 +1,39 @@
-"""The generators of the study: each by a name, as a function of points, epsilon and an rng.
+"""Generators that are compared: those of papers, in floating point, and this project's.
 
-These are references in floats; `benchmarks.synthetic.real_generators` has the releases of this
-project, and `benchmarks.synthetic.compared` all that are compared.
-All are private for neighbors that add or remove a row.
+Each is a function of points, epsilon and an rng, and private for neighbors that add or remove a
+row. Those of papers are of no use for a release.
+
+**PrivHP** (Holland et al., Algorithms 2 to 4), with errata fixed: the top k belong to level l,
+which was just added, not l + 1; the last level is r; the level above the root has the root's
+diameter. Neighbors add or remove a row, as in the proof of Theorem 2 (the definition printed,
+replacement, needs twice the noise: half of the epsilon given).
+
+**PrivTree** (Zhang, Xiao, Xie), on the midpoint hierarchy: all columns are halved at once. A node
+of depth i is split where max(c - i delta, theta - delta) + Lap(lambda) > theta, with theta = 0,
+lambda = (2 b - 1) / (b - 1) / epsilon_1 and delta = lambda ln b for fan-out b = 2^d: that is
+epsilon_1-private at any depth. The leaves' counts then have noise of the scale 1 / epsilon_2. As
+published the budget is halved; neighbors add or remove a row. Here the deepest level is bounded.
+
+**PMM** (He, Vershynin, Zhu), as Holland et al. have it: PrivHP that prunes nothing. All levels down
+to r = ceil(log2(epsilon n)) are counted, with the budgets of Lemma 5 for k = n and the consistency
+of Algorithm 4. It is the yardstick of the study.
+
+**SRRW**, the superregular random walk of Boedihardjo, Strohmer and Vershynin, in one column:
+"Private measures, random walks, and synthetic data": to the distribution function at the edges of
+2^L cells they add a walk W = sum_j lambda_j phi_j, phi_j Schauder's tents of height 1 and the line
+from 0 to 1, lambda_j independent Laplace variables; it strays by log^(3/2), where independent steps
+would stray by a root. The result is replaced by a close distribution.
+
+Calibrated here: in this basis a row's step function has the coefficient 1 on the line and at most
+1/2 on one tent of each level (value at the middle less the mean of the ends), so the coefficients'
+sensitivity is 1 + L / 2, and lambda_j of the scale (1 + L / 2) / epsilon are epsilon-private for
+neighbors that add or remove a row. The published scale is 2 (L + 2) / epsilon, for replacement and
+by a bound of densities: four times as much. Published: the closest measure in W1; here: isotonic
+regression, closest in the mean square. The total is taken as public, as published.
+
+**This project's mechanisms** on boxes of columns, released in memory. Every column is 2^b cells of
+[0, 1], as many as 53 bits or 62 in all allow. The noise is the project's own, of a key that the rng
+gives: a run of the study is a release of its own.
 """
 
 from __future__ import annotations
@@ -11,20 +42,215 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from scipy.optimize import isotonic_regression
 
 from benchmarks.reproduction.simulation import simulate
-from benchmarks.synthetic import pmm_reference, privtree_reference, srrw
-from benchmarks.synthetic.grown_tree import ExactCounts, Step, above_noise, grow, least_squares
-from benchmarks.synthetic.hierarchy import depth
-from benchmarks.synthetic.partition import Partition, whole_cube
-from benchmarks.synthetic.privhp_reference import PrivHP, SketchSize
-from dptrees.dpcore.arrays import Floats
+from benchmarks.synthetic.bounds import level_budgets
+from benchmarks.synthetic.grown_tree import (
+    ExactCounts,
+    Partition,
+    Step,
+    above_noise,
+    depth,
+    enforced,
+    grow,
+    least_squares,
+    make_partition,
+    whole_cube,
+)
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.hypercube.question import HypercubeQuestion
 from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
+from dptrees.dpcore.partitions.mechanism import PartitionMechanism
+from dptrees.dpcore.partitions.plan import Holding
+from dptrees.dpcore.partitions.planner import plan_partition, plan_privtree
 from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.uniform.setting import TreeSetting
+
+
+@dataclass(frozen=True, kw_only=True)
+class SketchSize:
+    """A count-min sketch: `rows` hash rows (j) of `width` cells (w)."""
+
+    rows: int
+    width: int
+
+
+class NoisyCountMin:
+    """Private count-min sketch of one level (Algorithm 1): noise of the scale j / epsilon a cell.
+
+    The estimate is the least of noisy cells, as printed; with several rows it is biased low.
+    """
+
+    def __init__(
+        self,
+        cells: Integers,
+        counts: Integers,
+        size: SketchSize,
+        epsilon: float,
+        rng: np.random.Generator,
+    ) -> None:
+        # Multiply-shift would do; this stays readable: (a x + b mod p) mod w, p = 2^61 - 1 split.
+        self.multipliers = rng.integers(1, 2**63, (size.rows, 2), dtype=np.uint64) | np.uint64(1)
+        self.size = size
+        self.table = rng.laplace(0, size.rows / epsilon, (size.rows, size.width))
+        for row in range(size.rows):
+            self.table[row] += np.bincount(self.hashed(cells, row), counts, size.width)
+
+    def hashed(self, cells: Integers, row: int) -> Integers:
+        """The cells' places in a row."""
+        product = cells.astype(np.uint64) * self.multipliers[row, 0] + self.multipliers[row, 1]
+        # The high half of a product with an odd multiplier is well mixed.
+        high = (product >> np.uint64(32)) * np.uint64(self.size.width)
+        return (high >> np.uint64(32)).astype(np.int64)
+
+    def __call__(self, nodes: Integers) -> Floats:
+        """Estimates of nodes' counts, in the shape of their codes."""
+        flat = nodes.ravel()
+        rows = [self.table[row, self.hashed(flat, row)] for row in range(self.size.rows)]
+        return np.min(rows, axis=0).reshape(nodes.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivHP:
+    """The published mechanism.
+
+    Attributes:
+        k: how many nodes of a level are split.
+        depth: r.
+        sketch: of the levels below L_k; None counts exactly, with noise for every node.
+    """
+
+    k: int
+    depth: int
+    sketch: SketchSize | None = None
+
+    @property
+    def dense(self) -> int:
+        """L_k, the last level that is whole."""
+        return min(self.k.bit_length() - 1, self.depth)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of counters and sketches while rows are read, 8 bytes each; exact counts not
+        included."""
+        sketch = self.sketch.rows * self.sketch.width if self.sketch else 0
+        return 8 * (2 ** (self.dense + 1) - 1 + (self.depth - self.dense) * sketch)
+
+    def release(self, points: Floats, epsilon: float, rng: np.random.Generator) -> Partition:
+        """The generator of (n, d) points."""
+        counts = ExactCounts(points)
+        budgets = level_budgets(epsilon, dimensions=points.shape[1], k=self.k, depth=self.depth)
+        nodes = np.zeros(1, np.int64)
+        above = np.maximum(counts(nodes, 0) + rng.laplace(0, 1 / budgets[0], 1), 0)
+        leaves: list[tuple[Integers, int, Floats]] = []
+        for level in range(1, self.depth + 1):
+            children = (nodes << 1)[:, None] + np.arange(2)
+            noisy = self._measured(counts, children, level, budgets[level], rng)
+            found = enforced(noisy, above).ravel()
+            hot = np.ones(found.size, bool)
+            if level == self.depth:
+                hot[:] = False
+            elif found.size > self.k:
+                hot[np.argsort(-found, kind="stable")[self.k :]] = False
+            leaves.append((children.ravel()[~hot], level, found[~hot]))
+            nodes, above = children.ravel()[hot], found[hot]
+        codes, mass = (np.concatenate([leaf[part] for leaf in leaves]) for part in (0, 2))
+        levels = np.concatenate([np.full(leaf[0].size, leaf[1]) for leaf in leaves])
+        return make_partition(codes, levels, mass, counts.dimensions)
+
+    def _measured(
+        self,
+        counts: ExactCounts,
+        children: Integers,
+        level: int,
+        epsilon: float,
+        rng: np.random.Generator,
+    ) -> Floats:
+        if self.sketch is None or level <= self.dense:
+            return counts(children, level) + rng.laplace(0, 1 / epsilon, children.shape)
+        cells, rows = counts.cells(level)
+        return NoisyCountMin(cells, rows, self.sketch, epsilon, rng)(children)
+
+
+DEEPEST = 40
+
+
+def privtree_release(points: Floats, epsilon: float, rng: np.random.Generator) -> Partition:
+    """The generator of (n, d) points."""
+    counts = ExactCounts(points)
+    dimensions = counts.dimensions
+    fanout = 2**dimensions
+    scale = (2 * fanout - 1) / (fanout - 1) / (epsilon / 2)
+    decay = scale * math.log(fanout)
+    nodes, leaves, levels = np.zeros(1, np.int64), [], []
+    for level in range(min(DEEPEST, depth(dimensions)) // dimensions + 1):
+        exact = counts(nodes, level * dimensions)
+        judged = np.maximum(exact - level * decay, -decay) + rng.laplace(0, scale, nodes.size)
+        split = (judged > 0) & ((level + 1) * dimensions <= min(DEEPEST, depth(dimensions)))
+        leaves.append(nodes[~split])
+        levels.append(np.full(leaves[-1].size, level * dimensions))
+        nodes = ((nodes[split] * fanout)[:, None] + np.arange(fanout)).ravel()
+        if not nodes.size:
+            break
+    mass = np.concatenate(
+        [counts(each, int(at[0])) for each, at in zip(leaves, levels, strict=True) if each.size]
+    )
+    noisy = np.maximum(mass + rng.laplace(0, 2 / epsilon, mass.size), 0)
+    return make_partition(np.concatenate(leaves), np.concatenate(levels), noisy, dimensions)
+
+
+def pmm_mechanism(rows: int, epsilon: float) -> PrivHP:
+    """PMM for n rows; n is taken as public, as published.
+
+    >>> mechanism(1000, 1.0).depth
+    10
+    """
+    depth = max(1, math.ceil(math.log2(epsilon * rows)))
+    return PrivHP(k=2**depth, depth=depth)
+
+
+def pmm_release(points: Floats, epsilon: float, rng: np.random.Generator) -> Partition:
+    """The generator of (n, d) points."""
+    return pmm_mechanism(len(points), epsilon).release(points, epsilon, rng)
+
+
+def walk(levels: int, scale: float, rng: np.random.Generator) -> Floats:
+    """(2^levels + 1,) values of the walk at the edges of equal cells, from 0.
+
+    Midpoint displacement is the same as adding tents: half a level's tents are zero at each edge.
+    """
+    values = np.array([0.0, rng.laplace(0, scale)])
+    for _ in range(levels):
+        middles = (values[:-1] + values[1:]) / 2
+        middles += rng.laplace(0, scale, middles.size)
+        wider = np.empty(2 * values.size - 1)
+        wider[::2], wider[1::2] = values, middles
+        values = wider
+    return values
+
+
+def srrw_release(points: Floats, epsilon: float, rng: np.random.Generator) -> Partition:
+    """The generator of (n, 1) points, over 2^ceil(log2(epsilon n)) cells."""
+    levels = max(1, math.ceil(math.log2(epsilon * len(points))))
+    counts, edges = np.histogram(points[:, 0], 2**levels, (0, 1))
+    noisy = np.concatenate(([0], np.cumsum(counts)))
+    noisy = noisy + walk(levels, (1 + levels / 2) / epsilon, rng)
+    inner = np.clip(isotonic_regression(noisy[1:-1]).x, 0, len(points))
+    mass = np.diff(np.concatenate(([0.0], inner, [len(points)])))
+    return Partition(lower=edges[:-1, None], upper=edges[1:, None], mass=mass)
+
 
 PLANNED_LEAVES = 2**16
 
@@ -91,7 +317,7 @@ def _uniform(points: Floats, epsilon: float, rng: np.random.Generator) -> Releas
 
 
 def _pmm(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
-    mechanism = pmm_reference.mechanism(len(points), epsilon)
+    mechanism = pmm_mechanism(len(points), epsilon)
     partition = mechanism.release(points, epsilon, rng)
     return Released(partition=partition, state_bytes=mechanism.state_bytes)
 
@@ -111,8 +337,8 @@ def _privhp(
 
 
 def _privtree(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
-    state = sparse_bytes(ExactCounts(points), privtree_reference.DEEPEST)
-    partition = privtree_reference.release(points, epsilon, rng)
+    state = sparse_bytes(ExactCounts(points), DEEPEST)
+    partition = privtree_release(points, epsilon, rng)
     return Released(partition=partition, state_bytes=state)
 
 
@@ -127,7 +353,7 @@ def _grown(points: Floats, epsilon: float, rng: np.random.Generator) -> Released
 
 
 def _srrw(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
-    partition = srrw.release(points, epsilon, rng)
+    partition = srrw_release(points, epsilon, rng)
     return Released(partition=partition, state_bytes=8 * len(partition.mass))
 
 
@@ -167,3 +393,74 @@ REFERENCES = (
     Generator(name="PrivHP, k 64, exact", release=_privhp(64, None)),
     Generator(name="planned tree", release=_planned, columns=1),
 )
+
+
+TREE = "box"
+# A column's bits: a double's integers of cells, and sides of a part that a double can halve.
+MOST_COLUMN_BITS = 40
+
+
+def box(dimensions: int) -> HypercubeDomain:
+    """[0, 1]^d in cells that are powers of two."""
+    bits = min(depth(dimensions) // dimensions, MOST_COLUMN_BITS)
+    axes = tuple(
+        NumberDomain(column=f"x{place}", lower=0.0, upper=1.0, cells=2**bits, outside="clamp")
+        for place in range(dimensions)
+    )
+    return HypercubeDomain(axes=axes, depths=(bits,) * dimensions)
+
+
+def planned(
+    mechanism: str, domain: HypercubeDomain, rows: int, epsilon: float, **given: Any
+) -> PartitionMechanism:
+    """The plan of a mechanism by its name; N is taken as known, as the published ones do."""
+    setting = PartitionSetting(
+        bits=domain.bits,
+        diameters=lambda bits: max(domain.widths(bits)),
+        dimensions=len(domain.axes),
+        budget=Budget(measure=Measure.EPSILON, amount=Fraction(epsilon).limit_denominator(10**6)),
+        unit=ADD_REMOVE_ROW,
+    )
+    choices = PartitionChoices.from_mechanism(mechanism, rows=rows, **given)
+    return (plan_privtree if mechanism == "privtree" else plan_partition)(setting, choices)
+
+
+def real(name: str, mechanism: str, **given: Any) -> Generator:
+    """A generator of the study by the project's own code."""
+
+    def release(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
+        domain = box(points.shape[1])
+        plan = planned(mechanism, domain, len(points), epsilon, **given)
+        question = HypercubeQuestion(name=TREE, domain=domain, plan=plan)
+        release_plan = ReleasePlan(
+            name="study",
+            unit=ADD_REMOVE_ROW,
+            budget=Budget(measure=Measure.EPSILON, amount=plan.spending.epsilon),
+            questions=(question,),
+        )
+        columns = [pa.array(column) for column in points.T]
+        rows = pa.record_batch(columns, names=list(domain.columns))
+        released = release_rows(release_plan, [rows], ReleaseKey(rng.bytes(32)))
+        parts = released.tree(TREE).partition.parts
+        cells = np.array([axis.cells for axis in domain.axes], np.float64)
+        partition = Partition(
+            lower=np.stack(parts.starts, axis=1) / cells,
+            upper=np.stack(parts.stops, axis=1) / cells,
+            mass=np.maximum(parts.counts, 0).astype(np.float64),
+        )
+        state = plan.state_bytes
+        if state is None:
+            state = sparse_bytes(ExactCounts(points), plan.depths[-1])
+        return Released(partition=partition, state_bytes=state)
+
+    return Generator(name=name, release=release)
+
+
+REAL_GENERATORS: tuple[Generator, ...] = (
+    real("dptrees", "privhp"),
+    real("dptrees, 256 KiB", "privhp", holding=Holding.SKETCH, memory=2**18),
+    real("dptrees privtree", "privtree"),
+)
+
+
+GENERATORS = (*REFERENCES, *REAL_GENERATORS)

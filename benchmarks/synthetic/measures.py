@@ -13,8 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance
 
-from benchmarks.synthetic.hierarchy import box_intervals, depth, encode_points
-from benchmarks.synthetic.partition import Partition
+from benchmarks.synthetic.grown_tree import Partition, box_intervals, depth, encode_points
 from dptrees.dpcore.arrays import Floats
 
 # Ground metrics by the names that SciPy gives them; Holland et al. have l-infinity.

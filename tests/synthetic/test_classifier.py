@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks.synthetic import __main__ as command
 from benchmarks.synthetic import classifier
-from benchmarks.synthetic.classifier import ALL, SIX, Measured
-from benchmarks.synthetic.table_generators import by_table, pure_budget, stated_budget
+from benchmarks.synthetic.classifier import ALL, SIX, Measured, by_table, pure_budget, stated_budget
 from dptrees.dpcore.marginals.shape import TableShape
 from dptrees.dpcore.privacy.budget import Budget
 

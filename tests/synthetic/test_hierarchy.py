@@ -1,18 +1,18 @@
-"""benchmarks/synthetic/hierarchy.py, one point and one node at a time."""
+"""benchmarks/synthetic/grown_tree.py, one point and one node at a time."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from benchmarks.synthetic.hierarchy import (
+from benchmarks.synthetic.grown_tree import (
+    Partition,
     box_intervals,
     depth,
     diameters,
     encode_points,
     make_partition,
 )
-from benchmarks.synthetic.partition import Partition
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 5, 7])

@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import wasserstein_distance
 
 from benchmarks.synthetic import measures
-from benchmarks.synthetic.hierarchy import make_partition
-from benchmarks.synthetic.partition import Partition, whole_cube
+from benchmarks.synthetic.grown_tree import Partition, make_partition, whole_cube
 from dptrees.dpcore.arrays import Floats
 
 SEEDS = range(8)

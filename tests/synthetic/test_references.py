@@ -8,10 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.synthetic import bounds, grown_tree, measures, pmm_reference, sources, srrw
-from benchmarks.synthetic.grown_tree import ExactCounts, Step, above_noise, everything, grow
-from benchmarks.synthetic.hierarchy import depth
-from benchmarks.synthetic.privhp_reference import NoisyCountMin, PrivHP, SketchSize
+from benchmarks.synthetic import bounds, generators, grown_tree, measures, sources
+from benchmarks.synthetic.generators import NoisyCountMin, PrivHP, SketchSize
+from benchmarks.synthetic.grown_tree import ExactCounts, Step, above_noise, depth, everything, grow
 from dptrees.dpcore.arrays import Floats
 
 NO_NOISE = 1e12
@@ -174,7 +173,7 @@ def test_count_min_keeps_lemma_4() -> None:
 
 def test_pmm_is_privhp_that_prunes_nothing() -> None:
     rng = np.random.default_rng(0)
-    partition = pmm_reference.release(sources.beta(rng, 500, 1), 1.0, rng)
+    partition = generators.pmm_release(sources.beta(rng, 500, 1), 1.0, rng)
     assert len(partition.mass) == 2**9
 
 
@@ -184,7 +183,7 @@ def test_pmm_has_its_known_distance() -> None:
     found = []
     for _ in range(60):
         points = sources.beta(rng, 1000, 1)
-        found.append(measures.line_distance(points, pmm_reference.release(points, 1.0, rng)))
+        found.append(measures.line_distance(points, generators.pmm_release(points, 1.0, rng)))
     assert 0.0085 < np.mean(found) < 0.0125
 
 
@@ -219,7 +218,7 @@ def test_a_row_moves_the_coefficients_by_what_is_paid_for() -> None:
 
 def test_the_walk_has_laplace_coefficients() -> None:
     rng = np.random.default_rng(0)
-    drawn = np.concatenate([coefficients(srrw.walk(6, 3.0, rng)) for _ in range(300)])
+    drawn = np.concatenate([coefficients(generators.walk(6, 3.0, rng)) for _ in range(300)])
     # The mean of 19,200 absolute values, each exponential with mean and sd 3.
     assert drawn.size == 300 * 64
     assert abs(np.abs(drawn).mean() - 3) < 5.2 * 3 / math.sqrt(drawn.size)
@@ -230,8 +229,8 @@ def test_srrw_without_noise_is_the_data() -> None:
     points = sources.beta(rng, 256, 1)
     counts = np.histogram(points, 256, (0, 1))[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(srrw, "walk", lambda levels, scale, rng: np.zeros(2**levels + 1))
-        assert np.array_equal(srrw.release(points, 1.0, rng).mass, counts)
+        patch.setattr(generators, "walk", lambda levels, scale, rng: np.zeros(2**levels + 1))
+        assert np.array_equal(generators.srrw_release(points, 1.0, rng).mass, counts)
 
 
 def test_codes_have_the_depth_of_their_counts() -> None:

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic import __main__ as command
-from benchmarks.synthetic import measures, privtree_reference, settings, sources, study
-from benchmarks.synthetic.compared import GENERATORS
-from benchmarks.synthetic.generators import grown_steps, sparse_bytes
-from benchmarks.synthetic.grown_tree import ExactCounts
-from benchmarks.synthetic.hierarchy import depth
+from benchmarks.synthetic import measures, sources, study
+from benchmarks.synthetic.generators import GENERATORS, grown_steps, privtree_release, sparse_bytes
+from benchmarks.synthetic.grown_tree import ExactCounts, depth
 from benchmarks.synthetic.study import Case, Extent
 
 TINY = Extent(sizes=((200, 1.0), (300, 0.5)), runs=3, rows=200)
@@ -21,8 +19,7 @@ TINY = Extent(sizes=((200, 1.0), (300, 0.5)), runs=3, rows=200)
 @pytest.fixture
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pool of processes for a few hundredths of a second."""
-    for module in (study, settings):
-        monkeypatch.setattr(module, "mapped", lambda function, cases: [*map(function, cases)])
+    monkeypatch.setattr(study, "mapped", lambda function, cases: [*map(function, cases)])
 
 
 @pytest.mark.parametrize("columns", [1, 2, 5])
@@ -46,8 +43,8 @@ def test_other_tables(one_process: None, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "| 1, 64, exact counts, 0.8 |" in parameters and "| 2, 64, 512, 5, 0.8 |" in parameters
     monkeypatch.setattr(study, "TRANSPORTED", 50)
     assert "| 5, the data itself |" in study.measure_tables(TINY)
-    monkeypatch.setattr(settings, "SIZES", ((200, 1.0),))
-    assert settings.settings_table(TINY).count("\n") == 1 + len(settings.CHOICES)
+    monkeypatch.setattr(study, "SIZES", ((200, 1.0),))
+    assert study.settings_table(TINY).count("\n") == 1 + len(study.CHOICES)
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5, 6, 7])
@@ -63,7 +60,7 @@ def test_steps_spend_all_and_stay_within_the_codes(dimensions: int, rows: int) -
 def test_privtree_without_noise_is_the_data(dimensions: int) -> None:
     rng = np.random.default_rng(0)
     points = sources.gaussians(rng, 300, dimensions)
-    partition = privtree_reference.release(points, 1e12, rng)
+    partition = privtree_release(points, 1e12, rng)
     assert measures.tree_bound(points, partition, rounds=4) == pytest.approx(2.0**-4)
 
 
