@@ -24,6 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.harness import make_key
+
 KEYS, CELLS = 16, 256
 ROWS_PER_PERSON = 40  # on average
 FILE_ROWS = 2**21
@@ -193,8 +195,7 @@ def main() -> int:
 
 
 def _releases(folder: Path, rows: int, shards: list[int], repeat: int) -> None:
-    keygen = [sys.executable, "-m", "dptrees", "keygen", f"{folder}/release.key"]
-    subprocess.run(keygen, check=True, capture_output=True)
+    make_key(folder)
     roads = {"dptrees, unit: row": ("", 64)}
     roads |= {f"dptrees, unit: person, {count} shards": (UNIT, count) for count in shards}
     for number, (what, (unit, count)) in enumerate(roads.items()):

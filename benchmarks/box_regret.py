@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
@@ -27,13 +27,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.harness import geometric_mean, print_lines, public_noise
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.ordered.integer import IntegerDomain
 from dptrees.dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dptrees.dpcore.partitions.mechanism import EstimatedTree
+from dptrees.dpcore.partitions.mechanism import EstimatedTree, PartitionMechanism
 from dptrees.dpcore.partitions.tree import Nodes
 from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
@@ -192,7 +191,7 @@ class Boxes:
         below = np.pad(table, [(1, 0)] * table.ndim)
         for axis in range(table.ndim):
             np.cumsum(below, axis=axis, out=below)
-        total = np.zeros(BOXES)
+        total = np.zeros(len(self.sides[0][0]))
         for corner in np.ndindex(*(2,) * table.ndim):
             place = tuple(ends[end] for ends, end in zip(self.sides, corner, strict=True))
             total += (-1) ** (table.ndim - sum(corner)) * below[place]
@@ -270,31 +269,36 @@ def released(data: Data, measure: Measure, keys: Mapping[str, str], key: bytes) 
     )
     share, terms = Share(budget=BUDGETS[measure]), ReleaseTerms(unit=ADD_REMOVE_ROW)
     plan = section.workload().planned(share, terms).plan
-    codes, counts = data.codes
-    nodes, inverse = np.unique(
-        codes >> np.uint64(data.domain.bits - plan.depths[-1]), return_inverse=True
-    )
+    found = estimated(plan, data.domain, *data.codes, key)
+    return spread(data.domain, found, found.counts)
+
+
+def estimated(
+    plan: PartitionMechanism, domain: HypercubeDomain, codes: Nodes, counts: Integers, key: bytes
+) -> EstimatedTree:
+    """Release exact counts of the codes of cells, under a key that is known."""
+    codes = codes >> np.uint64(domain.bits - plan.depths[-1])
+    nodes, inverse = np.unique(codes, return_inverse=True)
     own = np.zeros(len(nodes), np.int64)
     np.add.at(own, inverse, counts)
-    source = NoiseSource(key=ReleaseKey(key), release="r", spec_digest=b"", global_digest=b"")
     noise = NodeNoise(
         tree="t",
         counts=CodeCounts.from_codes(plan.depths[-1], nodes, own),
         laws=plan.laws,
-        source=source,
+        source=public_noise(key, "r"),
     )
-    return spread(data.domain, plan.estimated(data.domain, noise))
+    return plan.estimated(domain, noise)
 
 
-def spread(domain: HypercubeDomain, found: EstimatedTree) -> Floats:
-    """The counts of the parts, spread evenly over their cells."""
+def spread(domain: HypercubeDomain, found: EstimatedTree, values: Sequence[Any]) -> Floats:
+    """Spread values of the nodes of each level, where these are parts, evenly over their cells."""
     shape = tuple(axis.cells + 1 for axis in domain.axes)
     change = np.zeros(math.prod(shape))
     ends = found.tree.leaves()
-    for level, counts, parts in zip(found.tree.levels, found.counts, ends, strict=True):
-        own = parts & (counts > 0)
+    for level, each, parts in zip(found.tree.levels, values, ends, strict=True):
+        own = parts & domain.has_cells(level.depth, level.nodes)
         ranges = np.stack(domain.ranges(level.depth, level.nodes[own]))
-        dense = counts[own] / np.prod(ranges[1] - ranges[0], axis=0)
+        dense = each[own] / np.prod(ranges[1] - ranges[0], axis=0)
         for corner in np.ndindex(*(2,) * len(shape)):
             places = [ranges[end, column] for column, end in enumerate(corner)]
             sign = (-1) ** sum(corner)
@@ -303,11 +307,6 @@ def spread(domain: HypercubeDomain, found: EstimatedTree) -> Floats:
     for axis in range(len(shape)):
         np.cumsum(table, axis=axis, out=table)
     return table[(slice(0, -1),) * len(shape)]
-
-
-def mean(values: list[float]) -> float:
-    """The geometric mean."""
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def measure_shape(data: Data, measure: Measure, releases: int) -> dict[str, float]:
@@ -323,7 +322,9 @@ def measure_shape(data: Data, measure: Measure, releases: int) -> dict[str, floa
             table = released(data, measure, keys, rng.bytes(32))
             for kind, boxes in kinds.items():
                 errors[kind].append(float(np.abs(boxes.sums(table) - exact[kind]).mean()))
-        result[name] = float(EPSILON) * mean([math.fsum(e) / releases for e in errors.values()])
+        result[name] = float(EPSILON) * geometric_mean(
+            [math.fsum(e) / releases for e in errors.values()]
+        )
     return result
 
 
@@ -345,9 +346,11 @@ def table_lines(columns: int, measure: Measure, releases: int, part: str) -> Ite
         row = []
         for product in PRODUCTS:
             shown = [found[family, product] for family in FAMILIES]
-            regrets = [mean([each[name] / min(each.values()) for each in some]) for some in shown]
-            error = mean([each[name] for some in shown for each in some])
-            row.append(f"{error:.3g}; {mean(regrets):.2f}, {max(regrets):.2f}")
+            regrets = [
+                geometric_mean([each[name] / min(each.values()) for each in some]) for some in shown
+            ]
+            error = geometric_mean([each[name] for some in shown for each in some])
+            row.append(f"{error:.3g}; {geometric_mean(regrets):.2f}, {max(regrets):.2f}")
         yield f"| {name} | {' | '.join(row)} |"
 
 
@@ -362,8 +365,7 @@ def main() -> None:
     for columns in chosen.columns:
         for part in chosen.parts:
             print("", flush=True)
-            for line in table_lines(columns, Measure(chosen.measure), chosen.releases, part):
-                print(line, flush=True)
+            print_lines(table_lines(columns, Measure(chosen.measure), chosen.releases, part))
 
 
 if __name__ == "__main__":

@@ -19,10 +19,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(PROJECT))
-
-from tests.engines.servers import Engine, engine, environment, missing  # noqa: E402
+from benchmarks import make_rows
+from benchmarks.harness import make_key, marked
+from tests.engines.servers import Engine, engine, environment, missing
 
 NAMES = ("local", "prism", "flink", "flink_cluster", "spark")
 CONFIG = """
@@ -38,7 +37,6 @@ trees:
     domain: {{kind: ordered, column: value, lower: 0, upper: 1024, cells: 1024}}
     objective: quantiles
 """
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
 def main() -> int:
@@ -53,21 +51,18 @@ def main() -> int:
         _make_inputs(Path(folder), arguments.rows, arguments.times)
         lines = list(_table(Path(folder), arguments.engines, arguments.rows, arguments.times))
     if arguments.write:
-        page = arguments.write.read_text()
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        text = "\n".join(["", "```", *lines, "```", ""])
-        arguments.write.write_text(before + BEGIN + text + END + after)
+        page = arguments.write.read_text(encoding="utf-8")
+        text = "\n".join(["```", *lines, "```", ""])
+        arguments.write.write_text(marked(page, "measured", text), encoding="utf-8")
     return 0
 
 
 def _make_inputs(folder: Path, rows: int, times: int) -> None:
     """A key, and the three inputs: ``few``, ``once`` and ``many``, which links to the files of
     ``once`` so often."""
-    command = [sys.executable, "-m", "dptrees", "keygen", f"{folder}/release.key"]
-    subprocess.run(command, check=True, capture_output=True, cwd=PROJECT)
+    make_key(folder)
     for name, count in (("few", 1_000), ("once", rows)):
-        maker = [sys.executable, str(PROJECT / "benchmarks" / "make_rows.py")]
-        subprocess.run([*maker, f"{folder}/{name}", "--rows", str(count)], check=True)
+        make_rows.write_files(folder / name, "rows", make_rows.write_file, count, 8)
     (folder / "many").mkdir()
     for path in (folder / "once").iterdir():
         for number in range(times):

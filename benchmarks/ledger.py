@@ -13,15 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger
 from dptrees.pipelines.ledger.url import LedgerUrl
 from tests import postgresql

@@ -16,8 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.make_rows import make_files
 
 ROWS_PER_GROUP = 1 << 20

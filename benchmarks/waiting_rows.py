@@ -7,15 +7,14 @@ on average, and a release counts at most four of them. Each release is a process
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from benchmarks.harness import make_key, run_command
 
 FILES, ROWS_OF_A_PERSON, CELLS = 16, 4, 1024
 CONFIG = """
@@ -53,13 +52,9 @@ def measured(folder: Path, rows: int) -> tuple[float, float]:
         pq.write_table(pa.table(columns), folder / "rows" / f"{number:02}.parquet")
     config = folder / "release.yaml"
     config.write_text(CONFIG.format(folder=folder, cells=CELLS))
-    command = [sys.executable, "-m", "dptrees"]
-    silent = {"stdout": subprocess.DEVNULL, "cwd": Path(__file__).parents[1]}
-    subprocess.run([*command, "keygen", str(folder / "release.key")], check=True, **silent)  # type: ignore[call-overload]
-    release = subprocess.Popen([*command, "release", str(config)], **silent)  # type: ignore[call-overload]
-    _, status, used = os.wait4(release.pid, 0)
-    assert status == 0, status
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    make_key(folder)
+    run = run_command(["release", str(config)])
+    return run.processor, run.peak
 
 
 if __name__ == "__main__":

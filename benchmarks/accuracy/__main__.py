@@ -32,6 +32,7 @@ from benchmarks.accuracy.ours import OURS
 from benchmarks.accuracy.packages import PYTHON, package_methods
 from benchmarks.accuracy.papers import PAPERS
 from benchmarks.accuracy.tables import document
+from benchmarks.harness import marked
 
 
 def record_key(method: Method, case: Case) -> str:
@@ -84,7 +85,6 @@ def _measure_one(method: Method, case: Case, numbers: range, records: Records) -
     )
 
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 KEPT = PROJECT / "build" / "accuracy" / "releases.jsonl"
 ROWS = (1_000, 10_000, 100_000, 1_000_000)
 BUDGETS = ("epsilon=1", "epsilon=0.1", "rho=0.5")
@@ -150,8 +150,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(tables)
     else:
         page = options.write.read_text(encoding="utf-8")
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        options.write.write_text(f"{before}{BEGIN}\n{tables}\n{END}{after}", encoding="utf-8")
+        options.write.write_text(marked(page, "measured", f"{tables}\n"), encoding="utf-8")
     print(f"{time.perf_counter() - start:.0f} seconds", file=sys.stderr)
     return 0
 

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.harness import marked
 from benchmarks.reproduction import (
     cdf_errors,
     consistent_cdfs,
@@ -20,7 +21,6 @@ from benchmarks.reproduction import (
     tree_shapes,
 )
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 QUICK = "**A quick run: few repetitions, large standard errors.**\n"
 
 ERRATA = """\
@@ -64,9 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.write is None:
         print(sections, end="")
     else:
-        before, rest = options.write.read_text(encoding="utf-8").split(BEGIN)
-        page = f"{before}{BEGIN}\n{sections}{END}{rest.split(END)[1]}"
-        options.write.write_text(page, encoding="utf-8")
+        page = options.write.read_text(encoding="utf-8")
+        options.write.write_text(marked(page, "measured", sections), encoding="utf-8")
     print(f"{time.perf_counter() - start:.0f} seconds", file=sys.stderr)
     return 0
 

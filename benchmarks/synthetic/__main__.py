@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks.harness import marked
 from benchmarks.synthetic import classifier
 from benchmarks.synthetic.study import (
     LONG,
@@ -55,15 +56,13 @@ def replaced(page: str, made: dict[str, str]) -> str:
 
     Sections that the page does not have come last.
     """
-    before, rest = page.split(BEGIN)
-    middle, after = rest.split(END)
-    parts = middle.strip().split("\n\n## ")
+    parts = page.split(BEGIN)[1].split(END)[0].strip().split("\n\n## ")
     known = {}
     for part in filter(None, parts):
         text = part if part.startswith("## ") else f"## {part}"
         known[text.splitlines()[0]] = text.strip()
     text = "\n\n".join((known | made).values())
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+    return marked(page, "measured", f"{text}\n")
 
 
 def main(arguments: list[str] | None = None) -> int:

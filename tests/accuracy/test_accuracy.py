@@ -141,7 +141,8 @@ def test_a_run_goes_on_where_it_ended_and_writes_the_page(
 ) -> None:
     monkeypatch.setattr(command, "found_sets", lambda *folders: [FLAT, SPIKES])
     kept, page = tmp_path / "kept.jsonl", tmp_path / "accuracy.md"
-    page.write_text(f"before\n{command.BEGIN}\nold\n{command.END}\nafter\n", encoding="utf-8")
+    begin, end = "<!-- measured: begin -->", "<!-- measured: end -->"
+    page.write_text(f"before\n{begin}\nold\n{end}\nafter\n", encoding="utf-8")
     common = ["--kept", str(kept), "--rows", "200", "--budgets", "epsilon=1", "--write", str(page)]
     methods = ["--methods", "planned", "HB", "OpenDP*", "--peers", str(tmp_path / "none")]
     assert command.main([*common, *methods, "--asked", "0", "--releases", "2"]) == 0
@@ -149,8 +150,8 @@ def test_a_run_goes_on_where_it_ended_and_writes_the_page(
     lines = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
     assert [line["releases"] for line in lines] == [2, 2, 2, 2, 3, 3, 3, 3]
     text = page.read_text(encoding="utf-8")
-    assert text.startswith(f"before\n{command.BEGIN}\n5 releases a point.")
-    assert text.endswith(f"{command.END}\nafter\n") and "HB (paper)" in text
+    assert text.startswith("before\n<!-- measured: begin -->\n5 releases a point.")
+    assert text.endswith("<!-- measured: end -->\nafter\n") and "HB (paper)" in text
     assert "OpenDP" not in text
 
 

@@ -25,7 +25,7 @@ from benchmarks.reproduction import (
     planned_trees,
     tree_shapes,
 )
-from benchmarks.reproduction.__main__ import BEGIN, END, main
+from benchmarks.reproduction.__main__ import main
 from benchmarks.reproduction.simulation import (
     KEY,
     TREE,
@@ -305,10 +305,11 @@ def test_planned_trees_are_measured(place: int) -> None:
 def test_the_page_is_written(tmp_path: Path) -> None:
     """All sections, rectangular tables, and no claim that fails but the misprinted beta*."""
     page = tmp_path / "page.md"
-    page.write_text(f"# Above\n\n{BEGIN}\nold\n{END}\n", encoding="utf-8")
+    begin, end = "<!-- measured: begin -->", "<!-- measured: end -->"
+    page.write_text(f"# Above\n\n{begin}\nold\n{end}\n", encoding="utf-8")
     assert main(["--quick", "--write", str(page)]) == 0
     lines = page.read_text(encoding="utf-8").splitlines()
-    assert (lines[0], lines[2], lines[-1]) == ("# Above", BEGIN, END) and "old" not in lines
+    assert (lines[0], lines[2], lines[-1]) == ("# Above", begin, end) and "old" not in lines
     titles = [line for line in lines if line.startswith("## ")]
     assert [title[3:5] for title in titles] == ["1.", "2.", "3.", "4.", "5.", "Er"]
     assert [line.split("|")[1].strip() for line in lines if "**no**" in line] == [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import box_regret
-from benchmarks.box_regret import BITS, FAMILIES, MECHANISMS, Boxes, Data, mean, released
+from benchmarks.box_regret import BITS, FAMILIES, MECHANISMS, Boxes, Data, released
 from dptrees.dpcore.privacy.budget import Budget, Measure
 
 
@@ -41,7 +41,3 @@ def test_much_budget_gives_the_data(
     assert found.sum() == pytest.approx(300)
     # A part of a few cells may hold a point; a row anywhere else would be off by one or more.
     assert np.abs(Boxes.drawn(found.shape, 1.0).sums(found - data.table)).mean() < 10
-
-
-def test_the_mean_is_geometric() -> None:
-    assert mean([1.0, 4.0]) == pytest.approx(2.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.rectangles import MECHANISMS, PRODUCTS, Data, Rectangles, measured, table_lines
+from benchmarks.rectangles import MECHANISMS, PRODUCTS, Data, draw_rectangles, measured, table_lines
 
 
 def make_data(shape: tuple[int, int] = (20, 27)) -> Data:
@@ -15,9 +15,10 @@ def make_data(shape: tuple[int, int] = (20, 27)) -> Data:
 
 def test_sums_are_those_of_cells() -> None:
     data = make_data()
-    drawn = Rectangles.drawn(data.counts.shape, 0.5, np.random.default_rng(0))
+    drawn = draw_rectangles(data.counts.shape, 0.5, np.random.default_rng(0))
     found = drawn.sums(data.counts.astype(np.float64))
-    for (a, b, c, d), own in list(zip(drawn.corners.tolist(), found, strict=True))[:200]:
+    (one, two), (three, four) = drawn.sides
+    for a, b, c, d, own in list(zip(one, two, three, four, found, strict=True))[:200]:
         assert 0 <= a < b <= 20 and 0 <= c < d <= 27 and b - a <= 10
         assert own == data.counts[a:b, c:d].sum()
 
