@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -118,6 +120,52 @@ def geometric_mean(values: Iterable[float]) -> float:
     2.0
     """
     return float(np.exp(np.mean([np.log(each) for each in values])))
+
+
+# --- tables and texts in Markdown ---
+
+
+def section(title: str, *blocks: str) -> str:
+    """A heading and blocks below it; all but tables are wrapped."""
+    wrapped = [block if block.startswith("|") else paragraph(block) for block in blocks]
+    return "\n\n".join([f"## {title}", *wrapped]) + "\n"
+
+
+def paragraph(text: str) -> str:
+    """Text in lines of at most 100 characters."""
+    return textwrap.fill(
+        " ".join(text.split()), width=100, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose first column is text and whose other columns are numbers."""
+    rule = ["---", *["---:"] * (len(headers) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headers, rule, *rows))
+
+
+def number(value: float) -> str:
+    """Four significant digits, and all of those before the point."""
+    if abs(value) >= 1e9:
+        return f"{value:.4g}"
+    digits = max(0, 3 - len(f"{abs(value):.0f}") + 1) if abs(value) >= 1 else 4
+    return f"{value:,.{digits}f}"
+
+
+def deviation(value: float) -> str:
+    """A difference in standard errors."""
+    return f"{value:+.1f}"
+
+
+def shape(fanouts: Sequence[int]) -> str:
+    """The fan-outs, with repetitions as powers."""
+    runs = ((fanout, len(list(run))) for fanout, run in itertools.groupby(fanouts))
+    return " · ".join(f"{fanout}^{count}" if count > 1 else str(fanout) for fanout, count in runs)
+
+
+def holds(fact: bool) -> str:
+    """Whether a claim was found true."""
+    return "yes" if fact else "**no**"
 
 
 # --- pages ---

@@ -38,7 +38,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.reproduction.markdown import table
+from benchmarks.harness import table
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.marginals.measured import MeasuredTables
 from dptrees.dpcore.marginals.measuring import measure_tables

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.accuracy.cases import LEVELS, TASKS, Error, Origin, Place, Records
 from benchmarks.accuracy.ours import OURS, by_default, with_guess
 from benchmarks.accuracy.papers import PAPERS
-from benchmarks.reproduction.markdown import paragraph, table
+from benchmarks.harness import paragraph, table
 
 # By the beginning of a task and of the better method's name.
 _REASONS: dict[tuple[str, str], str] = {

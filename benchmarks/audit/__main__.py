@@ -34,7 +34,7 @@ from benchmarks.audit.units import (
     audit_units,
 )
 from benchmarks.audit.whole import audit_whole
-from benchmarks.reproduction.markdown import holds, number, section, table
+from benchmarks.harness import holds, number, section, table
 
 RELEASES = 20_000
 # Random plans of each kind for the exact losses.

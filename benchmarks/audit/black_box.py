@@ -33,7 +33,7 @@ import yaml
 
 from benchmarks.audit.attack import lower_bound, smaller_noise
 from benchmarks.audit.targets import Claim
-from benchmarks.reproduction.markdown import number, section, table
+from benchmarks.harness import number, section, table
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.noise.laws import DiscreteGaussian
 from dptrees.dpcore.noise.randomness import ReleaseKey

@@ -63,7 +63,7 @@ from dptrees.dpcore.sparse.plan import plan_sparse
 from dptrees.dpcore.sparse.question import SparseQuestion
 from dptrees.dpcore.trees.uniform import UniformTree
 from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
+from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan
 from dptrees.dpcore.uniform.setting import TreeSetting
 from dptrees.dpcore.uniform.widths import IntervalWidths
 
@@ -315,12 +315,6 @@ def ordered_draft(rng: Random, name: str, unit: PrivacyUnit, *, published: bool 
 
     listed = {} if keys is None else {keys.column: key_palette(keys)}
     return Draft(make=make, palettes={domain.column: palette} | listed)
-
-
-def measures_prefixes(question: TreeQuestion) -> bool:
-    """Whether what gets noise are prefixes."""
-    plan = question.plan
-    return isinstance(plan, TreePlan) and plan.measured is Measured.PREFIXES
 
 
 # --- hierarchies ----------------------------------------------------------------------------------

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from benchmarks.harness import deviation, holds, number, table
+from benchmarks.harness import section as page_section
 from benchmarks.papers.cdf_errors import (
     histogram_error,
     independent_error,
     refined_error,
     tree_error,
 )
-from benchmarks.reproduction import markdown
-from benchmarks.reproduction.markdown import deviation, holds, measured, number, table
-from benchmarks.reproduction.simulation import Mean, prefix_error
+from benchmarks.reproduction.simulation import Mean, measured, prefix_error
 from dptrees.dpcore.levels.planner import plan_mechanism, predicted_cdf_rmse
 from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
@@ -105,7 +105,7 @@ def section(runs: int) -> str:
     order = [at_one[label].exact for label in ("16-ary tree", "histogram", "binary tree")]
     planned = at_one["planned, least squares"].exact
     gain, over_refined = (at_one[f"16-ary{end}"].exact / planned for end in (" tree", ", refined"))
-    return markdown.section(
+    return page_section(
         "1. Errors of the mechanisms, K = 256 (Rameshwar et al., Figure 1)",
         f"""`N^2 E_2` in rows^2, summed over the K points of the CDF. The figure prints no numbers;
         "paper" is the closed form that it draws (Lemmas III.1, III.2, IV.4, Theorem IV.1), for

@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from benchmarks.harness import deviation, shape, table
+from benchmarks.harness import section as page_section
 from benchmarks.papers.cdf_errors import histogram_error
-from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
-from benchmarks.reproduction.markdown import deviation, measured, table
-from benchmarks.reproduction.simulation import Floats, Integers, Mean, simulate
+from benchmarks.reproduction.simulation import Floats, Integers, Mean, measured, simulate
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan
 
 LEAVES, ROWS, EPSILON = 997, 900, Fraction(1, 10)
@@ -154,7 +154,7 @@ def section(runs: int) -> str:
         name: float(data["closest l2"].l2.mean() / data["planned, top down"].l2.mean())
         for name, data in by_data.items()
     }
-    return markdown.section(
+    return page_section(
         "2. Consistency, K = 997, N = 900, epsilon = 0.1 (Rameshwar et al., Section VI-3)",
         f"""Distances between CDFs, whose points lie between 0 and 1, for uniform data: the
         mechanism `histogram` with `estimation: none` and `consistency: l1` or `l2`. The paper took
@@ -165,7 +165,7 @@ def section(runs: int) -> str:
         before consistency is {root:.2f} ± {spread:.2f}, and {closed:.2f} by Lemma III.2; the mean
         of the norm, which the paper states, must be lower.""",
         f"""All estimates in both norms, for the uniform data and for data of an exponential
-        distribution of mean K / 20. The planned tree ({markdown.shape(planned.tree.fanouts)}) is
+        distribution of mean K / 20. The planned tree ({shape(planned.tree.fanouts)}) is
         padded, as Definition IV.1 allows; the paper takes one level because 997 is prime.""",
         table(("estimate", "uniform: l1", "l2", "exponential: l1", "l2"), all_norms),
         f"""With its default top-down integers the planned tree is {gains["uniform"]:.1f} times as

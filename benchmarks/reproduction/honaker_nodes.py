@@ -6,10 +6,10 @@ import itertools
 import math
 from fractions import Fraction
 
-from benchmarks.reproduction import markdown
+from benchmarks.harness import deviation, holds, table
+from benchmarks.harness import section as page_section
 from benchmarks.reproduction.cdf_errors import public_total_plan
-from benchmarks.reproduction.markdown import deviation, holds, measured, table
-from benchmarks.reproduction.simulation import Mean, poisson_counts, simulate
+from benchmarks.reproduction.simulation import Mean, measured, poisson_counts, simulate
 from dptrees.dpcore.levels.planner import plan_mechanism
 from dptrees.dpcore.papers.estimator_errors import EstimatorErrors
 from dptrees.dpcore.privacy.budget import Budget, Measure
@@ -147,7 +147,7 @@ def section(trees: int) -> str:
     headers = ["level"]
     for name in ("simple", "below", "above", "full"):
         headers += [name, "measured"]
-    return markdown.section(
+    return page_section(
         "4. Binary trees of depth 5 (Honaker, Figure 4 and Section 4)",
         f"""{trees:,} perfect binary trees of 16 leaves, Poisson(10) rows each, noise of standard
         deviation 3 on every node, N known. The mean squared error of the nodes of each level over

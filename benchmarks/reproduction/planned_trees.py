@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass
 from fractions import Fraction
 
+from benchmarks.harness import deviation, holds, number, shape, table
+from benchmarks.harness import section as page_section
 from benchmarks.papers.cdf_errors import level_variance
 from benchmarks.papers.factorisations import best_factorization
-from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
-from benchmarks.reproduction.markdown import deviation, holds, measured, number, shape, table
-from benchmarks.reproduction.simulation import Mean, prefix_error
+from benchmarks.reproduction.simulation import Mean, measured, prefix_error
 from dptrees.dpcore.levels.planner import predicted_cdf_rmse
 from dptrees.dpcore.papers.cdf_errors import tree_error_from_variances
 from dptrees.dpcore.papers.level_budgets import optimal_level_budgets
@@ -122,7 +122,7 @@ def section(runs: int) -> str:
         "planning, s",
     )
     worst = max(map(abs, deviations))
-    return markdown.section(
+    return page_section(
         "5. Planned trees",
         f"""The squared error of a point of the CDF, mean over the K points, in rows^2, one row
         substituted, N public. "paper" is the least error before estimation over factorisations of

@@ -141,3 +141,12 @@ def _solve(
     roots = forest.chunk_roots(chunk, measured)
     solutions, _ = forest.solve_spine(TREE, chunk.key, roots, mine.sum(axis=1), noise)
     return forest.solve(chunk, measured, solutions)
+
+
+def measured(mean: Mean) -> str:
+    """A mean and its standard error, to two digits of that."""
+    digits = 1 - math.floor(math.log10(mean.standard_error))
+    shown = [round(each, digits) for each in (mean.value, mean.standard_error)]
+    if mean.value >= 1e9:
+        return " ± ".join(f"{each:.4g}" for each in shown)
+    return " ± ".join(f"{each:,.{max(0, digits)}f}" for each in shown)

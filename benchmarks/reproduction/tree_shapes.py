@@ -6,6 +6,8 @@ import itertools
 import math
 from fractions import Fraction
 
+from benchmarks.harness import deviation, holds, number, shape, table
+from benchmarks.harness import section as page_section
 from benchmarks.papers.cdf_errors import refined_error, tree_error
 from benchmarks.papers.factorisations import (
     best_factorization,
@@ -18,10 +20,8 @@ from benchmarks.papers.real_fanouts import (
     optimal_integer_fanout,
     optimal_real_fanouts,
 )
-from benchmarks.reproduction import markdown
 from benchmarks.reproduction.cdf_errors import public_total_plan
-from benchmarks.reproduction.markdown import deviation, holds, measured, number, shape, table
-from benchmarks.reproduction.simulation import Mean, prefix_error
+from benchmarks.reproduction.simulation import Mean, measured, prefix_error
 from dptrees.dpcore.levels.planner import predicted_cdf_rmse
 from dptrees.dpcore.papers.level_budgets import optimal_level_budgets
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan
@@ -164,7 +164,7 @@ def section(runs: int) -> str:
                 deviation(found.deviation(exact)),
             )
         )
-    return markdown.section(
+    return page_section(
         "3. The best trees before estimation (Rameshwar et al., Sections IV and V)",
         table(("what", "paper", "ours", "agrees"), rows),
         """All agree but the printed decimals of `beta*`: the root of log beta = 3 (beta - 1) / beta

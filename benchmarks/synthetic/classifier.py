@@ -30,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.reproduction.markdown import table
+from benchmarks.harness import table
 from benchmarks.synthetic.generators import GENERATORS, Generator
 from benchmarks.wide_tables import DELTA, ORDERED_OF_ADULT, PEERS, peer_rows
 from dptrees.dpcore.arrays import Integers

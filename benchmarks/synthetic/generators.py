@@ -54,11 +54,8 @@ from benchmarks.synthetic.grown_tree import (
     ExactCounts,
     Partition,
     Step,
-    above_noise,
     depth,
     enforced,
-    grow,
-    least_squares,
     make_partition,
     whole_cube,
 )
@@ -340,16 +337,6 @@ def _privtree(points: Floats, epsilon: float, rng: np.random.Generator) -> Relea
     state = sparse_bytes(ExactCounts(points), DEEPEST)
     partition = privtree_release(points, epsilon, rng)
     return Released(partition=partition, state_bytes=state)
-
-
-def _grown(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
-    counts = ExactCounts(points)
-    steps = grown_steps(len(points), epsilon, counts.dimensions)
-    tree = grow(counts, steps, above_noise(4), rng=rng)
-    # In one column errors of neighbors add up, and what shrinking moves moves far.
-    partition = tree.partition(least_squares(tree, shrink=counts.dimensions > 1))
-    deepest = sum(step.bits for step in steps)
-    return Released(partition=partition, state_bytes=sparse_bytes(counts, deepest))
 
 
 def _srrw(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:

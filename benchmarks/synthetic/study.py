@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from benchmarks.reproduction.markdown import table
+from benchmarks.harness import table
 from benchmarks.reproduction.simulation import Mean
 from benchmarks.synthetic import bounds, measures
 from benchmarks.synthetic.bounds import level_budgets
