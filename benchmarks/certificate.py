@@ -12,12 +12,20 @@ which knows losses to a step of its grid, counts some of it: much where the next
 smaller, as it is where sigma is below 1.
 
     python -m benchmarks.certificate
+    python -m benchmarks.certificate --budgets
+
+The second prints, for levels of unequal budgets (10 : 11 : 12 ...) and add_remove, the rho that
+conversion from zCDP allows for an (epsilon, delta), and the one that the certificate finds. Then
+the seconds of one certificate for many levels, and of one distribution of dp-accounting for a
+single level.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -25,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.privacy.conversion import calibrated_rho, zcdp_rho
 from dptrees.dpcore.privacy.loss import certified_delta
 
 Moved = Sequence[tuple[NoiseLaw, int]]
@@ -32,6 +41,7 @@ LARGEST, SMALLEST = 0.5, 1e-12
 # Sigma to which the laws are summed: what lies outside is below 1e-80.
 WIDTH = 20
 BETWEEN, ATOMS = 12, 24
+LEVELS = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +133,56 @@ def cases() -> Iterator[tuple[str, Moved]]:
     yield "Laplace 3, counts 4; sigma^2 9", [(laplace, 4), *gaussians(9)]
 
 
-def main() -> None:
-    """Prints the table."""
+def levels_of_rho(rho: Fraction, levels: int) -> list[tuple[NoiseLaw, int]]:
+    """The laws of levels that share a rho, each with one count that moves by one."""
+    parts = range(10, 10 + levels)
+    amounts = [rho * Fraction(part, sum(parts)) for part in parts]
+    return [(DiscreteGaussian(sigma_squared=1 / (2 * amount)), 1) for amount in amounts]
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """How long something takes."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def certify_levels(sigma: float) -> object:
+    """Certify delta for 30 levels with laws near one sigma."""
+    laws = [
+        (DiscreteGaussian(sigma_squared=Fraction(sigma * (1 + level / 100)) ** 2), 1)
+        for level in range(LEVELS)
+    ]
+    return certified_delta(laws, 1.0)
+
+
+def print_budgets() -> None:
+    """Print the rho of releases, and the seconds of certificates."""
+    from dp_accounting.pld import privacy_loss_distribution
+
+    print(f"{'epsilon':>8} {'delta':>8} {'levels':>6} {'converted':>10} {'certified':>10}")
+    for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-6), (1.0, 1e-9), (4.0, 1e-6)):
+        for levels in (1, 5, 20):
+
+            def certify(rho: Fraction, levels: int = levels, epsilon: float = epsilon) -> float:
+                return certified_delta(levels_of_rho(rho, levels), epsilon)
+
+            found = calibrated_rho(epsilon, delta, certify)
+            print(
+                f"{epsilon:>8} {delta:>8} {levels:>6} "
+                f"{float(zcdp_rho(epsilon, delta)):>10.4g} {float(found):>10.4g}"
+            )
+    print(f"\n{'sigma':>8} {f'{LEVELS} levels, s':>14} {'dp-accounting, 1 level, s':>26}")
+    for sigma in (1.0, 1e2, 1e4, 1e5):
+        theirs = seconds(
+            lambda sigma=sigma: privacy_loss_distribution.from_discrete_gaussian_mechanism(sigma)
+        )
+        own = seconds(lambda sigma=sigma: certify_levels(sigma))
+        print(f"{sigma:>8g} {own:>14.3f} {theirs:>26.3f}")
+
+
+def print_ratios() -> None:
+    """Print certified deltas over exact ones."""
     print(f"{'':<32} {'between losses':>22} {'at losses':>22}")
     for name, moved in cases():
         law, line = composed(moved), f"{name:<32}"
@@ -132,6 +190,16 @@ def main() -> None:
             found = ratios(moved, law, epsilons)
             line += f" {min(found) - 1:>10.1e} {max(found):>11.6f}" if found else f"{'-':>23}"
         print(line, flush=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--budgets", action="store_true", help="the rho of releases, and seconds")
+    if parser.parse_args(arguments).budgets:
+        print_budgets()
+    else:
+        print_ratios()
 
 
 if __name__ == "__main__":

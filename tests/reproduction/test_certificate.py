@@ -84,7 +84,7 @@ def test_the_table_is_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.certificate.cases", lambda: [("a case", gaussians(2))])
-    main()
+    main([])
     _, line = capsys.readouterr().out.splitlines()
     low, high, at_low, at_high = map(float, line.removeprefix("a case").split())
     assert 0 <= low <= high - 1 + 1e-6 and 0 <= at_low <= at_high - 1 + 1e-6
