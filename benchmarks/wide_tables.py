@@ -20,6 +20,9 @@ columns, three latent classes, correlated normal columns, and independent ones, 
 Under ``--rho`` the budget is the rho that is (e, 1e-5)-DP at an epsilon of e, as the peers have it;
 else ours is pure epsilon. PYTHON has dpmm 0.1.9; its AIM, MST and PrivBayes have their defaults, on
 the same codes, and take minutes each.
+
+With ``--boxes`` it is the same number of a box (`kind: hypercube` with ``mechanism: adaptive``,
+``for: counts``, and a guess of the rows) and of a table, by the number of columns of Adult.
 """
 
 from __future__ import annotations
@@ -31,27 +34,40 @@ import json
 import secrets
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
 
-from benchmarks.harness import table
+from benchmarks.harness import SHARED_DATA, print_lines, table
 from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.hypercube.workload import HypercubeWorkload
 from dptrees.dpcore.marginals.measured import MeasuredTables
 from dptrees.dpcore.marginals.measuring import measure_tables
 from dptrees.dpcore.marginals.model import TableModel
 from dptrees.dpcore.marginals.plan import MarginalsPlan
 from dptrees.dpcore.marginals.shape import TableShape
-from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
 from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.ordered.category import CategoryDomain
+from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.partitions.choices import PartitionChoices
 from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.conversion import zcdp_rho
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.table.workload import TableWorkload
 
-SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 ORDERED_OF_ADULT = {
     *("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"),
 }
@@ -303,6 +319,73 @@ def installed_diamonds() -> Path | None:
     return Path(spec.origin).parent / "data" / "diamonds.csv"
 
 
+# --- a box or a table ---
+
+
+def axes(sizes: Mapping[str, int]) -> tuple[OrderedDomain, ...]:
+    """The domains of columns of codes."""
+    return tuple(
+        IntegerDomain(column=name, lower=0, upper=size)
+        if name in ORDERED_OF_ADULT
+        else CategoryDomain(column=name, categories=tuple(range(size)), ordered=False)
+        for name, size in sizes.items()
+    )
+
+
+def workloads(sizes: Mapping[str, int], rows: int) -> dict[str, Workload]:
+    """A box and a table of the same columns."""
+    own = axes(sizes)
+    box = HypercubeDomain(axes=own, depths=tuple(map(cell_bits, own)))
+    choices = PartitionChoices.from_mechanism("adaptive", rows=rows, decided_apart=False)
+    return {
+        "box": HypercubeWorkload(name="t", domain=box, mechanism="adaptive", choices=choices),
+        "table": TableWorkload(name="t", domain=TableDomain(axes=own)),
+    }
+
+
+def synthetic(workload: Workload, rows: pa.Table, epsilon: Fraction, seed: int) -> pa.Table:
+    """Return as many synthetic rows as there are rows."""
+    share = Share(budget=Budget(measure=Measure.EPSILON, amount=epsilon))
+    question = workload.planned(share, ReleaseTerms(unit=ADD_REMOVE_ROW))
+    plan = ReleasePlan(name="t", unit=ADD_REMOVE_ROW, budget=share.budget, questions=(question,))
+    key = ReleaseKey(bytes([seed]) * 32)
+    sampler = release_rows(plan, rows.to_batches(), key).tree("t").sampler()
+    batches = sampler.batches(len(rows), public_stream("sample", seed))
+    return pa.Table.from_batches(batches, schema=sampler.schema)
+
+
+def pair_distance(rows: pa.Table, made: pa.Table, sizes: Mapping[str, int]) -> float:
+    """The mean total variation of two-way counts."""
+    found = []
+    for one, other in combinations(sizes, 2):
+        shape = sizes[one] * sizes[other]
+        shares = [
+            np.bincount(
+                each[one].to_numpy() * sizes[other] + each[other].to_numpy(), minlength=shape
+            )
+            / len(each)
+            for each in (rows, made)
+        ]
+        found.append(np.abs(shares[0] - shares[1]).sum() / 2)
+    return float(np.mean(found))
+
+
+def kind_lines(folder: Path, repeat: int) -> Iterator[str]:
+    """The table of boxes and tables of the first columns of Adult."""
+    every = pyarrow.csv.read_csv(folder / "adult.csv")
+    sizes = json.loads((folder / "adult-domain.json").read_text(encoding="utf-8"))
+    yield "| columns | epsilon | box | table |\n| ---: | ---: | ---: | ---: |"
+    for number in (2, 3, 4, 5, 6, 8):
+        own = {name: sizes[name] for name in [*sizes][:number]}
+        rows = every.select(list(own)).combine_chunks()
+        for epsilon in (Fraction(1), Fraction(1, 10)):
+            cells = []
+            for workload in workloads(own, len(rows)).values():
+                made = (synthetic(workload, rows, epsilon, seed) for seed in range(repeat))
+                cells.append(f"{np.mean([pair_distance(rows, each, own) for each in made]):.3f}")
+            yield f"| {number} | {float(epsilon):g} | {' | '.join(cells)} |"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -314,7 +397,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epsilons", type=float, nargs="*", default=[0.1, 1.0, 10.0])
     parser.add_argument("--peers", type=Path, help="a Python that has dpmm 0.1.9")
     parser.add_argument("--no-shapes", dest="shapes", action="store_false")
+    text = "of the first columns of Adult as a box and as a table, alone"
+    parser.add_argument("--boxes", action="store_true", help=text)
     options = parser.parse_args(arguments)
+    if options.boxes:
+        print_lines(kind_lines(options.data, options.runs))
+        return
     names = list(PEERS) if options.peers is not None else []
     lines = [line for each in tables(options) for line in measure(each, options)]
     print(table(["data, epsilon", "ours", "model", "apart", *names], lines))

@@ -23,11 +23,10 @@ import numpy as np
 import pyarrow.parquet as pq
 from scipy.optimize import isotonic_regression
 
+from benchmarks.harness import PROJECT, SHARED_DATA
 from dptrees.dpcore.arrays import Floats, Integers
 
 CELLS = 4096
-PROJECT = Path(__file__).resolve().parents[2]
-SHARED_DATA = PROJECT.parent / "shared" / "data"
 FLIGHTS = PROJECT / "data" / "flights"
 _SEED = 17
 

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness import table
+from benchmarks.harness import SHARED_DATA, table
 from benchmarks.synthetic.generators import GENERATORS, Generator
 from benchmarks.wide_tables import DELTA, ORDERED_OF_ADULT, PEERS, peer_rows
 from dptrees.dpcore.arrays import Integers
@@ -179,7 +179,6 @@ def by_peer(
     return synthesize
 
 
-SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 STORED = Path(__file__).with_name("classifier_scores.json")
 SIX, ALL = "six", "all"
 EPSILONS = (0.1, 1.0, 10.0)
