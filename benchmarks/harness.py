@@ -122,7 +122,7 @@ def geometric_mean(values: Iterable[float]) -> float:
     return float(np.exp(np.mean([np.log(each) for each in values])))
 
 
-# --- tables and texts in Markdown ---
+# --- Markdown ---
 
 
 def section(title: str, *blocks: str) -> str:

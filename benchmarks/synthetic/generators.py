@@ -1,7 +1,7 @@
-"""Generators that are compared: those of papers, in floating point, and this project's.
+"""Generators that are compared: from papers, in floating point, and by this project.
 
 Each is a function of points, epsilon and an rng, and private for neighbors that add or remove a
-row. Those of papers are of no use for a release.
+row. The generators from papers are of no use for a release.
 
 **PrivHP** (Holland et al., Algorithms 2 to 4), with errata fixed: the top k belong to level l,
 which was just added, not l + 1; the last level is r; the level above the root has the root's

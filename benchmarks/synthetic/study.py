@@ -1,7 +1,7 @@
 """Expected distances of generators from their data, by independent runs, in Markdown.
 
-The last table has what each choice of a grown tree is worth: distances over those of PMM, one by
-one.
+The last table has what each choice of a grown tree is worth: distances over the distances of PMM,
+one by one.
 """
 
 from __future__ import annotations
