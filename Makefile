@@ -63,7 +63,7 @@ help:
 	@echo "make audit       attacks on the guarantee, written into docs/audit.md (two hours)"
 	@echo "make accuracy    errors beside packages and papers, written into docs/accuracy.md (hours)"
 	@echo "make peers       these packages from PyPI, in build/peers (Python up to 3.13)"
-	@echo "make golden      hashes of releases of every kind, to compare before and after a refactoring"
+	@echo "make golden      files, answers and sentences are as committed, after a refactoring (UPDATE=1: renew)"
 	@echo "make release-check  the wheel and sdist of the last commit, in dist/, and every check on them"
 	@echo "make clean       remove everything these commands made, but keep release.key and out/"
 
@@ -278,8 +278,9 @@ release-check: build/tools/bin/twine
 	@echo "Building the distributions of the last commit into dist/ and checking them"
 	@build/tools/bin/python .ci/distribution.py check dist
 
+# UPDATE=1 renews tests/golden/expected; its diff shows what changed.
 golden: $(INSTALLED)
-	@$(BIN)/python -m tests.golden.hashes
+	@GOLDEN_UPDATE=$(UPDATE) $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/golden
 
 clean:
 	@echo "Removing $(VENV), data/flights and what the tools left"

@@ -2,8 +2,8 @@
 
     python -m tests.golden.hashes > before.txt        (and later: ... | diff before.txt -)
 
-The hashes are of floats too, so both runs must be on one machine with one build of NumPy. The test
-beside this file compares integers alone, which are the same everywhere, with those committed.
+The hashes are of the bytes of files, so both runs need one version of pyarrow. `test_texts`
+compares the content of the same files with that which is committed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import io
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -29,11 +30,7 @@ from tests.golden.configurations import (
     write_data,
     yaml_trees,
 )
-
-
-def hashed(data: bytes) -> str:
-    """The first 24 hexadecimal digits of SHA-256."""
-    return hashlib.sha256(data).hexdigest()[:24]
+from tests.golden.shell import Shell, hashed
 
 
 def said(*arguments: str) -> str:
@@ -104,6 +101,19 @@ def lines(name: str) -> Iterator[str]:
         for requested in questions(tree):
             answer = hashed(said("query", str(folder), *requested, *where).encode())
             yield f"{name} query t{index} {requested[0]} {answer}"
+
+
+def asked(run: Shell, name: str) -> None:
+    """Plan a golden release, make it and query it, in the working directory with its data."""
+    path = write_configuration(Path(), name)
+    run(f"plan {path}")
+    run(f"plan {path} --json")
+    run.release(str(path))
+    run.files(f"out/{name}")
+    for index, tree in enumerate(yaml_trees(name)):
+        where = ["--tree", f"t{index}", *(["--key", "UA"] if BY in tree else [])]
+        for requested in questions(tree):
+            run(shlex.join(["query", f"out/{name}", *requested, *where]))
 
 
 if __name__ == "__main__":
