@@ -63,7 +63,7 @@ def test_the_same_release_again_changes_nothing(plan, data, run, tmp_path, relea
     run(plan, data, tmp_path / "out")
     before = release_files(tmp_path / "out")
     inode = os.stat(tmp_path / "out" / "manifest.json").st_ino
-    run(plan, data, tmp_path / "out")
+    run(plan, data, tmp_path / "out", if_exists="use")
     assert release_files(tmp_path / "out") == before
     assert os.stat(tmp_path / "out" / "manifest.json").st_ino == inode
 
