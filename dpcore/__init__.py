@@ -10,8 +10,3 @@ This file imports nothing, so that the version is known without loading NumPy.
 """
 
 __version__ = "0.1.0"
-
-if __name__ == "dpcore":
-    from dptrees.old_names import import_by_new_name
-
-    import_by_new_name(__name__)

@@ -94,26 +94,6 @@ def test_python_door_opens_quickly() -> None:
     assert not SLOW_TO_IMPORT & set(loaded) and not {"numpy", "pyarrow", "pydantic"} & set(loaded)
 
 
-@pytest.mark.parametrize("package", sorted(PACKAGES))
-def test_an_old_name_is_the_same_module_and_warns(package: str) -> None:
-    module = {"dpcore": "noise.laws", "transforms": "files", "pipelines": "command"}[package]
-    shown = run_python(
-        *("-W", "error::FutureWarning", "-c"),
-        f"import warnings; warnings.simplefilter('ignore'); import {package}.{module} as old\n"
-        f"import dptrees.{package}.{module} as new; print(old is new, new.__spec__.name)",
-    )
-    assert shown == f"True dptrees.{package}.{module}\n"
-    warned = subprocess.run(
-        [sys.executable, "-c", f"import {package}"], cwd=PROJECT, capture_output=True, text=True
-    )
-    assert f"{package} is an old name: import dptrees.{package}" in warned.stderr
-
-
-@pytest.mark.parametrize("module", ["command", "beam_yaml.expansion_service"])
-def test_an_old_name_runs_as_a_program(module: str) -> None:
-    assert run_python("-m", f"pipelines.{module}", "--help").startswith("usage: ")
-
-
 def test_packages_are_found_without_symbolic_links(tmp_path: Path) -> None:
     for folder in (*PACKAGES, "dptrees"):
         kept = shutil.ignore_patterns("__pycache__", *PACKAGES)

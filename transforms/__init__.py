@@ -14,8 +14,3 @@ def _is_for_users(record: logging.LogRecord) -> bool:
 
 # Beam logs it wherever its BigQuery client is imported, which many of its modules do.
 logging.getLogger().addFilter(_is_for_users)
-
-if __name__ == "transforms":
-    from dptrees.old_names import import_by_new_name
-
-    import_by_new_name(__name__)
