@@ -136,6 +136,7 @@ setup(
         # Without an upper end, so that fixes of its faults reach every installation.
         "cryptography>=38",
         "jinja2",
+        "mmh3>=5",
         # From 1.25 on np.add.at is as fast as np.bincount.
         "numpy>=1.25,<2.5",
         "pyarrow<26",

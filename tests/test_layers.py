@@ -23,7 +23,7 @@ SIGNATURE = PurePosixPath("pipelines/proof/signature.py")
 TERMINAL = PurePosixPath("pipelines/terminal_text.py")
 
 # dpcore: third-party packages it may use, and what of the standard library it may not.
-DPCORE_PACKAGES = {"numpy", "scipy", "pyarrow", "cryptography", "dp_accounting", "dpcore"}
+DPCORE_PACKAGES = {"numpy", "scipy", "pyarrow", "mmh3", "cryptography", "dp_accounting", "dpcore"}
 FILES_CLOCK_COMMAND_LINE = {
     *("argparse", "builtins", "fileinput", "getopt", "glob", "importlib", "logging", "mmap", "os"),
     *("pathlib", "shutil", "socket", "sqlite3", "subprocess", "sys", "tempfile", "time", "urllib"),
