@@ -204,7 +204,7 @@ def _check_arguments(arguments: list[str]) -> None:
     # A job server has options of its own, which it describes when it gets the job.
     served = any(name.startswith(("--job_endpoint", "--job-endpoint")) for name in arguments)
     if unknown and not (served and unknown[0].startswith("--")):
-        raise UserError(f"{unknown[0]}: is not an option of dptrees release or of Beam")
+        raise UserError(f"{unknown[0]}: is not an option of this command or of Beam")
 
 
 def runs_here(options: PipelineOptions) -> bool:
