@@ -35,11 +35,11 @@ def splits(
     """
     with _open(file, path) as parquet:
         metadata = parquet.metadata
-        _check_nanoseconds(parquet, path, plan)
         # refuses what cannot be read
         FileColumns.from_schema(
             parquet.schema_arrow, path, plan, missing_column=missing_column, in_schema=True
         )
+        _check_nanoseconds(parquet, path, plan)
         runs: list[tuple[int, int]] = []
         start = rows = 0
         for group in range(metadata.num_row_groups):
@@ -63,11 +63,11 @@ def batches(
         with reading(split.path, _NOT_PARQUET), file:
             file = pa.BufferReader(file.read())
     with _open(file, split.path) as parquet:
-        _check_nanoseconds(parquet, split.path, plan)
         schema = parquet.schema_arrow
         columns = FileColumns.from_schema(
             schema, split.path, plan, missing_column=missing_column, in_schema=True
         )
+        _check_nanoseconds(parquet, split.path, plan)
         rows = 0
         with reading(split.path, _NOT_PARQUET):
             found = parquet.iter_batches(
@@ -127,7 +127,8 @@ def _check_nanoseconds(file: pq.ParquetFile, path: str, plan: ReleasePlan) -> No
     Raises:
         InputError: there is such a column.
     """
-    int96 = set(int96_columns(file))
+    if not (int96 := set(int96_columns(file))):
+        return
     # A tree that reads a time as something else reads it for its identity.
     types = [item for tree in plan.questions for item in tree.value_types.items()]
     values = {name for name, type in types if not pa.types.is_temporal(type)}
