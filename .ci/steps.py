@@ -59,6 +59,8 @@ STEPS = {
             "docs/deploy/index.md",
             "docs/transform.md",
             "examples/*",
+            "pipelines/checking/**",
+            "pipelines/commands/check.py",
             "pipelines/dry_run/**",
             "pipelines/running/**",
             "tests/deploy/test_flink.py",

@@ -20,11 +20,13 @@ from dptrees.pipelines.checking.tally import Tally
 from dptrees.pipelines.checking.texts import OF_TEXT, SeenBatch, seen_batches
 from dptrees.pipelines.configuration import load_configuration
 from dptrees.pipelines.dry_run.dry_run import dry_run
-from dptrees.pipelines.dry_run.finding import NOT_FOR_PUBLICATION
+from dptrees.pipelines.dry_run.finding import NOT_FOR_PUBLICATION, Finding
 from dptrees.pipelines.faults.log import remark
 from dptrees.pipelines.running.job import check_filesystems
 from dptrees.pipelines.summary import guarantee_warnings
 from dptrees.pipelines.terminal_text import print_json, print_line
+from dptrees.transforms import files
+from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.contract_files import check_contract, joined_families
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.csv_lines import Malformed
@@ -97,6 +99,9 @@ NOT_PRIVATE = (
 )
 
 
+_REFUSED_ROWS = "input.malformed: fail refuses a row that is malformed"
+
+
 def run_check(
     path: str,
     arguments: Sequence[str],
@@ -125,14 +130,17 @@ def run_check(
     """
     if not as_json:
         print_line(NOT_PRIVATE if with_rows else NOT_FOR_PUBLICATION)
-    found = dry_run(path, arguments, parameters)
     configuration = load_configuration(path, parameters)
+    found, plan = dry_run(configuration, arguments), configuration.plan()
     entry, lines, code = found.to_entry(), found.to_lines(), 0
     if with_rows:
-        check = InputCheck(configuration=configuration, tally=Tally(plan=configuration.plan()))
+        check = InputCheck(configuration=configuration, tally=Tally(plan=plan))
         number = count_input(check, most, shown=not as_json)
-        entry |= check_entry(check, number)
-        code = 2 if check.malformed and not configuration.terms.drops_rows else 0
+        if check.malformed and not configuration.terms.drops_rows:
+            code = 2
+            refused = Finding(name="rows", fault=InputError(_REFUSED_ROWS))
+            found = replace(found, findings=[*found.findings, refused])
+        entry = found.to_entry() | check_entry(check, number)
         lines = chain(check_lines(check), found.to_faults())
     if as_json:
         print_json(entry, indent=1)
@@ -141,7 +149,7 @@ def run_check(
             print_line(line)
         if configuration.id_of_all:
             remark(configuration.id_remark)
-        for line in guarantee_warnings(configuration.plan()):
+        for line in guarantee_warnings(plan):
             remark(line)
     # An analyst may read the rows and lack the key or the ledger: their faults are shown alone.
     if found.fault is not None and not with_rows:
@@ -163,6 +171,7 @@ def count_input(check: InputCheck, most: int | None, *, shown: bool = False) -> 
     Raises:
         UserError, ReleaseError: one sentence that says what to fix.
     """
+    files.use_environment()
     check_filesystems(check.configuration.input_paths)
     counted = _count_files if check.configuration.table is None else _count_table
     return counted(check, most, shown=shown)

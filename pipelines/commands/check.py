@@ -29,10 +29,11 @@ def add_check(commands: Commands) -> None:
     parser = add_command(
         commands,
         "check",
-        "Check a release before it is made: files, columns, key, ledger, output, engine, predicted "
-        "errors and rows. The results about rows are exact and NOT private: only for people with "
-        "access to the raw data. Any Beam option may follow CONFIG. The exit code is 2 if a row "
-        "would be refused; with --no-rows that with which the release would end before its job.",
+        "Check a release before it is made: files, columns, key, ledger, output, engine and rows; "
+        "with --no-rows or --json also predicted errors. The results about rows are exact and NOT "
+        "private: only for people with access to the raw data. Any Beam option may follow CONFIG. "
+        "The exit code is 2 if a row would be refused; with --no-rows that with which the release "
+        "would end before its job.",
         run,
     )
     add_config(parser)

@@ -7,15 +7,11 @@ import logging
 import re
 import time
 from datetime import date
-from typing import TYPE_CHECKING
 
 from dptrees.pipelines.commands.command_parser import Commands, add_command, add_config
 from dptrees.pipelines.faults.log import FORMATS, run_id
 from dptrees.pipelines.faults.time_limit import parse_seconds, time_limit
 from dptrees.pipelines.quick_start import import_beam, without_collections
-
-if TYPE_CHECKING:
-    pass
 
 
 def add_release(commands: Commands) -> None:

@@ -1,1 +1,1 @@
-"""``dptrees release --dry-run``: all checks that a run makes before it spends budget."""
+"""What ``dptrees check`` reports about all places but the rows."""

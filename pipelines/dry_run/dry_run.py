@@ -7,13 +7,14 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from apache_beam.options.pipeline_options import StandardOptions
 
-from dptrees.pipelines.accounting.totals import totals_entry, totals_lines
-from dptrees.pipelines.configuration import Configuration, load_configuration
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.accounting.totals import totals_entry
+from dptrees.pipelines.configuration import Configuration
 from dptrees.pipelines.dry_run.finding import DryRun, Finding, found
 from dptrees.pipelines.dry_run.input import input_finding
 from dptrees.pipelines.dry_run.places import (
@@ -43,33 +44,47 @@ from dptrees.transforms import files
 from dptrees.transforms.key_reference import KeyReference
 
 
-def dry_run(path: str, arguments: Sequence[str], parameters: Mapping[str, str]) -> DryRun:
+def dry_run(configuration: Configuration, arguments: Sequence[str]) -> DryRun:
     """What a run would meet.
 
     Args:
-        path: of the configuration.
+        configuration: of the release.
         arguments: Beam options.
-        parameters: of the configuration, by name.
 
     Raises:
-        UserError, ConfigurationError, ReleaseError: the run would end before it looks anywhere.
+        UserError: the options cannot be used.
+        ReleaseError: the table of the input cannot be read.
     """
-    configuration = load_configuration(path, parameters)
-    options = beam_options(list(arguments))
-    check_job_jar(options, configuration, FolderRequest())
+    options, request = beam_options(list(arguments)), FolderRequest()
+    check_job_jar(options, configuration, request)
     check_described(options, configuration)
     files.use_options(options)
-    configuration = with_kept_stages(configuration, discard=False)
+    planned: list[tuple[Configuration, ReleasePlan]] = []
+
+    def plan() -> Finding:
+        kept = with_kept_stages(configuration)
+        planned.append((kept, planned_once(kept)))
+        return Finding(name="output")
+
+    output = found("output", plan)
+    if output.fault is not None:  # the output or the series has another plan, or none yet
+        return DryRun(
+            release=configuration.release,
+            folder=configuration.output,
+            findings=[output],
+            state="unknown",
+        )
+    ((configuration, made),) = planned
     with table_rows(configuration.table, heads=True) as source:
         stage = Stage(
             configuration=configuration,
-            planned=planned_once(configuration, discard=False),
+            planned=made,
             options=options,
-            request=FolderRequest(),
+            request=request,
             source=source,
             record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
         )
-        return _Look(stage=stage).dry_run()
+        return _Look(stage=stage).report()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +97,7 @@ class _Look:
 
     stage: Stage
 
-    def dry_run(self) -> DryRun:
+    def report(self) -> DryRun:
         """What the run would meet."""
         opened = found("ledger", self._open_ledger)
         if opened.fault is not None:
@@ -134,7 +149,7 @@ class _Look:
             if not first.exists():
                 return first.pending()[1], first, False
             configuration = _with_selected(configuration, first)
-            planned = planned_once(configuration, discard=False)
+            planned = planned_once(configuration)
             stage = replace(stage, configuration=configuration, planned=planned)
         return stage, None, stage.is_finished()
 
@@ -190,8 +205,7 @@ class _Look:
             folder=self.stage.output,
             findings=findings,
             state=state,
-            error_lines=list(totals_lines(totals)),
-            error_entry={"total": totals},
+            totals=totals,
         )
 
 

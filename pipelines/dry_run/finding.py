@@ -1,4 +1,4 @@
-"""One thing that a dry run looks at, with what was found there."""
+"""A place that a release needs, with what was found there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dptrees.pipelines.accounting.totals import totals_lines
 from dptrees.pipelines.faults.exit_code import ExitCode
 from dptrees.pipelines.faults.outcome import Outcome, failure_outcome
 from dptrees.pipelines.faults.stopping import stopped_by
@@ -76,16 +77,14 @@ class DryRun:
         findings: in the order in which a run would come to them.
         state: ``finished`` (nothing is to be done), ``begun``, ``new``; or ``unknown``, if the
             output could not be looked at.
-        error_lines: the predicted errors, for a person.
-        error_entry: the same for a program.
+        totals: the predicted errors (`pipelines.accounting.totals`); None if there is no plan.
     """
 
     release: str
     folder: str
     findings: Sequence[Finding]
     state: str
-    error_lines: Sequence[str] = ()
-    error_entry: dict[str, Any] = field(default_factory=dict)
+    totals: dict[str, Any] | None = None
 
     @property
     def fault(self) -> Exception | None:
@@ -113,7 +112,7 @@ class DryRun:
             "would_start": self.fault is None,
             **_ended(self.outcome),
             **places,
-            **self.error_entry,
+            **({} if self.totals is None else {"total": self.totals}),
         }
 
     def to_lines(self) -> Iterator[str]:
@@ -122,8 +121,8 @@ class DryRun:
         yield f"{escaped(self.release)} in {escaped(self.folder)}"
         for each in self.findings:
             yield from _titled(each.name, [*each.lines, *each.refusal])
-        if self.state != "finished":
-            yield from self.error_lines
+        if self.state != "finished" and self.totals is not None:
+            yield from totals_lines(self.totals)
         yield ""
         yield self.conclusion
 

@@ -1,4 +1,4 @@
-"""What a dry run finds in the input: files, their sizes and times, and the columns that are read.
+"""The input of a release: files, their sizes and times, and the columns that are read.
 
 Only lists of files and their heads are read, and no row.
 """

@@ -1,4 +1,4 @@
-"""What a dry run finds outside the input: the output, the keys, the engine and the ledger."""
+"""What a release needs beside its input: the output, the keys, the engine and the ledger."""
 
 from __future__ import annotations
 
@@ -138,8 +138,11 @@ def engine_finding(stage: Stage, key: KeyReference | None) -> Finding:
         "runs_here": runs_here(options),
     }
     if runs_here(options):
-        memory = f"about {stage.process_memory / 2**30:.1f} GiB of memory at most"
+        memory = f"about {stage.process_memory / 2**30:.1f} GiB of memory"
         line = f"this process runs the job, with {memory}"
+        questions = stage.plan.questions
+        if not all(each.dense_cells or each.is_matched for each in questions):
+            line += "; boxes, sparse trees and distinct values need more, which grows with the rows"
         return Finding(name="engine", lines=[line], entry=entry)
     lines = [f"{escaped(runner)}" + (f", a job server answers at {endpoint}" if endpoint else "")]
     if seen:

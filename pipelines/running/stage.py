@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -43,7 +42,7 @@ from dptrees.pipelines.running.planned_once import (
 )
 from dptrees.pipelines.running.preflight import check_workers
 from dptrees.pipelines.running.run_record import RunRecord
-from dptrees.pipelines.running.worker_memory import Leaves, process_memory
+from dptrees.pipelines.running.worker_memory import Leaves, machine_memory, process_memory
 from dptrees.transforms import files
 from dptrees.transforms.carry import check_turn
 from dptrees.transforms.commit import check_committed
@@ -283,17 +282,16 @@ class Stage:
     @property
     def process_memory(self) -> int:
         """The bytes that a process of the job may need."""
-        # How many rows a shard will have, nobody knows here: enough for those that wait to be sent.
-        unit_rows = 0.0 if self.plan.unit.is_row else 1.0
-        return process_memory(Leaves.from_plan(self.configuration, self.plan), unit_rows=unit_rows)
+        leaves = Leaves.from_plan(self.configuration, self.plan)
+        return process_memory(leaves, bounds_rows=not self.plan.unit.is_row)
 
     def check_memory(self) -> None:
-        """Warn before a job that may need more memory than this machine has."""
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if runs_here(self.options) and self.process_memory > there:
+        """Warn before a job that may need more memory than this process may use."""
+        needed, there = self.process_memory, machine_memory()
+        if runs_here(self.options) and needed > there:
             remark(
-                f"the release may need {self.process_memory / 2**30:.1f} GiB of memory, and this "
-                f"machine has {there / 2**30:.1f}: fewer cells or keys need less (domain.cells)"
+                f"the release may need {needed / 2**30:.1f} GiB of memory, and there are "
+                f"{there / 2**30:.1f}: fewer cells or keys need less (domain.cells)"
             )
 
     def begun_under(self) -> str | None:

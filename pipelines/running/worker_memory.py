@@ -8,7 +8,10 @@ packed.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from dptrees.dpcore.bounding.unit_rows import WAITING_ROWS
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -21,8 +24,8 @@ _BASE = 700 * 2**20
 _BYTES_OF_LISTED_LEAF, _BYTES_OF_LEAF, _MOST_DENSE = 90, 16, 2**25
 # Of leaves that are read in parts: their parents.
 _BYTES_OF_PARTED_LEAF = 8
-# Of a privacy unit's row that waits to be sent, and of one in a shard that is bounded.
-_BYTES_OF_WAITING_ROW, _BYTES_OF_UNIT_ROW = 60, 100
+# Of a privacy unit's row that waits to be sent.
+_BYTES_OF_WAITING_ROW = 60
 # The memory of a virtual machine's system, and of Dataflow's own process beside Python's.
 _SYSTEM = _GIB
 
@@ -87,12 +90,14 @@ class Leaves:
         return cls(**found)
 
 
-def process_memory(leaves: Leaves, *, unit_rows: float = 0.0) -> int:
-    """The bytes that a process of a worker may need.
+def process_memory(leaves: Leaves, *, bounds_rows: bool = False) -> int:
+    """The bytes that a process of a worker may need, as far as they are known from the plan.
+
+    Not known are rows of units in a shard, cells of boxes and sparse trees, and distinct values.
 
     Args:
         leaves: of the plan.
-        unit_rows: rows of privacy units in a shard; 0: the unit is the row.
+        bounds_rows: whether rows of privacy units wait to be sent to shards.
 
     >>> round(process_memory(Leaves(listed=8_100_000)) / 2**20)
     1395
@@ -100,10 +105,18 @@ def process_memory(leaves: Leaves, *, unit_rows: float = 0.0) -> int:
     needed = _BASE + _BYTES_OF_LISTED_LEAF * leaves.listed
     needed += _BYTES_OF_PARTED_LEAF * leaves.parted
     needed += _BYTES_OF_LEAF * min(leaves.others, _MOST_DENSE)
-    if unit_rows:
-        waiting = _BYTES_OF_WAITING_ROW * WAITING_ROWS
-        needed += max(waiting, round(_BYTES_OF_UNIT_ROW * unit_rows))
+    if bounds_rows:
+        needed += _BYTES_OF_WAITING_ROW * WAITING_ROWS
     return needed
+
+
+def machine_memory() -> int:
+    """The bytes of memory that this process may use: the machine's, or its control group's."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # there is none, or it says max
+            limits.append(int(Path(path).read_text()))
+    return min(limits)
 
 
 def machine_for(needed: int) -> Machine:

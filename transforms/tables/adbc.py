@@ -8,7 +8,7 @@ is read in UTC; a dictionary is read as its values; and PostgreSQL and SQLite ar
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.tables.adbc_drivers import (
     CONNECTION,
+    DRIVERS,
     connection_text,
     database_options,
     known_driver,
@@ -40,9 +41,11 @@ _NO_URL = re.compile(
 )
 _NOT_LOADED = re.compile(r"\[Driver Manager\] Could not load")
 _LOCKED = re.compile(r"database is locked|conflicting lock|could not set lock", re.IGNORECASE)
-# SQLSTATE of a connection, a conflict, resources, an operator. PostgreSQL's driver reports the end
-# of a connection that sends rows in words alone.
+# SQLSTATE of a connection, a conflict, resources, a lock, an operator; of credentials; of absent
+# names. PostgreSQL's driver reports the end of a connection that sends rows in words alone.
 _PASSING_STATES = ("08", "40", "53", "55P03", "57")
+_REFUSED_STATES = ("28", "42501", "3D000")
+_ABSENT_STATES = ("42P01", "42703", "42883", "3F000")
 _BROKEN = re.compile(
     r"terminating connection|server closed the connection|could not (?:receive|send) data"
 )
@@ -109,30 +112,40 @@ class AdbcSource:
             state = error.sqlstate or ""
             raise self._refusal(error.status_code.name, str(error), state) from None
         except OSError as error:  # of a stream of rows
-            if _LOCKED.search(str(error)) or _BROKEN.search(str(error)):
+            is_locked = known_driver(self.driver).is_file and _LOCKED.search(str(error))
+            if is_locked or _BROKEN.search(str(error)):
                 raise self._refusal("IO", str(error)) from None
             raise
 
     def _refusal(self, status: str, message: str, state: str = "") -> InputError:
-        """The sentence about an error of a driver."""
+        """The sentence about an error of a driver.
+
+        Where there is a state it decides: words may be a value's.
+        """
+        is_file = known_driver(self.driver).is_file
         if _NOT_LOADED.search(message):
             return InputError(
                 f"input.driver: {self.driver} is not installed where it is read: install its "
                 "Python package, adbc-driver-NAME, or give the path of its library"
             )
-        if status == "IO" and _NO_URL.search(message):
+        if status == "IO" and not state and _NO_URL.search(message):
             return InputError(f"{CONNECTION}: the driver cannot read the text at {self.connection}")
         rule, again = f"the driver refused the connection or the query ({status}); test both", False
         rule += f" with the database's own client; {_NOT_SHOWN}"
-        if status in ("UNAUTHENTICATED", "UNAUTHORIZED") or _REFUSED.search(message):
+        if state.startswith(_REFUSED_STATES) or (
+            status in ("UNAUTHENTICATED", "UNAUTHORIZED")
+            or (not state and _REFUSED.search(message))
+        ):
             rule = f"permission denied; check the role, and the credentials in {self.connection}"
-        elif _LOCKED.search(message):
+        elif is_file and _LOCKED.search(message):
             rule, again = "another program has locked the database", True
-        elif state.startswith(_PASSING_STATES):
+        elif state.startswith(_PASSING_STATES) or (not state and _BROKEN.search(message)):
             rule, again = "the server gave up or was stopped", True
-        elif status in _NO_ANSWER and not known_driver(self.driver).is_file:
+        elif status in _NO_ANSWER and not state and not is_file:
             rule, again = f"no answer; check the address in {self.connection}", True
-        elif status == "NOT_FOUND" or _ABSENT.search(message):
+        elif state.startswith(_ABSENT_STATES) or (
+            status == "NOT_FOUND" or (not state and _ABSENT.search(message))
+        ):
             rule = "it, or something that it names, does not exist, or this user may not see it"
         return InputError(
             f"input: {self.name} cannot be read{' now' if again else ''}: {rule}", again=again
@@ -154,7 +167,27 @@ class AdbcSource:
                 library(self.driver), db_kwargs=options, autocommit=not driver.is_transaction
             )
         with closing(connection), connection.cursor() as cursor:
+            if driver.rows is None:
+                self._check_vendor(connection)
             yield cursor
+
+    def _check_vendor(self, connection: Any) -> None:
+        """Refuse a driver under another name whose rows would be read without its rules.
+
+        Raises:
+            InputError: two values of its database could be read as one.
+        """
+        from adbc_driver_manager import Error
+
+        vendor = ""
+        with suppress(Error):  # a driver need not state it
+            vendor = str(connection.adbc_get_info().get("vendor_name", "")).lower()
+        for name, driver in DRIVERS.items():
+            if driver.rows is not None and vendor.startswith(name):
+                raise InputError(
+                    f"input.driver: {self.driver} is a driver of {name}, which is read by rules of "
+                    f"its own: say driver: {name}"
+                )
 
 
 @contextmanager

@@ -61,7 +61,7 @@ class BigqueryTable:
 
     @contextmanager
     def pinned(self) -> Iterator["BigqueryTable"]:
-        """The table at one moment; see `Table`."""
+        """The table at one moment; see `InputTable`."""
         moment = (
             datetime.now(timezone.utc) if self.version is None else version_timestamp(self.version)
         )

@@ -65,7 +65,7 @@ class DeltaTable:
 
     @contextmanager
     def pinned(self) -> Iterator["DeltaTable"]:
-        """The table at one version; see `Table`."""
+        """The table at one version; see `InputTable`."""
         folder = self.table if "://" in self.table else os.path.abspath(self.table)
         with reading_table(self.name, "delta"):
             found = self._find(folder)

@@ -64,7 +64,7 @@ class IcebergTable:
 
     @contextmanager
     def pinned(self) -> Iterator["IcebergTable"]:
-        """The table at one snapshot; see `Table`."""
+        """The table at one snapshot; see `InputTable`."""
         with self._reading():
             found = self._find()
             snapshot = self._snapshot(found)

@@ -242,7 +242,7 @@ class RepeatableQuery(SqlQuery):
             with self.source.translated():
                 stream = _opened(calls, self.source)
             taken = _called(calls, stream.batches)
-            if stream.schema != self.columns:
+            if not stream.schema.equals(self.columns, check_metadata=True):
                 raise self._changed("columns")
             while True:
                 with self.source.translated():

@@ -40,9 +40,10 @@ _POSTGRESQL_TYPES = {
 }
 _NUMERIC = "numeric_send"
 _FINITE = ("date_send", "timestamp_send", "timestamptz_send")
-# Timestamps are written the same whatever the user's own settings are.
+# Timestamps and floats have the same strings whatever the settings of a user or a database are.
 _BEGIN = (
-    "SELECT set_config('TimeZone', 'UTC', true), set_config('transaction_read_only', 'on', true), "
+    "SELECT set_config('TimeZone', 'UTC', true), set_config('extra_float_digits', '1', true), "
+    "set_config('lock_timeout', '60s', true), set_config('transaction_read_only', 'on', true), "
     "current_setting('server_encoding')"
 )
 _SENDS = """
@@ -69,13 +70,13 @@ def postgresql_query(
         InputError: the database has no encoding.
     """
     cursor.execute(_BEGIN)
-    if cursor.fetchone()[2] == "SQL_ASCII":
+    if cursor.fetchone()[-1] == "SQL_ASCII":
         raise InputError(
             f"input: {name} is in a database with the encoding SQL_ASCII, in which the meaning of "
             "strings is unknown; use UTF8"
         )
     cursor.execute(without_rows(query))
-    columns = cursor.fetch_record_batch().schema.names
+    columns = cursor.fetch_arrow_table().column_names
     types = ", ".join(f"pg_typeof(q.{_quoted(column)})" for column in columns)
     cursor.execute(_SENDS.format(types, query))
     sends = dict(zip(columns, (str(row[0]) for row in cursor.fetchall()), strict=True))
@@ -132,7 +133,7 @@ def sqlite_query(cursor: Any, query: str, name: str, *, heads: bool = False) -> 
             is read.
 
     Raises:
-        InputError: a column has values of two storage classes, or has a name twice.
+        InputError: a column has values of two storage classes.
     """
     cursor.execute(f"CREATE TEMP VIEW {_VIEW} AS\n{query}")
     cursor.execute(f"PRAGMA table_info({_VIEW})")

@@ -280,3 +280,16 @@ def test_two_spellings_of_one_id_are_reported(place: Workspace) -> None:
     assert "1 row left out, without a id" in declared
     (place.folder / "a.csv").write_text("\n".join(lines[:4]))
     assert "unit_type" not in check(place, given).out
+
+
+def test_a_refused_row_is_in_the_conclusion(place: Workspace) -> None:
+    (place.folder / "a.csv").write_text("age,city,day,price\n1,Oslo,2024-01-01,2\n1\n")
+    given = {
+        "input": {"format": "csv", "path": str(place.folder / "a.csv"), "malformed": "fail"},
+        "key_file": str(place.key),
+    }
+    outcome = check(place, given)
+    assert outcome.code == 2
+    assert outcome.out.splitlines()[-1] == "the release would not start: exit code 2"
+    found = json.loads(check(place, given, "--json").out)
+    assert (found["would_start"], found["exit_code"], found["malformed"]) == (False, 2, 1)

@@ -358,8 +358,32 @@ def test_memory_is_stated_before_a_release_starts(
         settings["trees"][0]["domain"]["cells"] = 2**20
 
     path = workspace.configure(many)
-    assert "this process runs the job, with about 0.7 GiB of memory at most" in dry(workspace).out
+    assert "this process runs the job, with about 0.7 GiB of memory" in dry(workspace).out
     assert report(workspace)["engine"]["memory"] > 16 * 2**20 + 2**29
     monkeypatch.setattr(os, "sysconf", lambda name: 2**10)
     outcome = workspace.run("release", path)
-    assert outcome.code == 0 and "may need 0.7 GiB of memory, and this machine has" in outcome.err
+    assert outcome.code == 0 and "may need 0.7 GiB of memory, and there are" in outcome.err
+
+
+def test_memory_that_grows_with_the_rows_is_named(workspace: Workspace) -> None:
+    def distinct(settings: Settings) -> None:
+        settings["trees"] = [
+            {"name": "n", "domain": {"kind": "distinct", "column": "place"}, "max_values": 1}
+        ]
+
+    workspace.configure(distinct)
+    assert "boxes, sparse trees and distinct values need more" in dry(workspace).out
+
+
+def test_an_analyst_without_the_key_reads_the_rows_of_a_later_period(
+    workspace: Workspace, daily: str
+) -> None:
+    """The plan is that of the run before, whose key is not there: one finding, beside the rows."""
+    assert workspace.run("release", daily, "--set", f"date={DAYS[0]}").code == 0
+    workspace.key.unlink()
+    second = ("--set", f"date={DAYS[1]}")
+    outcome, run = dry(workspace, *second), workspace.run("release", daily, *second)
+    assert (outcome.code, outcome.err) == (run.code, run.err)
+    rows = workspace.run("check", daily, *second)
+    assert rows.code == 0 and "rows read" in rows.out
+    assert rows.out.splitlines()[-1] == "the release would not start: exit code 2"

@@ -18,7 +18,7 @@ import pytest
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.tables import query
 from dptrees.transforms.tables.adbc import AdbcSource
-from dptrees.transforms.tables.adbc_drivers import database_options
+from dptrees.transforms.tables.adbc_drivers import database_options, library
 from dptrees.transforms.tables.query import KeptQuery, RepeatableQuery
 from dptrees.transforms.tables.table import InputTable
 from tests.optional import table_library
@@ -225,6 +225,17 @@ def test_drivers_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "adbc_driver_sqlite", None)
     with pytest.raises(InputError, match=r"the query of sqlite needs dptrees\[adbc\] installed"):  # noqa: SIM117
         with sqlite_query(ALL).pinned():
+            pass
+
+
+@pytest.mark.usefixtures("visits")
+def test_a_driver_with_rules_is_known_under_another_name(tmp_path: Path) -> None:
+    """Without its rules 'x', 1 and '1' would be two units."""
+    other = tmp_path / "other.so"
+    other.symlink_to(library("sqlite"))
+    source = AdbcSource(driver=str(other), connection="env:VISITS", query=ALL)
+    with pytest.raises(InputError, match="is a driver of sqlite, which is read by rules"):  # noqa: SIM117
+        with KeptQuery(source=source).pinned():
             pass
 
 

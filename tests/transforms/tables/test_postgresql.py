@@ -19,6 +19,7 @@ from dptrees.dpcore.privacy.budget import Neighbors
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.secrets.scheme import SecretError
+from dptrees.transforms.tables import sql_columns
 from dptrees.transforms.tables.adbc import AdbcSource
 from dptrees.transforms.tables.query import KeptQuery, RepeatableQuery
 from dptrees.transforms.tables.read import table_batches, table_splits
@@ -353,3 +354,42 @@ def test_a_tree_of_the_numbers_that_name_the_unit_is_refused(run: Callable[[str]
     refused = pytest.raises(InputError, match="column 'id'")
     with query("SELECT * FROM people").pinned() as table, refused:
         table_splits(table, plan)
+
+
+def test_texts_of_floats_are_exact_whatever_the_database_says(
+    run: Callable[[str], None], read_pinned: RowsOf
+) -> None:
+    """With fewer digits two units, as arrays or JSON of floats, would have one text."""
+    run(
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET extra_float_digits = -3', "
+        "current_database()); END $$"
+    )
+    with query("SELECT ARRAY[0.1::float8 + 0.2::float8]::float8[] AS id").pinned() as table:
+        assert read_pinned(table, ["id"]) == [("{0.30000000000000004}",)]
+
+
+def test_a_locked_table_is_not_waited_for_without_end(
+    run: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    monkeypatch.setattr(sql_columns, "_BEGIN", sql_columns._BEGIN.replace("60s", "50ms"))
+    with psycopg.connect(os.environ["VISITS_URL"]) as other:
+        other.execute("LOCK TABLE visits")
+        with pytest.raises(InputError, match="the server gave up") as no, query().pinned():
+            pass
+    assert no.value.again
+
+
+@pytest.mark.parametrize("words", ["database is locked", "does not exist", "no answer"])
+def test_words_of_a_value_decide_nothing(run: Callable[[str], None], words: str) -> None:
+    """Where the server gives a state: a schedule would try a mistake again for ever."""
+    run(
+        "CREATE FUNCTION fail() RETURNS int LANGUAGE plpgsql VOLATILE AS "
+        f"$$ BEGIN RAISE EXCEPTION '{words} Smith'; END $$"
+    )
+    with pytest.raises(InputError, match="postgresql cannot be read \\(OSError") as no:  # noqa: SIM117
+        with query("SELECT fail() AS id FROM visits").pinned() as table:
+            for split in table.splits(["id"]):
+                list(table.batches(split, ["id"]))
+    assert not no.value.again and "Smith" not in no.value.sentence
