@@ -113,9 +113,9 @@ def plant_in_files(module):
     """Makes workers note every file that they write."""
 
     def noting(write):
-        def noted(path, data):
+        def noted(path, data, **options):
             note("written", f"{os.path.basename(path)} {hashlib.sha256(data).hexdigest()}")
-            return write(path, data)
+            return write(path, data, **options)
 
         return noted
 
