@@ -60,6 +60,10 @@ def _is_bytes(type: pa.DataType) -> bool:
     return unit_family(str(type)) == "bytes" or bool(pa.types.is_fixed_size_binary(type))
 
 
+def _is_uuid(type: pa.DataType) -> bool:
+    return str(type) == "extension<arrow.uuid>"
+
+
 _Classes = tuple[type, ...]
 # The classes of values that a type takes, and subclasses of these that it does not take. Arrow
 # would take more, and change values: a float in an integer, a time in a date, seconds in a time.
@@ -80,7 +84,7 @@ _CLASSES: tuple[tuple[Callable[[pa.DataType], bool], _Classes, _Classes], ...] =
     (pa.types.is_timestamp, (datetime.datetime, Timestamp), ()),
     (pa.types.is_time, (datetime.time,), ()),
     (pa.types.is_duration, (datetime.timedelta,), ()),
-    (lambda type: str(type) == "extension<arrow.uuid>", (uuid.UUID,), ()),
+    (_is_uuid, (uuid.UUID,), ()),
 )
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -332,6 +336,8 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
             raise _other_class(field, _name(own))
     if hasattr(type, "unit"):
         values = [_moment(each, type, field) for each in values]
+    if _is_uuid(type):  # Arrow 23 takes no objects of them
+        values = [None if each is None else each.bytes for each in values]
     try:
         return pa.array(values, type=field.type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
