@@ -240,7 +240,7 @@ reproduce: $(INSTALLED)
 	@$(BIN)/python -m benchmarks.synthetic --short
 
 audit: $(INSTALLED)
-	@echo "Auditing the guarantee (two hours; python -m benchmarks.audit --only does a part)"
+	@echo "Auditing the guarantee (an hour; python -m benchmarks.audit --only does a part)"
 	@$(BIN)/python -m benchmarks.audit --write docs/audit.md
 
 $(PEERS)/installed: benchmarks/accuracy/peers.txt | $(BIN)/python

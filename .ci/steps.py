@@ -126,9 +126,7 @@ STEPS = {
         target="black-box",
         takes_hours=True,
         inputs=(
-            "benchmarks/audit/attack.py",
             "benchmarks/audit/black_box.py",
-            "benchmarks/audit/targets.py",
             "dpcore/bounding/**",
             "dpcore/noise/**",
             "dpcore/privacy/**",

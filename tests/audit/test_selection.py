@@ -20,8 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.audit.attack import limits
-from benchmarks.audit.targets import ONE, Claim
+from benchmarks.audit.black_box import Claim, limits
 from benchmarks.audit.units import audit_selection, selection_plan
 from dptrees.dpcore.bounding import unit_rows
 from dptrees.dpcore.bounding.choice import RowBounds
@@ -141,7 +140,7 @@ PERSON = PrivacyUnit(
 def released_keys(units: int) -> int:
     """How many of some thousand keys are released if so many people have each of them, with many
     rows; a key's coin is its own, so each key is a try."""
-    plan = SelectionPlan(unit=counted_once(PERSON), epsilon=ONE, delta=DELTA)
+    plan = SelectionPlan(unit=counted_once(PERSON), epsilon=Fraction(1), delta=DELTA)
     question = SelectionQuestion(
         name="keys", domain=KeyColumns(columns=("shop",), types=("integer",)), plan=plan
     )
@@ -155,7 +154,7 @@ def released_keys(units: int) -> int:
 
 def largest_bound() -> float:
     """The largest epsilon that is proved lost by one person more under a key, of 0 to 8 people."""
-    claim = Claim(measure="epsilon", amount=ONE, delta=DELTA)
+    claim = Claim(measure="epsilon", amount=Fraction(1), delta=DELTA)
     found = [released_keys(units) for units in range(MOST_UNITS + 1)]
     alarm = FALSE_ALARM / (8 * MOST_UNITS)
     bounds = []
