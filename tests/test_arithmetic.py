@@ -167,7 +167,7 @@ _REVIEWED: tuple[tuple[str, dict[str, str]], ...] = (
     (
         "dpcore/bounding/runs.py",
         {
-            "np.argsort(first)": "sorted again by both halves where equal ones differ in the second",
+            "np.argsort(first)": "sorted again by both halves if equal ones differ in the second",
             "np.argsort(words)": "of equal words only whole numbers are summed",
         },
     ),
