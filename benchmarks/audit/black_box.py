@@ -133,7 +133,8 @@ KINDS = {
     "private keys": Kind(
         [{"domain": NUMBER, "group_by": {"column": "place", "keys": "private"}}],
         {"epsilon": 10, "delta": 0.1, "unit": "id", "max_rows": 1, "max_keys": 1},
-        NEW,
+        ONE_ROW,
+        {"x": [0], "place": ["a"], "id": [0]},
     ),
     # So many rows that one more decides whether they are tolerated beyond a bound.
     "upper: auto": Kind(

@@ -1,31 +1,318 @@
-"""Measures generators of synthetic rows, in Markdown.
+"""Expected distances of generators of synthetic rows from their data, by independent runs.
 
     python -m benchmarks.synthetic [--short] [--write docs/synthetic-accuracy.md]
     python -m benchmarks.synthetic --only classifier --write docs/synthetic-accuracy.md
 
 The second command writes one section. The section of the classifier is drawn from scores on disk,
 which ``python -m benchmarks.synthetic.classifier`` measures.
+
+W1 in one column is the integral of |F - G| (Vallender), exact for a sample against a partition. In
+more columns it is an upper bound of W1 by a tree metric that dominates l-infinity.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from benchmarks.harness import marked
+import numpy as np
+
+from benchmarks.harness import marked, table
+from benchmarks.reproduction.simulation import Mean
 from benchmarks.synthetic import classifier
-from benchmarks.synthetic.study import (
-    LONG,
-    SHORT,
-    Extent,
-    main_tables,
-    measure_tables,
-    parameter_tables,
-    settings_table,
+from benchmarks.synthetic.generators import (
+    GENERATORS,
+    Partition,
+    box_intervals,
+    depth,
+    encode_points,
 )
+from dptrees.dpcore.arrays import Floats
+
+Place = TypeVar("Place")
+Answer = TypeVar("Answer")
+Source = Callable[[np.random.Generator, int, int], Floats]
+BITS = 53
+COLUMNS = (1, 2, 5)
+BETA = "Beta(2, 8)"
+
+
+def uniform(rng: np.random.Generator, rows: int, dimensions: int) -> Floats:
+    """(rows, d) uniform points: the flattest data, where a tree has nothing to find."""
+    return rng.random((rows, dimensions))
+
+
+def beta(rng: np.random.Generator, rows: int, dimensions: int) -> Floats:
+    """(rows, d) points with independent columns of the law Beta(2, 8)."""
+    return rng.beta(2, 8, (rows, dimensions))
+
+
+def multifractal(
+    rng: np.random.Generator, rows: int, dimensions: int, *, skew: float = 0.8, bits: int = BITS
+) -> Floats:
+    """(rows, d) points of the multifractal of Holland et al., Section 3.3.
+
+    Every node of the binary hierarchy gives its left half the fraction B = `skew`; so all bits of
+    all columns are independent. Below the given bits a column is uniform.
+
+    Args:
+        rng: where the bits come from.
+        rows: n.
+        dimensions: d.
+        skew: B, in [1/2, 1].
+        bits: a column's depth, up to the 62 that a code can have; a float keeps the first 53
+            or, near zero, more.
+
+    Raises:
+        ValueError: the skew or the bits are out of range.
+    """
+    if not 0.5 <= skew <= 1 or not 0 <= bits <= 62:
+        raise ValueError(f"the skew {skew} is not in [1/2, 1] or {bits} bits are not in [0, 62]")
+    points = rng.random((rows, dimensions)) * 2.0**-bits
+    for bit in range(bits, 0, -1):
+        points += (rng.random(points.shape) >= skew) * 2.0**-bit
+    return np.minimum(points, np.nextafter(1.0, 0.0))
+
+
+SOURCES: dict[str, Source] = {
+    "Beta(2, 8)": beta,
+    "multifractal, B = .8": multifractal,
+    "uniform": uniform,
+}
+
+
+# --- distances ---
+
+
+def marginal(partition: Partition, column: int) -> tuple[Floats, Floats]:
+    """The distribution function of a column: (e,) edges, (e,) its values there, linear between."""
+    low, high = partition.lower[:, column], partition.upper[:, column]
+    edges, place = np.unique(np.concatenate((low, high)), return_inverse=True)
+    density = partition.probability / (high - low)
+    steps = np.bincount(place, np.concatenate((density, -density)), edges.size)
+    rises = np.maximum(np.cumsum(steps)[:-1], 0) * np.diff(edges)
+    cumulative = np.concatenate(([0.0], np.cumsum(rises)))
+    return edges, cumulative / cumulative[-1]
+
+
+def line_distance(sample: Floats, partition: Partition) -> float:
+    """W1 of (n, 1) points and a partition of [0, 1], exact but for rounding.
+
+    >>> whole = Partition(lower=np.zeros((1, 1)), upper=np.ones((1, 1)), mass=np.ones(1))
+    >>> line_distance(np.array([[0.5]]), whole)
+    0.25
+    """
+    if sample.shape[1] != 1 or partition.dimensions != 1:
+        raise ValueError("the distance on a line is of one column")
+    values = np.sort(sample[:, 0])
+    edges, cumulative = marginal(partition, 0)
+    points = np.sort(np.concatenate((values, edges)))
+    below = np.searchsorted(values, points[:-1], side="right") / values.size
+    released = np.interp(points, edges, cumulative)
+    left, right = released[:-1] - below, released[1:] - below
+    crossing = left * right < 0
+    spread = np.where(crossing, np.abs(left - right), 1.0)
+    mean = np.where(crossing, (left**2 + right**2) / (2 * spread), np.abs(left + right) / 2)
+    return float(mean @ np.diff(points))
+
+
+def tree_bound(sample: Floats, partition: Partition, *, rounds: int | None = None) -> float:
+    """An upper bound of W1 in l-infinity, exact in what it bounds by: no sampling.
+
+    Points whose last common node has sides 2^-j are at most 2^-j apart. The tree with edges of
+    2^-(j+1) above the cells of side 2^-j, j = 1, ..., J, puts leaves 2^-j - 2^-J apart, so
+
+        W1 <= sum_j 2^-j * 1/2 sum_cells |P(cell) - Q(cell)| + 2^-J.
+
+    Args:
+        sample: (n, d) points.
+        partition: whose boxes are nodes of the binary midpoint hierarchy.
+        rounds: J; by default the first where the cells are more than the points.
+    """
+    dimensions = partition.dimensions
+    most = depth(dimensions) // dimensions
+    if rounds is None:
+        rounds = min(most, 1 + int(np.ceil(np.log2(len(sample)) / dimensions)))
+    first, last = box_intervals(partition)
+    order = np.argsort(first)
+    edges = np.stack((first[order], last[order]), axis=1).ravel()
+    ends = np.cumsum(partition.probability[order])
+    cumulative = np.stack((ends - partition.probability[order], ends), axis=1).ravel()
+    codes = np.sort(encode_points(sample))
+    total = 2.0**-rounds
+    for level in range(1, rounds + 1):
+        bits = level * dimensions
+        cells, counts = np.unique(codes >> depth(dimensions) - bits, return_counts=True)
+        mass = np.interp((cells + 1) / 2.0**bits, edges, cumulative)
+        mass -= np.interp(cells / 2.0**bits, edges, cumulative)
+        apart = np.abs(mass - counts / codes.size).sum() + max(0.0, 1 - mass.sum())
+        total += 2.0**-level * apart / 2
+    return float(total)
+
+
+# --- the study ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """How much is run.
+
+    Attributes:
+        sizes: n and epsilon of the main tables.
+        runs: of a table cell, for up to 10,000 rows; a third for ten times as many, and so on.
+    """
+
+    sizes: tuple[tuple[int, float], ...]
+    runs: int
+
+    def run_count(self, rows: int) -> int:
+        """Return the number of runs for a size: at least 3."""
+        return max(3, self.runs // 3 ** max(0, len(str(rows)) - 5))
+
+
+SHORT = Extent(sizes=((1_000, 1.0), (10_000, 1.0), (100_000, 0.1)), runs=8)
+LONG = Extent(
+    sizes=(
+        (1_000, 1.0),
+        (10_000, 0.1),
+        (10_000, 1.0),
+        (100_000, 0.1),
+        (100_000, 1.0),
+        (1_000_000, 0.1),
+        (1_000_000, 1.0),
+    ),
+    runs=24,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A cell of a main table, for all generators."""
+
+    source: str
+    rows: int
+    epsilon: float
+    columns: int
+    runs: int
+
+
+def distance(sample: Floats, partition: Partition) -> float:
+    """W1 of one column; the tree bound of more."""
+    if sample.shape[1] == 1:
+        return line_distance(sample, partition)
+    return tree_bound(sample, partition)
+
+
+def streams(*place: int | str) -> tuple[np.random.Generator, np.random.Generator]:
+    """The data's and the noise's random numbers of a run, always the same."""
+    words = [
+        each if isinstance(each, int) else int.from_bytes(each.encode(), "big") for each in place
+    ]
+    data, noise = np.random.SeedSequence(words).spawn(2)
+    return np.random.default_rng(data), np.random.default_rng(noise)
+
+
+def run_case(case: Case) -> dict[str, tuple[Mean, float]]:
+    """Return for each generator that supports the case: the distance, and the mean bytes of
+    state."""
+    chosen = [each for each in GENERATORS if each.columns >= case.columns]
+    found: dict[str, list[tuple[float, int]]] = {each.name: [] for each in chosen}
+    for run in range(case.runs):
+        data, noise = streams(case.source, case.rows, case.columns, run)
+        points = SOURCES[case.source](data, case.rows, case.columns)
+        for generator in chosen:
+            released = generator.release(points, case.epsilon, noise)
+            found[generator.name].append(
+                (distance(points, released.partition), released.state_bytes)
+            )
+    return {
+        name: (_mean([each for each, _ in runs]), float(np.mean([size for _, size in runs])))
+        for name, runs in found.items()
+    }
+
+
+def _mean(values: Sequence[float]) -> Mean:
+    return Mean.of(np.asarray(values, np.float64))
+
+
+def short_number(value: float) -> str:
+    """Three significant digits."""
+    return f"{value:.3g}" if value >= 1e-4 or value == 0 else f"{value:.2e}"
+
+
+def shown(mean: Mean) -> str:
+    """A mean and its standard error."""
+    return f"{short_number(mean.value)} ± {mean.standard_error:.1g}"
+
+
+def mapped(function: Callable[[Place], Answer], cases: Sequence[Place]) -> list[Answer]:
+    """On all cores; the answers do not depend on how many there are."""
+    with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
+        return list(pool.map(function, cases))
+
+
+def main_tables(extent: Extent) -> str:
+    """For every number of columns and source: sizes down, generators across."""
+    cases = [
+        Case(
+            source=source, rows=rows, epsilon=epsilon, columns=columns, runs=extent.run_count(rows)
+        )
+        for columns, source, (rows, epsilon) in itertools.product(COLUMNS, SOURCES, extent.sizes)
+    ]
+    found = dict(zip(cases, mapped(run_case, cases), strict=True))
+    parts = []
+    for columns in COLUMNS:
+        measure = "W1" if columns == 1 else "the tree bound of W1"
+        parts.append(f"### {columns} column{'s' * (columns > 1)}: {measure}")
+        for source in SOURCES:
+            here = [case for case in cases if (case.columns, case.source) == (columns, source)]
+            parts += [f"{source}:", _error_table(here, found)]
+        first = [case for case in cases if (case.columns, case.source) == (columns, BETA)]
+        parts += [f"Bytes of state, {BETA}:", _size_table(first, found)]
+    return "\n\n".join(parts)
+
+
+Found = dict[Case, dict[str, tuple[Mean, float]]]
+
+
+def _names(case: Case) -> list[str]:
+    return [each.name for each in GENERATORS if each.columns >= case.columns]
+
+
+def _error_table(cases: Sequence[Case], found: Found) -> str:
+    rows = []
+    for case in cases:
+        values = found[case]
+        best = min(mean.value for mean, _ in values.values())
+        cells = [shown(values[name][0]) for name in _names(case)]
+        marked = [
+            f"**{cell}**" if values[name][0].value <= 1.1 * best else cell
+            for name, cell in zip(_names(case), cells, strict=True)
+        ]
+        rows.append([f"{case.rows:,}, {case.epsilon:g}", *marked])
+    return table(["n, epsilon", *_names(cases[0])], rows)
+
+
+def _size_table(cases: Sequence[Case], found: Found) -> str:
+    rows = [
+        [
+            f"{case.rows:,}, {case.epsilon:g}",
+            *(f"{found[case][name][1]:,.0f}" for name in _names(case)),
+        ]
+        for case in cases
+    ]
+    return table(["n, epsilon", *_names(cases[0])], rows)
+
+
+# --- the page ---
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
@@ -37,10 +324,7 @@ def classifier_tables(extent: Extent) -> str:
 
 # Names of sections for the command, their headings, and what makes their tables.
 SECTIONS: dict[str, tuple[str, Callable[[Extent], str]]] = {
-    "distance": ("## Expected distance", lambda extent: main_tables(extent)),
-    "privhp": ("## PrivHP's parameters", lambda extent: parameter_tables(extent)),
-    "choices": ("## The choices of a grown tree", lambda extent: settings_table(extent)),
-    "measures": ("## Other measures", lambda extent: measure_tables(extent)),
+    "distance": ("## Expected distance", main_tables),
     "classifier": ("## A classifier taught by synthetic rows", classifier_tables),
 }
 

@@ -1,5 +1,10 @@
 """Generators that are compared: from papers, in floating point, and by this project.
 
+The hierarchy is that of midpoints of [0, 1]^d: level l halves column (l - 1) mod d. A node of level
+l has a code of l bits; the codes of the deepest level order the points (Morton's order), and a node
+is an interval of them. Holland et al., Section 9: the l-infinity diameter of a node of level l is
+2^-floor(l / d).
+
 Each is a function of points, epsilon and an rng, and private for neighbors that add or remove a
 row. The generators from papers are of no use for a release.
 
@@ -49,16 +54,6 @@ import pyarrow as pa
 from scipy.optimize import isotonic_regression
 
 from benchmarks.reproduction.simulation import simulate
-from benchmarks.synthetic.bounds import level_budgets
-from benchmarks.synthetic.grown_tree import (
-    ExactCounts,
-    Partition,
-    Step,
-    depth,
-    enforced,
-    make_partition,
-    whole_cube,
-)
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.hypercube.domain import HypercubeDomain
 from dptrees.dpcore.hypercube.question import HypercubeQuestion
@@ -74,6 +69,177 @@ from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 from dptrees.dpcore.release.in_memory import release_rows
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.uniform.setting import TreeSetting
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Partition:
+    """Boxes with disjoint interiors; a point is uniform in a box drawn by its mass.
+
+    Attributes:
+        lower: (m, d) corners in [0, 1]^d.
+        upper: (m, d) the opposite corners, above `lower` in every column.
+        mass: (m,) nonnegative, not normalized; one that is all zero means equal densities.
+    """
+
+    lower: Floats
+    upper: Floats
+    mass: Floats
+
+    def __post_init__(self) -> None:
+        if self.lower.ndim != 2 or self.lower.shape != self.upper.shape:
+            raise ValueError(f"corners have shapes {self.lower.shape} and {self.upper.shape}")
+        if self.mass.shape != (len(self.lower),):
+            raise ValueError(f"{len(self.lower)} boxes have masses of shape {self.mass.shape}")
+        if not (self.lower < self.upper).all():
+            raise ValueError("a box is empty")
+        if not (self.mass >= 0).all():
+            raise ValueError("a mass is negative or no number")
+
+    @property
+    def dimensions(self) -> int:
+        """The number of columns, d."""
+        return self.lower.shape[1]
+
+    @property
+    def probability(self) -> Floats:
+        """(m,) the masses over their sum; the volumes where all masses are zero."""
+        weight = self.mass if self.mass.any() else np.prod(self.upper - self.lower, axis=1)
+        return weight / weight.sum()
+
+    def sample(self, rng: np.random.Generator, rows: int) -> Floats:
+        """(rows, d) independent points.
+
+        >>> half = Partition(lower=np.zeros((1, 2)), upper=np.full((1, 2), 0.5), mass=np.ones(1))
+        >>> bool((half.sample(np.random.default_rng(0), 100) < 0.5).all())
+        True
+        """
+        box = rng.choice(len(self.mass), size=rows, p=self.probability)
+        low, high = self.lower[box], self.upper[box]
+        return low + rng.random(low.shape) * (high - low)
+
+
+def whole_cube(dimensions: int) -> Partition:
+    """The uniform distribution: what is known without data."""
+    shape = (1, dimensions)
+    return Partition(lower=np.zeros(shape), upper=np.ones(shape), mass=np.ones(1))
+
+
+def depth(dimensions: int) -> int:
+    """The deepest level: as many bits a column as 62 bits allow, and at most a float's 53."""
+    return min(62 // dimensions, 53) * dimensions
+
+
+def encode_points(points: Floats) -> Integers:
+    """(n,) codes of the deepest level of (n, d) points in the cube; 1 belongs to the last cell.
+
+    >>> level = depth(2) - 2
+    >>> (encode_points(np.array([[0.0, 0.9], [0.9, 0.0]])) >> level).tolist()
+    [1, 2]
+    """
+    dimensions = points.shape[1]
+    bits = depth(dimensions) // dimensions
+    cells = np.minimum((points * 2.0**bits).astype(np.int64), 2**bits - 1)
+    codes = np.zeros(len(points), np.int64)
+    for level in range(depth(dimensions)):
+        bit = cells[:, level % dimensions] >> (bits - 1 - level // dimensions) & 1
+        codes = codes << 1 | bit
+    return codes
+
+
+def make_partition(codes: Integers, levels: Integers, mass: Floats, dimensions: int) -> Partition:
+    """The boxes of nodes.
+
+    Args:
+        codes: (m,) of nodes, each of its own level's number of bits.
+        levels: (m,).
+        mass: (m,).
+        dimensions: d.
+    """
+    lower = np.zeros((len(codes), dimensions))
+    upper = np.ones((len(codes), dimensions))
+    for level in range(int(levels.max(initial=0))):
+        inside = levels > level
+        bit = codes >> np.maximum(levels - 1 - level, 0) & 1
+        column = level % dimensions
+        middle = (lower[:, column] + upper[:, column]) / 2
+        lower[:, column] = np.where(inside & (bit == 1), middle, lower[:, column])
+        upper[:, column] = np.where(inside & (bit == 0), middle, upper[:, column])
+    return Partition(lower=lower, upper=upper, mass=mass)
+
+
+def box_intervals(partition: Partition) -> tuple[Floats, Floats]:
+    """(m,) and (m,): each box as an interval of codes, these as fractions of [0, 1].
+
+    A uniform point of the box is uniform in the interval.
+
+    Raises:
+        ValueError: a box is no node of the hierarchy.
+    """
+    dimensions = partition.dimensions
+    volume = np.prod(partition.upper - partition.lower, axis=1)
+    first = encode_points(partition.lower) / 2.0 ** depth(dimensions)
+    levels = np.round(-np.log2(volume)).astype(np.int64)
+    codes = encode_points((partition.lower + partition.upper) / 2) >> depth(dimensions) - levels
+    made = make_partition(codes, levels, partition.mass, dimensions)
+    if not (
+        np.array_equal(made.lower, partition.lower) and np.array_equal(made.upper, partition.upper)
+    ):
+        raise ValueError("a box is no node of the binary midpoint hierarchy")
+    return first, first + volume
+
+
+def diameters(levels: int, dimensions: int) -> Floats:
+    """(levels + 1,) gamma_l of levels 0, ..., `levels` in l-infinity.
+
+    >>> diameters(4, 2).tolist()
+    [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
+    return 2.0 ** -(np.arange(levels + 1) // dimensions).astype(np.float64)
+
+
+def level_sizes(*, dimensions: int, k: int, depth: int) -> Floats:
+    """(r + 1,) of levels 0, ..., r: Gamma_(l-1) for l <= L_k, then k gamma_(l-1).
+
+    >>> level_sizes(dimensions=1, k=4, depth=5).tolist()
+    [1.0, 1.0, 1.0, 1.0, 0.5, 0.25]
+    """
+    above = np.maximum(np.arange(depth + 1) - 1, 0)
+    dense = np.arange(depth + 1) <= k.bit_length() - 1
+    return np.where(dense, 2.0**above, float(k)) * diameters(depth, dimensions)[above]
+
+
+def level_budgets(epsilon: float, *, dimensions: int, k: int, depth: int) -> Floats:
+    """(r + 1,) sigma_l of Lemma 5, equation (23): proportional to the root of `level_sizes`."""
+    weights = np.sqrt(level_sizes(dimensions=dimensions, k=k, depth=depth))
+    return epsilon * weights / weights.sum()
+
+
+class ExactCounts:
+    """The counts of all nodes of a data set, from its sorted codes."""
+
+    def __init__(self, points: Floats) -> None:
+        self.dimensions = points.shape[1]
+        self.codes = np.sort(encode_points(points))
+
+    def __call__(self, nodes: Integers, level: int) -> Floats:
+        """Counts of nodes of a level, in the shape of their codes."""
+        shift = depth(self.dimensions) - level
+        ends = [np.searchsorted(self.codes, each << shift) for each in (nodes, nodes + 1)]
+        return (ends[1] - ends[0]).astype(np.float64)
+
+    def cells(self, level: int) -> tuple[Integers, Integers]:
+        """The codes of the nodes of a level that hold rows, and how many they hold."""
+        return np.unique(self.codes >> depth(self.dimensions) - level, return_counts=True)
+
+
+def enforced(children: Floats, parents: Floats) -> Floats:
+    """Holland et al., Algorithm 4, with both corrections, for (g, 2) children of (g,) parents."""
+    children = np.maximum(children, 0)  # error correction type 1
+    even = children - ((children.sum(axis=1) - parents) / 2)[:, None]
+    left = np.stack((parents, np.zeros_like(parents)), axis=1)
+    right = left[:, ::-1]
+    # Error correction type 2: a child below zero gets nothing, the other one all.
+    return np.where(even[:, :1] < 0, right, np.where(even[:, 1:] < 0, left, even))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +377,7 @@ def privtree_release(points: Floats, epsilon: float, rng: np.random.Generator) -
 def pmm_mechanism(rows: int, epsilon: float) -> PrivHP:
     """PMM for n rows; n is taken as public, as published.
 
-    >>> mechanism(1000, 1.0).depth
+    >>> pmm_mechanism(1000, 1.0).depth
     10
     """
     depth = max(1, math.ceil(math.log2(epsilon * rows)))
@@ -283,30 +449,6 @@ class Generator:
 def effective_depth(rows: int, epsilon: float) -> int:
     """ceil(log2(epsilon n)), PMM's r; at least 1."""
     return max(1, math.ceil(math.log2(epsilon * rows)))
-
-
-def grown_steps(rows: int, epsilon: float, dimensions: int) -> list[Step]:
-    """What a grown tree measures, by the study's own finding.
-
-    Whole rounds of the columns, about four bits at once, each level with less budget than the one
-    above. One column: down to about PMM's r, with 2^-1/2 of the budget. More: one level more than r
-    has, two from four columns on, with 2^-1/4; concentrated data needs them, and the threshold
-    keeps other data from them.
-
-    >>> [round(step.epsilon, 3) for step in grown_steps(10_000, 1.0, 1)]
-    [0.453, 0.32, 0.227]
-    >>> [round(step.epsilon, 3) for step in grown_steps(10_000, 1.0, 2)]
-    [0.275, 0.231, 0.194, 0.163, 0.137]
-    """
-    bits = dimensions * max(1, round(4 / dimensions))
-    down = effective_depth(rows, epsilon)
-    if dimensions == 1:
-        steps, fall = max(1, round((down - 1) / bits)), 0.5
-    else:
-        steps, fall = max(1, round(down / bits)) + (1 if dimensions < 4 else 2), 0.25
-    steps = min(steps, depth(dimensions) // bits)
-    weights = 2.0 ** (-fall * np.arange(steps))
-    return [Step(bits=bits, epsilon=float(each)) for each in epsilon * weights / weights.sum()]
 
 
 def _uniform(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:

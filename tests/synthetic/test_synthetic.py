@@ -1,0 +1,259 @@
+"""benchmarks/synthetic: references that are exact without noise, distances by brute force, the
+study in its smallest form, and the page."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import wasserstein_distance
+
+from benchmarks.synthetic import __main__ as study
+from benchmarks.synthetic import classifier, generators
+from benchmarks.synthetic.__main__ import Case, Extent, line_distance, multifractal, tree_bound
+from benchmarks.synthetic.generators import (
+    GENERATORS,
+    ExactCounts,
+    NoisyCountMin,
+    Partition,
+    PrivHP,
+    SketchSize,
+    depth,
+    encode_points,
+    enforced,
+    make_partition,
+    privtree_release,
+    sparse_bytes,
+    walk,
+)
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.marginals.shape import TableShape
+
+NO_NOISE = 1e12
+TINY = Extent(sizes=((200, 1.0), (300, 0.5)), runs=3)
+
+
+def beta(seed: int, rows: int, columns: int) -> Floats:
+    """Points of the law Beta(2, 8)."""
+    return study.beta(np.random.default_rng(seed), rows, columns)
+
+
+def random_nodes(rng: np.random.Generator, dimensions: int, splits: int) -> Partition:
+    """A partition into nodes of the hierarchy, by splitting random leaves."""
+    leaves = [(0, 0)]
+    for _ in range(splits):
+        code, level = leaves.pop(rng.integers(len(leaves)))
+        leaves += [(2 * code, level + 1), (2 * code + 1, level + 1)]
+    codes, levels = np.array(leaves).T
+    mass = rng.exponential(size=len(leaves)) * (rng.random(len(leaves)) < 0.7)
+    return make_partition(codes, levels, mass, dimensions)
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 5])
+def test_codes_one_point_at_a_time(dimensions: int) -> None:
+    rng = np.random.default_rng(dimensions)
+    points = np.concatenate((rng.random((20, dimensions)), np.ones((1, dimensions))))
+    expected = []
+    for point in points:
+        lower, upper, code = np.zeros(dimensions), np.ones(dimensions), 0
+        for level in range(depth(dimensions)):
+            column = level % dimensions
+            middle = (lower[column] + upper[column]) / 2
+            right = bool(point[column] >= middle)
+            (lower if right else upper)[column] = middle
+            code = 2 * code + right
+        expected.append(code)
+    assert encode_points(points).tolist() == expected
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_distances_of_a_partition(seed: int) -> None:
+    """On a line by a fine grid; the tree bound is above it, and its resolution for the data."""
+    rng = np.random.default_rng(seed)
+    partition, parts = random_nodes(rng, 1, 30), 20_000
+    sample = np.round(rng.beta(2, 8, (60, 1)), 2)  # with ties
+    inside = (np.arange(parts) + 0.5) / parts
+    atoms = (partition.lower + inside * (partition.upper - partition.lower)).ravel()
+    weights = np.repeat(partition.probability, parts)
+    expected = wasserstein_distance(sample[:, 0], atoms, v_weights=weights)
+    assert line_distance(sample, partition) == pytest.approx(expected, abs=1 / parts)
+    assert line_distance(sample, partition) <= tree_bound(sample, partition)
+    points = rng.random((64, 2))
+    codes, counts = np.unique(encode_points(points) >> depth(2) - 8, return_counts=True)
+    same = make_partition(codes, np.full(codes.size, 8), counts.astype(float), 2)
+    assert tree_bound(points, same, rounds=4) == pytest.approx(2.0**-4)
+
+
+def test_every_node_gives_its_left_half_the_skew() -> None:
+    rows, skew = 40_000, 0.8
+    points = multifractal(np.random.default_rng(0), rows, 2, skew=skew)
+    bits = (points[:, :, None] * 2.0 ** np.arange(1, 11)).astype(np.int64) & 1
+    # 20 frequencies at once: a false alarm has a probability below 1e-6 at 5.5 standard errors.
+    limit = 5.5 * math.sqrt(skew * (1 - skew) / rows)
+    assert np.abs(1 - bits.mean(axis=0) - skew).max() < limit
+
+
+# --- the published mechanisms ---
+
+
+def test_algorithm_4_one_node_at_a_time() -> None:
+    def one(parent: float, left: float, right: float) -> tuple[float, float]:
+        left, right = max(left, 0.0), max(right, 0.0)
+        surplus = left + right - parent
+        if left - surplus / 2 < 0:
+            return 0.0, parent
+        if right - surplus / 2 < 0:
+            return parent, 0.0
+        return left - surplus / 2, right - surplus / 2
+
+    values = [-3.0, -0.5, 0.0, 0.5, 2.0, 7.0]
+    triples = list(itertools.product([0.0, 1.0, 4.0], values, values))
+    parents, children = np.array(triples)[:, 0], np.array(triples)[:, 1:]
+    np.testing.assert_allclose(enforced(children, parents), [one(*each) for each in triples])
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 5])
+def test_without_noise_and_pruning_trees_are_the_data(dimensions: int) -> None:
+    points, rng = beta(0, 300, dimensions), np.random.default_rng(0)
+    for partition in (
+        PrivHP(k=300, depth=4 * dimensions).release(points, NO_NOISE, rng),
+        privtree_release(points, NO_NOISE, rng),
+    ):
+        assert tree_bound(points, partition, rounds=4) == pytest.approx(2.0**-4)
+
+
+def test_privhp_splits_k_nodes_a_level() -> None:
+    partition = PrivHP(k=8, depth=12).release(beta(0, 1000, 1), 1.0, np.random.default_rng(0))
+    levels = np.round(-np.log2(partition.upper - partition.lower)[:, 0]).astype(int)
+    # Level 3 is whole and all its 8 nodes are split; then 8 of 16 stop at each level but the last.
+    assert np.bincount(levels).tolist() == [0, 0, 0, 0, *[8] * 8, 16]
+
+
+def test_privhp_with_a_wide_sketch_counts_exactly() -> None:
+    rng = np.random.default_rng(0)
+    points = study.beta(rng, 200, 1)
+    wide = PrivHP(k=4, depth=8, sketch=SketchSize(rows=1, width=2**22))
+    sketched, counted = (
+        each.release(points, NO_NOISE, rng) for each in (wide, PrivHP(k=4, depth=8))
+    )
+    np.testing.assert_allclose(sketched.mass, counted.mass, atol=1e-6)
+
+
+def test_count_min_keeps_lemma_4() -> None:
+    """E error <= (n - c) / w, and above half of that for flat data, where collisions add up."""
+    rng = np.random.default_rng(0)
+    cells, counts = np.arange(4000) * 977, np.full(4000, 5)
+    errors = [
+        NoisyCountMin(cells, counts, SketchSize(rows=1, width=64), NO_NOISE, rng)(cells).mean() - 5
+        for _ in range(20)
+    ]
+    assert 0.5 < np.mean(errors) / ((20_000 - 5) / 64) < 1.2
+
+
+def test_pmm_has_its_known_distance() -> None:
+    """Beta(2, 8), epsilon 1, n = 1000: .0113 by an independent run; here 60 runs, an sd of 40 %."""
+    rng = np.random.default_rng(5)
+    found = []
+    for _ in range(60):
+        points = study.beta(rng, 1000, 1)
+        found.append(line_distance(points, generators.pmm_release(points, 1.0, rng)))
+    assert 0.0085 < np.mean(found) < 0.0125
+
+
+def coefficients(values: Floats) -> list[float]:
+    """The coefficients of Schauder's tents and the line, of values at equal distances."""
+    found = [values[-1] - values[0]]
+    while values.size > 2:
+        found += list(values[1::2] - (values[:-1:2] + values[2::2]) / 2)
+        values = values[::2]
+    return [float(each) for each in found]
+
+
+def test_the_random_walk_pays_for_a_row_and_has_laplace_coefficients() -> None:
+    edges = np.arange(2**5 + 1)
+    moved = [np.abs(coefficients((edges > cell) * 1.0)).sum() for cell in range(2**5)]
+    assert moved == [1 + 5 / 2] * 2**5
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate([coefficients(walk(6, 3.0, rng)) for _ in range(300)])
+    # The mean of 19,200 absolute values, each exponential with mean and sd 3.
+    assert abs(np.abs(drawn).mean() - 3) < 5.2 * 3 / math.sqrt(300 * 64)
+
+
+def test_sparse_counts_are_a_table_where_this_is_smaller() -> None:
+    counts = ExactCounts(np.random.default_rng(0).random((100, 1)))
+    assert sparse_bytes(counts, 3) == 8 * 8 and sparse_bytes(counts, 40) == 16 * 100
+
+
+# --- the study and its page ---
+
+
+@pytest.mark.parametrize("columns", [1, 2, 5])
+def test_a_case_repeats_and_has_every_generator_that_can(columns: int) -> None:
+    case = Case(source="Beta(2, 8)", rows=300, epsilon=1.0, columns=columns, runs=3)
+    found = study.run_case(case)
+    assert found == study.run_case(case)
+    assert set(found) == {each.name for each in GENERATORS if each.columns >= columns}
+    assert found["dptrees"][0].value < found["uniform"][0].value
+
+
+def test_main_tables_have_a_row_a_size_and_bold_bests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "mapped", lambda function, cases: [*map(function, cases)])
+    page = study.main_tables(TINY)
+    assert page.count("| 200, 1 |") == 3 * (3 + 1) and page.count("**") >= 2 * 2 * 9
+
+
+def test_the_page_is_written_between_its_marks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sections = {
+        name: (f"## {name}", lambda extent, name=name: f"{name}\n\n### below")
+        for name in ("one", "two")
+    }
+    monkeypatch.setattr(study, "SECTIONS", sections)
+    page = tmp_path / "page.md"
+    page.write_text(f"above\n{study.BEGIN}\n## two\n\nold\n{study.END}\nbelow\n")
+    assert study.main(["--short", "--only", "one", "--write", str(page)]) == 0
+    one = "## one\n\none\n\n### below"
+    assert page.read_text() == f"above\n{study.BEGIN}\n## two\n\nold\n\n{one}\n{study.END}\nbelow\n"
+
+
+# --- the classifier ---
+
+
+def test_the_committed_section_was_drawn_from_the_scores() -> None:
+    path = Path(__file__).parents[2] / "docs" / "synthetic-accuracy.md"
+    heading, tables = study.SECTIONS["classifier"]
+    section = f"{heading}\n\n{tables(study.SHORT)}\n{study.END}"
+    assert section in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("budget", [classifier.pure_budget(1e3), classifier.stated_budget(1e3)])
+def test_rows_of_a_wide_table_are_like_the_data(budget: classifier.Budget) -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, (4, 3), (3000, 2))
+    rows = np.column_stack((codes, codes[:, 0] > 1))
+    made = classifier.by_table(TableShape(sizes=(4, 3, 2)), budget)(rows, rng)
+    assert np.mean((made[:, 0] > 1) == made[:, 2]) > 0.98
+
+
+def test_synthetic_rows_teach_what_is_in_them() -> None:
+    """A copy teaches all, shuffled labels nothing, and a partition without noise the answer."""
+    pytest.importorskip("sklearn", reason="scikit-learn is of the extra bench")
+    codes = np.random.default_rng(0).integers(0, (16, 8), (4000, 2))
+    rows = np.column_stack((codes, codes[:, 0] > 9))
+    grown = next(each for each in GENERATORS if each.name == "dptrees")
+
+    def shuffled(train: Integers, rng: np.random.Generator) -> Integers:
+        return np.column_stack((train[:, :-1], rng.permutation(train[:, -1])))
+
+    made = {
+        "copy": lambda train, rng: train,
+        "shuffled": shuffled,
+        "grown": classifier.by_partition(grown, 1e6, (16, 8, 2)),
+    }
+    found = classifier.compare(rows, made, seed=1, held_out=1000)
+    assert found["real rows"] == found["copy"] and found["copy"].area == 1
+    assert 0.3 < found["shuffled"].area < 0.7 and found["grown"].accuracy > 0.95
