@@ -30,7 +30,7 @@ from dptrees.dpcore.sparse.counter import SparseCounter, merge_shard
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain
 from dptrees.dpcore.sparse.plan import SparsePlan, plan_sparse
-from dptrees.dpcore.sparse.pruning import PrunedLevel, Pruning, pruned_table, solve_levels
+from dptrees.dpcore.sparse.pruning import PrunedLevel, Pruning, solve_levels
 from dptrees.dpcore.sparse.publication import publish_shard
 
 TREES: dict[str, SparseDomain] = {
@@ -128,11 +128,11 @@ def main() -> int:
     published = publish(plan, domain, shards)
     noisy = time.perf_counter()
     levels = solve_levels(plan, domain, published)
-    table = pruned_table(plan, domain, levels)
     settled = time.perf_counter()
     print(
         f"{arguments.tree}: {rows:,} rows, {sum(map(len, shards.values())):,} nodes with rows, "
-        f"{table.num_rows:,} published; epsilon {arguments.epsilon}, delta {arguments.delta}\n"
+        f"{sum(len(each.keys) for each in levels):,} published; "
+        f"epsilon {arguments.epsilon}, delta {arguments.delta}\n"
         f"seconds: count {counted - began:.1f}, noise {noisy - counted:.1f}, "
         f"settle {settled - noisy:.1f}; peak memory {peak():,.0f} MB ({before:,.0f} before)"
     )
@@ -142,10 +142,12 @@ def main() -> int:
         len(level.keys) for level in solve_levels(plan, domain, published, pruning=pruning)
     )
     print(f"pruned by intervals that begin below {pruning.rows} rows: {pruned:,} nodes are left")
-    for name in [level.name for level in plan.levels[1:]][:4]:
-        own = table.filter(pc.equal(table["level"], name))
-        top = own.take(pc.select_k_unstable(own, k=3, sort_keys=[("estimate", "descending")]))
-        print(name, "; ".join(f"{r['path']} {r['count']:,}" for r in top.to_pylist()))
+    for number in range(1, min(5, len(levels))):
+        level = levels[number]
+        top = np.argsort(-level.estimate)[:3]  # implied nodes, whose estimate is NaN, come last
+        paths = domain.paths(number, level.keys.take(pa.array(top))).to_pylist()
+        nodes = zip(paths, level.count[top], strict=True)
+        print(plan.levels[number].name, "; ".join(f"{path} {count:,}" for path, count in nodes))
     return 0
 
 

@@ -17,7 +17,6 @@ FACE = {
         "log1p",
         "log2",
         "log_add_exp",
-        "log_fraction",
         "power",
         "rounded_power",
         "sinh",

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal, localcontext
-from fractions import Fraction
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -410,13 +409,3 @@ def rounded_power(x: float, y: float) -> float:
     with localcontext() as context:
         context.prec = 40
         return float(Decimal(x) ** Decimal(y))
-
-
-def log_fraction(value: Fraction) -> float:
-    """Return the natural logarithm of a positive rational, also where it is beyond float64.
-
-    >>> round(log_fraction(Fraction(2**5000)), 9)
-    3465.7359028
-    """
-    bits = value.numerator.bit_length() - value.denominator.bit_length()
-    return bits * _LOG_2_HIGH + (bits * _LOG_2_LOW + log(float(value / Fraction(2) ** bits)))

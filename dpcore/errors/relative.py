@@ -56,25 +56,6 @@ def alpha_rmse(estimates: npt.ArrayLike, truth: npt.ArrayLike, alpha: float) -> 
     return np.asarray(np.sqrt(np.mean(excess**2, axis=0)), dtype=np.float64)
 
 
-def alpha_mrmse(estimates: npt.ArrayLike, truth: npt.ArrayLike, alpha: float) -> float:
-    """Return the largest measured RMSE_alpha over all queries, for the one data set at hand.
-
-    The definition takes the largest over all data sets too, which no measurement can.
-
-    Args:
-        estimates, truth, alpha: as in `alpha_rmse`.
-
-    Raises:
-        ValueError: as in `alpha_rmse`.
-
-    Source: Ghazi et al., Definition 1.4.
-
-    >>> alpha_mrmse([[9, 100], [13, 140]], [10, 120], 0.1)
-    8.0
-    """
-    return float(np.max(alpha_rmse(estimates, truth, alpha)))
-
-
 def smoothed_relative_error(estimates: npt.ArrayLike, truth: npt.ArrayLike, kappa: float) -> Floats:
     """Return the measured REL_kappa of every query.
 
@@ -97,26 +78,6 @@ def smoothed_relative_error(estimates: npt.ArrayLike, truth: npt.ArrayLike, kapp
     errors, counts = _errors(estimates, truth)
     _check_kappa(kappa)
     return np.asarray(np.mean(errors, axis=0) / np.maximum(counts, kappa), dtype=np.float64)
-
-
-def relative_error_bound(rmse: npt.ArrayLike, alpha: float, kappa: float) -> Floats:
-    """Return the bound of REL_kappa that RMSE_alpha gives: sqrt(2) (RMSE_alpha / kappa + alpha).
-
-    Args:
-        rmse: RMSE_alpha, of any shape.
-        alpha, kappa: as elsewhere.
-
-    Raises:
-        ValueError: an alpha below 0 or a kappa that is not positive.
-
-    Source: Ghazi et al., Lemma B.1.
-
-    >>> relative_error_bound([8.0], 0.1, 40.0).round(4)
-    array([0.4243])
-    """
-    _check_not_negative("alpha", alpha)
-    _check_kappa(kappa)
-    return math.sqrt(2) * (np.asarray(rmse, dtype=np.float64) / kappa + alpha)
 
 
 def law_alpha_rmse(law: NoiseLaw, truth: npt.ArrayLike, alpha: float) -> Floats:

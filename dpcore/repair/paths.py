@@ -112,35 +112,20 @@ def lay_paths(
     return Paths(pairs=pairs, rows=rows, levels=tuple(_levels(tree, rows, sides)))
 
 
-def boundary_errors(
-    plan: TreePlan, reference: Distribution, rows: int, stops: Integers, *, shrunk: bool = False
-) -> tuple[Floats, Floats]:
+def path_errors(plan: TreePlan, paths: Paths, *, shrunk: bool = False) -> tuple[Floats, Floats]:
     """One draw each of the errors of the consistent counts left of boundaries.
+
+    Each histogram has the same noise.
 
     Args:
         plan: of measured levels, estimated efficiently; of a tree of at least two leaves.
-        reference: how the rows lie.
-        rows: how many there are.
-        stops: (pairs, 2) boundaries: so many leaves lie left of each.
+        paths: in the plan's tree, from `lay_paths`.
         shrunk: whether the counts come from `dpcore.trees.shrunk`.
 
     Returns:
-        (pairs, 2) count minus truth of the leaves left of each boundary, and (pairs,) that of the
-        whole tree. The two of a pair are of one release, pairs of different ones.
-    """
-    return path_errors(plan, lay_paths(plan.tree, rows, [(reference, stops)]), shrunk=shrunk)
-
-
-def path_errors(plan: TreePlan, paths: Paths, *, shrunk: bool = False) -> tuple[Floats, Floats]:
-    """The same on several histograms, with the same noise on each.
-
-    Args:
-        plan: as for `boundary_errors`.
-        paths: in the plan's tree, from `lay_paths`.
-        shrunk: as for `boundary_errors`.
-
-    Returns:
-        (histograms * pairs, 2) and (histograms * pairs,).
+        (histograms * pairs, 2) count minus truth of the leaves left of each boundary, and
+        (histograms * pairs,) that of the whole tree. The two of a pair are of one release, pairs of
+        different ones.
     """
     noise = _SubtreeNoise(laws=plan.laws[1:], fanouts=plan.tree.fanouts[1:])
     root, values = _from_below(plan, paths, noise)

@@ -6,7 +6,7 @@ all else is private and may change (tests/test_rooms.py checks both).
 
 FACE = {
     "estimators": ("SketchEstimator", "estimates", "kind_estimators"),
-    "hashing": ("Codes", "SketchHashes"),
+    "hashing": ("SketchHashes",),
     "prefixes": ("PrefixSketches",),
     "row_error": ("ErrorMoments", "RowError"),
     "shape": ("SketchKind", "SketchShape"),

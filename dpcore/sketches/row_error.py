@@ -57,30 +57,6 @@ def row_variance(shape: SketchShape, *, f2: float, noise_variance: float) -> flo
     return (f2 + shape.width * noise_variance) / (shape.width - 1)
 
 
-def second_moment(shape: SketchShape, table: Integers, noise_variance: float = 0.0) -> float:
-    """F2, the sum of all squared counts, from a noisy table: unbiased, so it may be below 0.
-
-    A row of a count sketch has sum C^2 = F2 + w v in the mean. A row of count-min has cells of
-    sample variance F2 / w + v in the mean.
-
-    Args:
-        shape: of the sketch.
-        table: int64 (rows, width), noisy or exact.
-        noise_variance: of a cell.
-
-    Source: Alon, Matias, Szegedy 1999; Thorup, Zhang 2012 (one pass over hashed cells).
-
-    >>> from dptrees.dpcore.sketches.shape import SketchKind
-    >>> second_moment(SketchShape(kind=SketchKind.COUNT_SKETCH, rows=1, width=2),
-    ...               np.array([[3, -4]]))
-    25.0
-    """
-    cells = table.astype(np.float64)
-    if shape.signed:
-        return float(np.square(cells).sum(axis=1).mean() - shape.width * noise_variance)
-    return float(shape.width * (cells.var(axis=1, ddof=1).mean() - noise_variance))
-
-
 @dataclass(frozen=True, kw_only=True)
 class ErrorMoments:
     """The bias and the variance of an estimate."""

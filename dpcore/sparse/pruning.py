@@ -163,33 +163,6 @@ def solve_levels(
     ]
 
 
-def pruned_table(plan: SparsePlan, domain: SparseDomain, levels: Sequence[PrunedLevel]) -> pa.Table:
-    """The nodes of all levels as one table, level by level, keys rising.
-
-    Returns:
-        level (the name), path, estimate, std_error, ci_low, ci_high, count. Estimate and std_error
-        are null for an implied node.
-    """
-    parts = []
-    for number, level in enumerate(levels):
-        name = pa.scalar(plan.levels[number].name, pa.string())
-        absent = np.isnan(level.estimate)
-        parts.append(
-            pa.table(
-                {
-                    "level": pa.repeat(name, len(level.keys)),
-                    "path": domain.paths(number, level.keys),
-                    "estimate": pa.array(level.estimate, mask=absent),
-                    "std_error": pa.array(level.std_error, mask=absent),
-                    "ci_low": pa.array(level.ci_low.astype(np.float64)),
-                    "ci_high": pa.array(level.ci_high.astype(np.float64)),
-                    "count": pa.array(level.count),
-                }
-            )
-        )
-    return pa.concat_tables(parts)
-
-
 def _intervals(
     plan: SparsePlan,
     number: int,

@@ -18,7 +18,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from dptrees.dpcore.arithmetic.elementary import log_fraction
 from dptrees.dpcore.arrays import Flags, Integers
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import RandomStream
@@ -92,35 +91,6 @@ class SparseVectorParameters:
         moved = 1 if self.is_monotone else 2
         return DiscreteLaplace(scale=2 * moved * self.cutoff / Fraction(self.epsilon))
 
-    def accuracy(self, queries: int, eta: Fraction) -> int:
-        """Return Delta = (8 c / epsilon) ln(2 d / eta), rounded up to an even integer.
-
-        Of monotone queries (4 c / epsilon) ln(2 d / eta).
-
-        With a probability of at least 1 - eta, every answer up to the c-th TOP is right within
-        Delta: TOP only if the value is at least threshold - Delta, BOTTOM only if it is below
-        threshold + Delta. (Each of the at most 2 d noises exceeds Delta / 2 with a probability of
-        at most 2 q / (1 + q) exp(-Delta / (2 scale)), which is below the continuous law's.)
-
-        Args:
-            queries: d, how many queries there are at most.
-            eta: above 0 and at most 1.
-
-        Raises:
-            ValueError: an argument out of range.
-
-        >>> parameters = SparseVectorParameters(
-        ...     epsilon=Fraction(1), cutoff=1, threshold=Fraction(0))
-        >>> parameters.accuracy(10, Fraction(1, 100))  # 8 ln 2000 = 60.8
-        62
-        """
-        if queries < 1:
-            raise ValueError(f"queries is {queries}; it must be at least 1")
-        if not 0 < eta <= 1:
-            raise ValueError(f"eta is {eta}; it must be above 0 and at most 1")
-        half = float(self.query_law.scale) * _natural_log(2 * queries / Fraction(eta))
-        return 2 * math.ceil(half)
-
 
 class SparseVector:
     """Independent runs of the sparse vector technique, side by side.
@@ -182,12 +152,3 @@ class SparseVector:
         noise = self._parameters.threshold_law.sample(self._stream, size)
         thresholds: Integers = math.ceil(self._parameters.threshold) + noise
         return thresholds
-
-
-def _natural_log(value: Fraction) -> float:
-    """Return ln of a positive rational, also where it is beyond float64.
-
-    >>> _natural_log(Fraction(2**5000))
-    3465.7...
-    """
-    return log_fraction(value)

@@ -67,34 +67,6 @@ def within_node_error(fanout: Real, leaves: Real) -> Real:
     return index + second - (index_squared + 2 * index * first + second) / fanout
 
 
-def closed_form_prefix_variance(fanouts: Sequence[int], variances: Sequence[float]) -> float:
-    """The mean prefix variance of a full tree: sum_i a_i g(n_i, L_i), plus the root's part.
-
-    Args:
-        fanouts: (n_1, ..., n_h); their product is the number of leaves.
-        variances: (h + 1,) of each level's noise, root first: 0 for a public total, infinite where
-            a level is not measured.
-
-    Returns:
-        The variance in rows^2, averaged over the prod n_i prefixes.
-
-    Raises:
-        ValueError: variances that do not fit the fan-outs.
-
-    Source: derived here. A private total adds a_0 (K + 1)(2 K + 1) / (6 K^2).
-
-    >>> closed_form_prefix_variance((16, 16), (0, 8 * 4, 8 * 4))
-    160.3...
-    """
-    _check_variances(len(fanouts), variances)
-    total, leaves, below = 0.0, 1, float(variances[-1])
-    for fanout, variance in zip(reversed(fanouts), reversed(variances[:-1]), strict=True):
-        total += below * within_node_error(fanout, leaves)
-        leaves *= fanout
-        below = _combined_variance(variance, fanout * below)
-    return total + below * (leaves + 1) * (2 * leaves + 1) / (6 * leaves * leaves)
-
-
 def mean_prefix_variance(tree: UniformTree, variances: Sequence[float]) -> float:
     """The exact mean, over the K prefixes of a trimmed tree, of the variance of the estimate.
 
@@ -109,7 +81,7 @@ def mean_prefix_variance(tree: UniformTree, variances: Sequence[float]) -> float
     Raises:
         ValueError: variances that do not fit the tree, or leaves that are not measured.
 
-    Source: derived here (see the module); equal to `closed_form_prefix_variance` on full trees.
+    Source: derived here (see the module).
 
     >>> round(mean_prefix_variance(UniformTree(leaves=3, fanouts=(4,)), (0.0, 1.0)),
     ...     12)  # (2 + 2 + 0) / 9
@@ -133,13 +105,6 @@ def _check_variances(height: int, variances: Sequence[float]) -> None:
         raise ValueError("variances: one is negative or not a number")
     if math.isinf(variances[-1]):
         raise ValueError("variances: the leaves' is infinite, but the leaves must be measured")
-
-
-def _combined_variance(measured: float, from_children: float) -> float:
-    """The variance of the mean of two independent estimates, weighted by their precisions."""
-    if measured == 0 or from_children == 0:
-        return 0.0
-    return 1 / (1 / measured + 1 / from_children)
 
 
 @dataclass(frozen=True, kw_only=True)

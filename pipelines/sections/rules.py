@@ -248,21 +248,17 @@ class Choice:
 
     Args:
         allowed: the words.
-        later: words that the program is going to know.
         elsewhere: words that lead to another section, and are shown beside them.
         page: of the documentation, which has more about the choice.
     """
 
     allowed: tuple[str, ...]
-    later: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     page: str = ""
 
     def __call__(self, value: object) -> str:
         *others, last = (*self.allowed, *self.elsewhere)
         words = f"{', '.join(others)} or {last}" if others else last
-        if isinstance(value, str) and value in self.later:
-            raise RuleBroken(f"{value} is not supported yet; use {words}")
         if not isinstance(value, str) or value not in self.allowed:
             more = f"; {self.page} has more" if self.page else ""
             raise RuleBroken(f"{shown(value)} must be {words}{more}")
@@ -271,12 +267,11 @@ class Choice:
 
 def choice(
     *allowed: str,
-    later: tuple[str, ...] = (),
     elsewhere: tuple[str, ...] = (),
     page: str = "",
 ) -> Choice:
     """The rule that a value is one of these words; see `Choice`."""
-    return Choice(allowed, later, elsewhere, page)
+    return Choice(allowed, elsewhere, page)
 
 
 def plain_value(value: object) -> object:

@@ -21,8 +21,6 @@ from dptrees.transforms.readers.column_types import column_types
 from dptrees.transforms.readers.csv_values import typed
 from dptrees.transforms.readers.shown_names import columns_found
 
-# What becomes of a column that a file does not have: it is refused, or all its values are null.
-MISSING_COLUMN = ("fail", "null")
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -56,7 +54,7 @@ class FileColumns:
             schema: of the file.
             path: of the file.
             plan: whose columns they are.
-            missing_column: one of `MISSING_COLUMN`; None: a user cannot choose, and it is refused.
+            missing_column: "fail" or "null"; None: a user cannot choose, and it is refused.
             in_schema: whether a file or table states the names, so that messages may show them.
 
         Raises:

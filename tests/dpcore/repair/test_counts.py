@@ -19,7 +19,7 @@ from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dptrees.dpcore.repair import draws, planner
 from dptrees.dpcore.repair.error import CountError, assumed_rows, can_be_simulated, count_error
-from dptrees.dpcore.repair.paths import boundary_errors, lay_paths, path_errors
+from dptrees.dpcore.repair.paths import lay_paths, path_errors
 from dptrees.dpcore.repair.planner import plan_for_counts
 from dptrees.dpcore.repair.readings import objective_reading
 from dptrees.dpcore.repair.references import REFERENCES, rows_below
@@ -141,7 +141,8 @@ def test_a_path_is_a_release(shrunk: bool) -> None:
     pairs = 4000
     for start, stop in ((0, 90), (7, 8), (20, 25), (3, 61), (40, 90)):
         stops = np.tile([[start, stop]], (pairs, 1))
-        errors, _ = boundary_errors(plan, reference, rows, stops, shrunk=shrunk)
+        paths = lay_paths(plan.tree, rows, [(reference, stops)])
+        errors, _ = path_errors(plan, paths, shrunk=shrunk)
         drawn, known = errors[:, 1] - errors[:, 0], whole[:, stop] - whole[:, start]
         spread = np.sqrt(drawn.var() / pairs + known.var() / RELEASES)
         assert abs(drawn.mean() - known.mean()) < 5 * spread  # one false alarm in 10^6
@@ -162,7 +163,8 @@ def test_histograms_together_are_as_each_alone_bit_for_bit(shrunk: bool) -> None
         errors, totals = path_errors(plan, lay_paths(plan.tree, 300, sides), shrunk=shrunk)
         for place, (reference, own) in enumerate(sides):
             draws._kept.clear()
-            alone, total = boundary_errors(plan, reference, 300, own, shrunk=shrunk)
+            paths = lay_paths(plan.tree, 300, [(reference, own)])
+            alone, total = path_errors(plan, paths, shrunk=shrunk)
             np.testing.assert_array_equal(errors[2 * place : 2 * place + 2], alone)
             np.testing.assert_array_equal(totals[2 * place : 2 * place + 2], total)
 
@@ -216,7 +218,8 @@ def test_a_public_total_is_kept(shrunk: bool) -> None:
     plan = plan_for_counts(best, CDF, 200)
     assert plan.public_total and plan.level_amounts[0] == 0
     stops = np.tile([[5, 64]], (50, 1))
-    errors, total = boundary_errors(plan, REFERENCES[1], 200, stops, shrunk=shrunk)
+    paths = lay_paths(plan.tree, 200, [(REFERENCES[1], stops)])
+    errors, total = path_errors(plan, paths, shrunk=shrunk)
     assert not total.any() and not errors[:, 1].any() and errors[:, 0].any()
 
 

@@ -116,7 +116,8 @@ def test_a_count_sketch_has_no_minimum() -> None:
 @CASES
 def test_cormode_and_muthukrishnan_s_bound(data: str, codes: str) -> None:
     error, failure, draws = 0.02, 0.05, 60
-    shape = SketchShape.from_error(SketchKind.COUNT_MIN, error=error, failure=failure)
+    # Width >= e / error: a row is beyond with 1 / (error w) = .195, two rows with .038.
+    shape = SketchShape(kind=SketchKind.COUNT_MIN, rows=2, width=256)
     found = errors(SketchEstimator.MINIMUM, shape, data, codes, draws=draws, noisy=False)
     assert (found >= 0).all()
     beyond = (found > error * DATA[data].sum()).mean(axis=1)
@@ -130,7 +131,8 @@ def test_cormode_and_muthukrishnan_s_bound(data: str, codes: str) -> None:
 @CASES
 def test_the_count_sketch_s_bound(data: str, codes: str) -> None:
     error, failure, draws = 0.2, 0.05, 60
-    shape = SketchShape.from_error(SketchKind.COUNT_SKETCH, error=error, failure=failure)
+    # Width >= 3 / error^2: a row is beyond with 1 / (error^2 w) = .195, four of seven with .03.
+    shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=7, width=128)
     found = errors(SketchEstimator.MEDIAN, shape, data, codes, draws=draws, noisy=False)
     limit = error * np.sqrt((DATA[data].astype(float) ** 2).sum())
     one = np.abs(found[np.arange(draws), np.arange(draws) * 7 % DISTINCT]) > limit

@@ -159,21 +159,6 @@ def test_the_guarantee_is_nearly_used_up_and_planted_errors_break_it() -> None:
     assert last_top_ratio(threshold_factor=0.5, query_factor=0.5) > math.exp(1.8)
 
 
-def test_the_error_bound_holds_by_the_union_bound() -> None:
-    for cutoff, queries, eta in ((1, 1, Fraction(1)), (3, 20, Fraction(1, 100))):
-        parameters = make_parameters(Fraction(1, 3), cutoff, 0)
-        error = parameters.accuracy(queries, eta)
-        paper = 8 * cutoff * 3 * math.log(2 * queries / eta)
-        assert error % 2 == 0 and paper <= error < paper + 2
-        beyond = [
-            2 * float(law.survival(error // 2))
-            for law in (parameters.threshold_law, parameters.query_law)
-        ]
-        assert queries * sum(beyond) <= eta
-    tiny = make_parameters(1, 1, 0).accuracy(1, Fraction(1, 2**5000))
-    assert tiny == pytest.approx(8 * 5001 * math.log(2), abs=2)
-
-
 def test_runs_are_independent_and_may_query_in_part() -> None:
     sparse = SparseVector(make_parameters(50, 1, 100), public_stream("part"), runs=4)
     assert sparse.answer(np.array([200, 0]), np.array([1, 3])).tolist() == [True, False]
@@ -203,8 +188,6 @@ def test_the_noise_laws_are_the_papers() -> None:
             "cutoff is .*paid for",
         ),
         (lambda: make_parameters(1, 1, 2**61), "threshold"),
-        (lambda: make_parameters(1, 1, 0).accuracy(0, Fraction(1, 2)), "queries is 0"),
-        (lambda: make_parameters(1, 1, 0).accuracy(1, Fraction(2)), "eta is 2"),
     ],
 )
 def test_bad_arguments_are_named(make: object, message: str) -> None:
@@ -224,7 +207,6 @@ def test_monotone_queries_need_half_of_the_noise() -> None:
         epsilon=Fraction(2, 3), cutoff=4, threshold=Fraction(0), is_monotone=True
     )
     assert parameters.threshold_law == parameters.query_law == DiscreteLaplace(scale=Fraction(12))
-    assert parameters.accuracy(9, Fraction(1, 10)) == 2 * math.ceil(12 * math.log(180))
     law = answers_law(VALUES, **SETTINGS, query_factor=0.5)  # type: ignore[arg-type]
     monotone = SparseVectorParameters(
         epsilon=Fraction(3, 2), cutoff=2, threshold=Fraction(6), is_monotone=True
