@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dptrees.pipelines.python.config import AnyConfig, Privacy
-from dptrees.pipelines.python.error import user_errors
-from dptrees.pipelines.python.keywords import with_known_keywords
+from dptrees.pipelines.python.error import short_traceback, user_errors
 
 if TYPE_CHECKING:
     from dptrees.dpcore.release.plan import ReleasePlan
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _Path = str | os.PathLike[str]
 
 
-@with_known_keywords
+@short_traceback
 def release(
     rows: Any,
     config: AnyConfig,
@@ -83,7 +82,7 @@ def release(
         return made
 
 
-@with_known_keywords
+@short_traceback
 def of(
     rows: Any,
     *,
@@ -130,7 +129,7 @@ def of(
     return Request(rows=rows, privacy=privacy)
 
 
-@with_known_keywords
+@short_traceback
 def plan(
     config: AnyConfig,
     *,
@@ -162,7 +161,7 @@ def plan(
         return planned(config, set, units.place)
 
 
-@with_known_keywords
+@short_traceback
 def load(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> ReleasePlan:
     """Return the plan of a configuration, for `ReleaseTrees` in a Beam pipeline.
 
@@ -227,7 +226,7 @@ def error_sentence(error: BaseException) -> str | None:
     return sentence_in(str(error))
 
 
-@with_known_keywords
+@short_traceback
 def check(
     rows: Any,
     config: AnyConfig,
@@ -260,7 +259,7 @@ def check(
         return row_check(rows, config, set, most)
 
 
-@with_known_keywords
+@short_traceback
 def open(path: _Path, *, window: str | None = None) -> Release:
     """Open a finished release in a folder, or all periods to date in the folder of a series.
 
@@ -286,7 +285,7 @@ def open(path: _Path, *, window: str | None = None) -> Release:
         return Release(found.folder, path=place)
 
 
-@with_known_keywords
+@short_traceback
 def keygen(path: _Path) -> str:
     """Write a new release key to a new file that only you can read.
 

@@ -14,7 +14,6 @@ from decimal import Decimal
 from typing import Any, TypeAlias, Union
 
 from dptrees.pipelines.python.error import Error
-from dptrees.pipelines.python.keywords import with_known_fields
 from dptrees.pipelines.sections.number_size import UNUSUAL_SIZE, has_usual_size
 
 
@@ -31,7 +30,6 @@ class Written:
         return named | dict(more)
 
 
-@with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class Privacy(Written):
     """The section ``privacy``: the privacy budget and the privacy unit.
@@ -65,7 +63,6 @@ class Privacy(Written):
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-@with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class By(Written):
     """The section ``group_by`` of a tree, for group-by: the tree is counted once for each key.
@@ -86,7 +83,6 @@ class By(Written):
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-@with_known_fields
 @dataclass(frozen=True)
 class Tree(Written):
     """An entry of ``trees``: a column to count, and how.
@@ -128,7 +124,6 @@ class Tree(Written):
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-@with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class Config(Written):
     """A whole configuration.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from types import FunctionType, TracebackType
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Reader = TypeVar("Reader")
 _SHOWN = ("__getitem__", "__repr__", "_repr_html_")
 
@@ -40,6 +42,31 @@ class Error(Exception):
         shell: Any = import_module("IPython").get_ipython()
         lines: list[str] = shell.InteractiveTB.structured_traceback(type(self), self, trace, 0)
         return lines
+
+
+def short_traceback(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function whose `Error` has a traceback that ends at the caller's own line.
+
+    Notebooks and pytest hide the one frame that is left.
+    """
+
+    @wraps(function)
+    def shortened(*given: P.args, **named: P.kwargs) -> R:
+        __tracebackhide__ = True
+        try:
+            return function(*given, **named)
+        except Error as error:
+            raise error.with_traceback(None) from None
+
+    return shortened
+
+
+def short_tracebacks(cls: type[Reader]) -> type[Reader]:
+    """Return a class whose public methods are wrapped by `short_traceback`."""
+    for name, method in list(vars(cls).items()):
+        if isinstance(method, FunctionType) and (name[0] != "_" or name == "__getitem__"):
+            setattr(cls, name, short_traceback(method))
+    return cls
 
 
 def reports_edits(cls: type[Reader]) -> type[Reader]:

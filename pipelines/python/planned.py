@@ -20,9 +20,8 @@ from dptrees.pipelines.answers.figures import cell_text
 from dptrees.pipelines.answers.table import TextTable
 from dptrees.pipelines.configuration import Configuration
 from dptrees.pipelines.python.config import AnyConfig
-from dptrees.pipelines.python.error import Error
+from dptrees.pipelines.python.error import Error, short_tracebacks
 from dptrees.pipelines.python.html import table_html
-from dptrees.pipelines.python.keywords import with_known_methods
 from dptrees.pipelines.python.remarks import warn_caller
 from dptrees.pipelines.python.requested import requested_configuration
 from dptrees.pipelines.summary import guarantee_warnings
@@ -40,7 +39,7 @@ _SCHEMA = pa.schema(
 )
 
 
-@with_known_methods
+@short_tracebacks
 class Plan:
     """The plan of a release, with its expected errors.
 

@@ -13,9 +13,8 @@ import pyarrow as pa
 from dptrees.dpcore.release.guarantee import stated_guarantee
 from dptrees.dpcore.release.release import ReleaseReader
 from dptrees.pipelines.proof.verified import raise_first
-from dptrees.pipelines.python.error import Error, reports_edits, user_errors
+from dptrees.pipelines.python.error import Error, reports_edits, short_tracebacks, user_errors
 from dptrees.pipelines.python.html import table_html
-from dptrees.pipelines.python.keywords import with_known_methods
 from dptrees.pipelines.python.tree import TreeAnswers
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.reporting import write_report
@@ -58,7 +57,7 @@ def save_release(place: str, path: str) -> str:
     return path
 
 
-@with_known_methods
+@short_tracebacks
 @reports_edits
 class Release:
     """A finished release: it may be published, and queries of it cost no budget.

@@ -15,8 +15,7 @@ import yaml
 
 from dptrees.dpcore.rows.whole_numbers import MOST_WHOLE, has_fractions
 from dptrees.pipelines.python.config import By, Privacy, Tree, plain
-from dptrees.pipelines.python.error import Error
-from dptrees.pipelines.python.keywords import with_known_methods
+from dptrees.pipelines.python.error import Error, short_tracebacks
 from dptrees.pipelines.python.rows import column_type
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _WITH_CELLS = (float, Decimal, datetime)
 Bounds: TypeAlias = tuple[Any, Any]
 
 
-@with_known_methods
+@short_tracebacks
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Request:
     """A request for one release: a list of queries, which `dptrees.of` begins.

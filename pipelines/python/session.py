@@ -20,8 +20,7 @@ from dptrees.dpcore.privacy.budget import Measure, amount_text
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.pipelines.configuration import Configuration
 from dptrees.pipelines.python.config import AnyConfig, plain
-from dptrees.pipelines.python.error import Error, user_errors
-from dptrees.pipelines.python.keywords import with_known_methods
+from dptrees.pipelines.python.error import Error, short_tracebacks, user_errors
 from dptrees.pipelines.python.making import Call, release
 from dptrees.pipelines.python.release import Release
 from dptrees.pipelines.python.requested import requested_configuration
@@ -40,7 +39,7 @@ class Spent:
     delta: Fraction
 
 
-@with_known_methods
+@short_tracebacks
 class Session:
     """Several releases in memory under one total budget.
 

@@ -23,8 +23,7 @@ from dptrees.pipelines.plain.titles import column_titles, titled
 from dptrees.pipelines.python.answers import Answers, to_table
 from dptrees.pipelines.python.drawing import CURVES, HISTOGRAM, NO_DRAWING, POINTS, QUANTILES
 from dptrees.pipelines.python.drawing import NODES as BARS
-from dptrees.pipelines.python.error import Error, reports_edits, user_errors
-from dptrees.pipelines.python.keywords import with_known_methods
+from dptrees.pipelines.python.error import Error, reports_edits, short_tracebacks, user_errors
 from dptrees.pipelines.python.remarks import warn_caller
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.series.series_folder import WindowFolder
@@ -34,7 +33,7 @@ _COLUMNS = ("label", *_ERRORS, "fraction")
 _DECILES = tuple(tenth / 10 for tenth in range(1, 10))
 
 
-@with_known_methods
+@short_tracebacks
 @reports_edits
 class TreeAnswers:
     """Queries of one tree of a release; they cost no budget.

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dptrees.pipelines.python.beam import quiet_import
 from dptrees.pipelines.python.config import AnyConfig
-from dptrees.pipelines.python.error import user_errors
-from dptrees.pipelines.python.keywords import with_known_keywords
+from dptrees.pipelines.python.error import short_traceback, user_errors
 
 if TYPE_CHECKING:
     from dptrees.pipelines.python.release import Release
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 _Path = str | os.PathLike[str]
 
 
-@with_known_keywords
+@short_traceback
 def release(
     df: Any,
     config: AnyConfig,

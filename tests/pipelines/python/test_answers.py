@@ -238,29 +238,6 @@ def test_names_of_the_module_are_those_for_users() -> None:
     assert dir(dptrees) == sorted(dptrees.__all__)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: dptrees.Tree("x", domian={}),
-            r"^Tree\(\) has no argument 'domian'; did you mean do",
-        ),
-        (lambda: dptrees.release(None, {}, epsilon=1), "'epsilon'; it belongs in config"),
-        (
-            lambda: dptrees.plan({}, unit="x"),
-            r"^plan\(\) has no argument 'unit'; did you mean units",
-        ),
-        (lambda: dptrees.release(None, {}, seed=1), "'seed'; noise has no seed"),
-        (lambda: dptrees.of(None, epsilom=1), "did you mean epsilon"),
-        (lambda: dptrees.of(None, epsilon=1).mean("x", bound=(0, 1)), "did you mean bounds"),
-        (lambda: dptrees.check(None, {}, rows=3, x=1), "it has rows, config, set, most"),
-    ],
-)
-def test_arguments_that_do_not_exist(call: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        call()
-
-
 def test_names_that_do_not_exist() -> None:
     with pytest.raises(AttributeError, match="'relase'; did you mean release"):
         dptrees.relase  # noqa: B018
