@@ -126,7 +126,7 @@ setup(
     python_requires=">=3.10",
     packages=["dptrees", *(f"dptrees.{name}" for name in INSIDE)],
     package_dir={f"dptrees.{name}": name for name in FOLDERS},
-    package_data={"dptrees": ["py.typed"], "dptrees.pipelines": ["*/*.j2", "*/*.js", "*/*.css"]},
+    package_data={"dptrees": ["py.typed"], "dptrees.pipelines": ["templates/*/*"]},
     # The upper bounds of numpy and pyarrow are those of apache-beam 2.77. Both ends of Beam's range
     # are tested: `make test-oldest-beam` has the older one (docs/engines.md).
     install_requires=[

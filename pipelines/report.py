@@ -39,7 +39,7 @@ from dptrees.pipelines.page.words import guarantee_in_short, protected_in_words,
 from dptrees.pipelines.plain.titles import column_titles, titled
 from dptrees.pipelines.series.lines import cost_in_words
 
-TEMPLATES = Path(__file__).parent
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 def write_report_html(
