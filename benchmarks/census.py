@@ -1,52 +1,46 @@
-"""The census blocks of one state: predicted and measured errors of all levels, by method.
+"""The census blocks of one state: errors of all levels by method, of sparse blocks, and of sums.
 
     python -m benchmarks.census [BLOCKS.csv] [--releases 200]
+    python -m benchmarks.census --adaptive [BLOCKS.csv] [--releases 20]
+    python -m benchmarks.census --sums [BLOCKS.csv] [--releases 20]
 
 The file has the columns GEOID (15 digits: state 2, county 3, tract 6, block group 1, block 3) and
 pop, one row per block; without it the 25,181 blocks of Rhode Island are read from the folder
-shared/data beside the project, if it is there. One person more or fewer is a neighbor
-(add_remove); epsilon is 1, then rho is 1/2. Every release has a key and noise of its own.
+shared/data beside the project. One person more or fewer is a neighbor (add_remove). Every release
+has a key and noise of its own. "predicted" is the error of the estimates, without data; "counts"
+are the nonnegative integers that add up at every node.
 
-Methods:
-
-    flat noise, summed     the whole budget on the blocks, upper levels are sums
-    equal split, raw       a fifth of the budget on each level, every count as it was measured
-    equal split, unpooled  the same measurements after least squares
-    equal split, pooled    a node with one child is measured once, with the budget of both
-    plan: ...              the planner's split for these weights of the levels, pooled
-
-"predicted" is the exact error of the estimates, without data. "counts" are the nonnegative
-integers that add up at every node. In brackets: the standard error of a figure over the releases.
-
-    RMSE                   root of the mean of (x - truth)^2 over the level's nodes and the releases
-    mean absolute error    mean of |x - truth|
-    relative error         mean of |x - truth| / max(truth, 10), in percent
-
-The last table compares each plan with the best of 500 random splits of the budget. Its errors are
-roots of the mean of the levels' mean squared errors, weighted as the plan's name says.
+- Methods: the whole budget on the blocks (flat noise, summed); a fifth of the budget on each level,
+  a node with one child being measured once, with the budget of both (equal split, pooled); and the
+  planner's split for these weights of the levels. Root mean square errors over the nodes of a
+  level and the releases; in brackets the standard error over the releases. Then each plan beside
+  the best of 500 random splits of the budget, by roots of weighted means of the levels' mean
+  squared errors.
+- Adaptive: all people, or one sample of them; trees whose sparse nodes are not split, with and
+  without a right guess of the rows, beside the best plan that splits every node, and thresholds
+  (planned for errors that forgive 0.99 of a count, with a delta of 10^-6).
+- Sums: the bias of a block's count, and root mean square errors of sums over groups of blocks:
+  of estimates, of the nearest integers of either sign, and of counts by both consistencies.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
+import csv
 import math
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
+from benchmarks.harness import SHARED_DATA, print_lines, public_noise, solved_chunk
+from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.hierarchy_planner import is_worth_it, plan_adaptive_hierarchy
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.errors.relative import smoothed_relative_error
 from dptrees.dpcore.irregular.forest import IrregularForest
 from dptrees.dpcore.irregular.node_weights import NodeWeights
 from dptrees.dpcore.irregular.plan import IrregularPlan
@@ -56,29 +50,20 @@ from dptrees.dpcore.irregular.planner import (
     with_best_shares,
     with_shares,
 )
-from dptrees.dpcore.noise.laws import NoiseLaw
-from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
-from dptrees.dpcore.noise.source import NoiseSource, add_noise, combine_digests, counts_digest
+from dptrees.dpcore.levels.relative_objective import RelativeObjective
+from dptrees.dpcore.levels.relative_planner import threshold_candidate
+from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.sensitivity import noise_law
+from dptrees.dpcore.privacy.group import GroupPrivacy
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.trees.consistency import consistent_counts, root_count
+from dptrees.dpcore.thresholds.forest import ThresholdForest, TreeThresholds
 from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.least_squares import (
-    EstimationWeights,
-    estimate_down,
-    estimate_up,
-    estimation_weights,
-)
-from dptrees.dpcore.trees.uniform import UniformTree
 
 LEVELS = ("state", "county", "tract", "block group", "block")
 # The digits of a GEOID that name a node of each level.
 DIGITS = (2, 5, 11, 12, 15)
-BUDGETS = (
-    Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    Budget(measure=Measure.RHO, amount=Fraction(1, 2)),
-)
+EPSILON = Budget(measure=Measure.EPSILON, amount=Fraction(1))
+RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
 WEIGHTS = {
     "plan: all levels": (1, 1, 1, 1, 1),
     "plan: blocks": (0, 0, 0, 0, 1),
@@ -87,15 +72,8 @@ WEIGHTS = {
     "plan: 10:5:2:1:1": (10, 5, 2, 1, 1),
     "plan: 1:1:2:5:10": (1, 1, 2, 5, 10),
 }
-KINDS = ("estimates", "counts")
-METRICS = ("RMSE", "mean absolute error", "relative error, percent")
-KAPPA = 10.0
-SPLITS = 500
-TREE = "blocks"
-RHODE_ISLAND = Path(__file__).resolve().parents[2] / "shared" / "data" / "ri_2010_blocks.csv"
-
-
-# --- the blocks ---
+KINDS, SPLITS = ("estimates", "counts"), 500
+RHODE_ISLAND = SHARED_DATA / "ri_2010_blocks.csv"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,253 +98,67 @@ def read_blocks(path: Path) -> Blocks:
     """The blocks of a CSV file with the columns GEOID and pop, in any order.
 
     Raises:
-        ValueError: no such file; columns or values that are missing or not such; blocks listed
-            twice, or of several states.
+        ValueError: blocks listed twice, or of several states, or of other digits.
     """
-    try:
-        options = pa.csv.ConvertOptions(
-            include_columns=["GEOID", "pop"],
-            column_types={"GEOID": pa.string(), "pop": pa.int64()},
-        )
-        table = pa.csv.read_csv(path, convert_options=options)
-    except OSError:
-        raise ValueError(f"{path}: no such file, or it cannot be read") from None
-    except (pa.ArrowInvalid, KeyError):
-        raise ValueError(f"{path}: not a CSV of GEOID and pop, an integer") from None
-    are_codes = pc.match_substring_regex(table["GEOID"], r"^[0-9]{15}$")
-    if table.num_rows == 0 or not pc.all(are_codes).as_py():
-        raise ValueError(f"{path}: GEOID must be 15 digits, of at least one block")
-    if table["pop"].null_count or pc.min(table["pop"]).as_py() < 0:
-        raise ValueError(f"{path}: pop must be at least 0 for each block")
-    codes, counts = table["GEOID"].cast(pa.int64()).to_numpy(), table["pop"].to_numpy()
-    order = np.argsort(codes)
-    return Blocks(tree=_tree_of_codes(path, codes[order]), counts=counts[order])
-
-
-def _tree_of_codes(path: Path, codes: Integers) -> IrregularTree:
-    if not np.all(codes[1:] > codes[:-1]):
-        raise ValueError(f"{path}: a GEOID occurs more than once")
-    fanouts: list[Integers] = []
+    with path.open(encoding="utf-8") as lines:
+        rows = sorted((row["GEOID"], int(row["pop"])) for row in csv.DictReader(lines))
+    if any(len(code) != DIGITS[-1] for code, _ in rows) or len(dict(rows)) < len(rows):
+        raise ValueError(f"{path}: GEOID must be {DIGITS[-1]} digits, each once")
+    codes, fanouts = np.array([int(code) for code, _ in rows]), list[Integers]()
     for upper, lower in zip(DIGITS[-2::-1], DIGITS[:0:-1], strict=True):
         codes, sizes = np.unique(codes // 10 ** (lower - upper), return_counts=True)
         fanouts.insert(0, sizes)
-    if codes.size > 1:
+    if codes.size != 1:
         raise ValueError(f"{path}: blocks of {codes.size} states, the table is for one")
-    return IrregularTree.from_fanouts(fanouts)
+    tree = IrregularTree.from_fanouts(fanouts)
+    return Blocks(tree=tree, counts=np.array([people for _, people in rows]))
 
 
-# --- the methods ---
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Release:
-    """What one release says of every node.
-
-    Attributes:
-        estimates: per level, (n_l,).
-        counts: per level, (n_l,) nonnegative integers that add up; None where a method has none.
-    """
-
-    estimates: Sequence[Floats]
-    counts: Sequence[Integers] | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedMethod:
-    """A plan, released in chunks as a pipeline does."""
+class Method(NamedTuple):
+    """A way to release the tree, and the errors of the levels that are predicted for it."""
 
     name: str
-    plan: IrregularPlan
+    forest: Any
+    predicted: Sequence[float]
 
-    @property
-    def predicted(self) -> tuple[float, ...]:
-        """Per level the RMSE of the estimates."""
-        return predicted_level_rmse(self.plan)
 
-    @cached_property
-    def forest(self) -> IrregularForest:
-        """The forest of one tree."""
-        return IrregularForest(self.plan)
+def planned(name: str, plan: IrregularPlan, **repair: bool) -> Method:
+    """A plan that splits every node."""
+    return Method(name, IrregularForest(plan, **repair), predicted_level_rmse(plan))
 
-    def release(self, blocks: Blocks, noise: NoiseSource) -> Release:
-        """One release, from all chunks."""
-        forest, chunks = self.forest, list(self.forest.chunking)
-        parts = [blocks.counts[chunk.start : chunk.start + chunk.leaves] for chunk in chunks]
-        measured = [
-            forest.measure(TREE, chunk, part, noise)
-            for chunk, part in zip(chunks, parts, strict=True)
+
+def errors(method: Method, blocks: Blocks, number: int) -> tuple[list[Any], list[Any]]:
+    """Per level, the errors of the estimates and of the counts of one release."""
+    noise = public_noise(number, method.name)
+    levels, _, _ = solved_chunk(method.forest, method.forest.chunking[0], blocks.counts, noise)
+    pairs = list(zip(levels, blocks.truth, strict=True))
+    return [x.estimate[0] - true for x, true in pairs], [x.count[0] - true for x, true in pairs]
+
+
+def squares(method: Method, blocks: Blocks, releases: int) -> Floats:
+    """(releases, kinds, levels) the mean squared errors of the nodes of each level."""
+    return np.array(
+        [
+            [[np.mean(np.square(level, dtype=float)) for level in kind] for kind in released]
+            for released in (errors(method, blocks, number) for number in range(releases))
         ]
-        roots = [forest.chunk_roots(*pair) for pair in zip(chunks, measured, strict=True)]
-        totals = [
-            chunk.tree.level_counts(part)[0] for chunk, part in zip(chunks, parts, strict=True)
-        ]
-        solutions, solved = forest.solve_spine(
-            TREE, 0, np.concatenate(roots), np.concatenate(totals), noise
-        )
-        first = 0
-        for chunk, measurements in zip(chunks, measured, strict=True):
-            own = solutions.slice(first, first + chunk.units)
-            solved = solved + forest.solve_chunk(chunk, measurements, own)
-            first += chunk.units
-        # Chunks come in the order of nodes.
-        levels = [[part for part in solved if part.level == level] for level in range(len(LEVELS))]
-        return Release(
-            estimates=[np.concatenate([part.estimate[0] for part in level]) for level in levels],
-            counts=[np.concatenate([part.count[0] for part in level]) for level in levels],
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class EqualSplit:
-    """The same part of the budget on each level, every node measured, as published before."""
-
-    name: str
-    tree: IrregularTree
-    budget: Budget
-    estimated: bool
-
-    @cached_property
-    def law(self) -> NoiseLaw:
-        """Noise law of every node."""
-        return noise_law(self.budget.share(Fraction(1, len(LEVELS))), 1, 1)
-
-    @cached_property
-    def weights(self) -> EstimationWeights:
-        """Weights of least squares."""
-        return estimation_weights(cast(UniformTree, self.tree), [self.law.variance] * len(LEVELS))
-
-    @property
-    def predicted(self) -> tuple[float, ...]:
-        """Per level the RMSE of the estimates."""
-        if not self.estimated:
-            return (math.sqrt(self.law.variance),) * len(LEVELS)
-        variances = self.weights.variances(float(self.weights.below[0][0]))
-        return tuple(math.sqrt(level.mean()) for level in variances)
-
-    def release(self, blocks: Blocks, noise: NoiseSource) -> Release:
-        """One release."""
-        own = noise.for_counts(blocks.counts)
-        measured = [
-            add_noise(self.law, exact, own.stream(TREE, 0, 0, level))
-            for level, exact in enumerate(blocks.truth)
-        ]
-        if not self.estimated:
-            return Release(estimates=[y.astype(np.float64) for y in measured], counts=None)
-        estimates = estimate_down(self.weights, estimate_up(self.weights, measured))
-        root = root_count(estimates[0])
-        return Release(
-            estimates=estimates,
-            counts=consistent_counts(self.tree, self.weights.below, estimates, root),
-        )
-
-
-Method = PlannedMethod | EqualSplit
-
-
-def reference_methods(tree: IrregularTree, budget: Budget) -> list[Method]:
-    """What the planner is compared with."""
-    flat = IrregularPlan(
-        tree=tree,
-        unit=ADD_REMOVE_ROW,
-        budget=budget,
-        level_amounts=(*[Fraction(0)] * tree.height, budget.amount),
     )
-    pooled = IrregularPlan(
-        tree=tree,
-        unit=ADD_REMOVE_ROW,
-        budget=budget,
-        level_amounts=(budget.amount / len(LEVELS),) * len(LEVELS),
-    )
+
+
+# --- methods and splits of the budget ---
+
+
+def methods(tree: IrregularTree, budget: Budget) -> list[Method]:
+    """The references, and the planner's, one for each of the weights."""
+    plan = IrregularPlan(tree=tree, unit=ADD_REMOVE_ROW, budget=budget)
     return [
-        PlannedMethod(name="flat noise, summed", plan=flat),
-        EqualSplit(name="equal split, raw", tree=tree, budget=budget, estimated=False),
-        EqualSplit(name="equal split, unpooled", tree=tree, budget=budget, estimated=True),
-        PlannedMethod(name="equal split, pooled", plan=pooled),
+        planned("flat noise, summed", with_shares(plan, [0, 0, 0, 0, 1])),
+        planned("equal split, pooled", with_shares(plan, [Fraction(1, 5)] * 5)),
+        *(
+            planned(name, with_best_shares(plan, NodeWeights(levels=levels)))
+            for name, levels in WEIGHTS.items()
+        ),
     ]
-
-
-def planned_methods(tree: IrregularTree, budget: Budget) -> list[PlannedMethod]:
-    """The planner's, one for each of the weights."""
-    return [
-        PlannedMethod(
-            name=name,
-            plan=with_best_shares(
-                IrregularPlan(tree=tree, budget=budget, unit=ADD_REMOVE_ROW),
-                NodeWeights(levels=levels),
-            ),
-        )
-        for name, levels in WEIGHTS.items()
-    ]
-
-
-# --- the errors ---
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mean:
-    """A mean over releases, or its root, and its standard error."""
-
-    value: float
-    standard_error: float
-
-    @classmethod
-    def of(cls, runs: Floats) -> Mean:
-        """Return the mean of (releases,) values, with its standard error."""
-        error = float(runs.std(ddof=1)) / math.sqrt(runs.size)
-        return cls(value=float(runs.mean()), standard_error=error)
-
-    def root(self) -> Mean:
-        """The root, its error to first order."""
-        root = math.sqrt(self.value)
-        return Mean(value=root, standard_error=self.standard_error / (2 * root) if root else 0.0)
-
-
-def measured_errors(method: Method, blocks: Blocks, budget: Budget, releases: int) -> Floats:
-    """(releases, kinds, metrics, levels) the mean over each level's nodes of the squared, absolute
-    and relative error; NaN where a method has no such counts."""
-    truth = blocks.truth
-    errors = np.full((releases, len(KINDS), len(METRICS), len(LEVELS)), np.nan)
-    for number in range(releases):
-        name = f"{method.name}, {budget.measure.value}"
-        released = method.release(blocks, _noise_source(number, name, blocks))
-        for kind, levels in enumerate((released.estimates, released.counts)):
-            for level, found in enumerate(levels or ()):
-                errors[number, kind, :, level] = _node_errors(found, truth[level])
-    return errors
-
-
-def _noise_source(number: int, release: str, blocks: Blocks) -> NoiseSource:
-    # Anyone can compute these keys, which is of no use for a release: the figures repeat.
-    key = ReleaseKey(hashlib.sha256(f"census benchmark {number}".encode()).digest())
-    digest = counts_digest(key, release, TREE, 0, 0, blocks.counts)
-    return NoiseSource(
-        key=key,
-        release=release,
-        spec_digest=release.encode(),
-        global_digest=combine_digests(digest),
-    )
-
-
-def _node_errors(found: npt.NDArray[Any], truth: Integers) -> tuple[float, float, float]:
-    differences = (found - truth).astype(np.float64)
-    relative = smoothed_relative_error(found[None], truth, KAPPA)
-    squared, absolute = (differences**2).mean(), np.abs(differences).mean()
-    return float(squared), float(absolute), 100 * float(relative.mean())
-
-
-def level_mean(errors: Floats, kind: int, metric: int, level: int) -> Mean:
-    """One figure of the tables, from `measured_errors`."""
-    mean = Mean.of(errors[:, kind, metric, level])
-    return mean.root() if metric == 0 else mean
-
-
-def weighted_rmse(errors: Floats, kind: int, levels: Sequence[float]) -> Mean:
-    """The root of the weighted mean of the levels' mean squared errors."""
-    weights = np.array(levels, dtype=np.float64)
-    return Mean.of(errors[:, kind, 0] @ (weights / weights.sum())).root()
-
-
-# --- random splits ---
 
 
 def random_splits(levels: int, count: int) -> Floats:
@@ -389,136 +181,160 @@ def level_variances(plan: IrregularPlan, splits: Floats) -> Floats:
     return np.array([predicted_level_rmse(with_shares(plan, split)) for split in splits]) ** 2
 
 
-# --- the tables ---
+def root_cell(runs: Floats) -> str:
+    """The root of the mean of (releases,) squares, and its standard error."""
+    root = math.sqrt(runs.mean())
+    error = runs.std(ddof=1) / math.sqrt(runs.size) / (2 * root) if root else 0.0
+    return f"{root:.4g} ({error:.2g})"
 
 
-def level_tables(methods: Sequence[Method], errors: Sequence[Floats]) -> list[str]:
-    """A table for each metric, with a row for each method and kind."""
-    lines = []
-    for metric, title in enumerate(METRICS):
-        rows = [[title, "", *(f"{name:>8}" for name in LEVELS)]]
-        for method, own in zip(methods, errors, strict=True):
-            kinds = [[kind, *_cells(own, number, metric)] for number, kind in enumerate(KINDS)]
-            if metric == 0:
-                kinds.insert(0, ["predicted", *(_figure(value) for value in method.predicted)])
-            rows += [["" if number else method.name, *kind] for number, kind in enumerate(kinds)]
-        lines += ["", *_aligned(rows)]
-    return lines
-
-
-def plan_table(
-    methods: Sequence[PlannedMethod], errors: Sequence[Floats], splits: Floats
-) -> list[str]:
-    """Each plan beside the best of the random splits for the same weights."""
-    variances = level_variances(methods[0].plan, splits)
-    best_head = f"best of {len(splits)}"
-    rows = [
-        ["weighted RMSE", "percent by level", "predicted", *KINDS, best_head, "percent by level"]
-    ]
-    for method, own in zip(methods, errors, strict=True):
-        levels = WEIGHTS[method.name]
-        weighted = np.sqrt(variances @ np.array(levels) / sum(levels))
+def method_lines(blocks: Blocks, budget: Budget, releases: int) -> Iterator[str]:
+    """Yield both tables of one budget."""
+    every = methods(blocks.tree, budget)
+    found = {each.name: squares(each, blocks, releases) for each in every}
+    yield f"\n== {budget.measure.value} = {budget.amount}, add_remove ==\n"
+    yield f"{'RMSE':<34}" + "".join(f"{level:<18}" for level in LEVELS)
+    for each in every:
+        rows = [("predicted", [f"{value:.4g}" for value in each.predicted])]
+        for kind, name in enumerate(KINDS):
+            rows.append((name, [root_cell(own) for own in found[each.name][:, kind].T]))
+        for number, (name, cells) in enumerate(rows):
+            head = "" if number else each.name
+            yield f"{head:<23}{name:<11}" + "".join(f"{cell:<18}" for cell in cells)
+    splits = random_splits(len(LEVELS), SPLITS)
+    variances = level_variances(every[0].forest.plan, splits)
+    heads = ("percent by level", "predicted", *KINDS, f"best of {len(splits)}", "percent by level")
+    yield f"\n{'weighted RMSE':<21}" + "".join(f"{head:<19}" for head in heads)
+    for each in every[2:]:
+        levels, plan = np.array(WEIGHTS[each.name]), each.forest.plan
+        weighted = np.sqrt(variances @ levels / levels.sum())
         best = int(np.argmin(weighted))
-        shares = [float(each / method.plan.budget.amount) for each in method.plan.level_amounts]
-        rows.append(
-            [
-                method.name,
-                _percent(shares),
-                _figure(predicted_node_rmse(method.plan, NodeWeights(levels=levels))),
-                *(_cell(weighted_rmse(own, kind, levels)) for kind in range(len(KINDS))),
-                _figure(weighted[best]),
-                _percent(splits[best]),
-            ]
-        )
-    return ["", *_aligned(rows)]
+        shares = [
+            " ".join(f"{100 * float(share):.3g}" for share in split)
+            for split in ([x / budget.amount for x in plan.level_amounts], splits[best])
+        ]
+        weights = NodeWeights(levels=tuple(WEIGHTS[each.name]))
+        own = found[each.name] @ (levels / levels.sum())
+        cells = [
+            shares[0],
+            f"{predicted_node_rmse(plan, weights):.4g}",
+            *(root_cell(kind) for kind in own.T),
+            f"{weighted[best]:.4g}",
+            shares[1],
+        ]
+        yield f"{each.name:<21}" + "".join(f"{cell:<19}" for cell in cells)
 
 
-def agreement(methods: Sequence[Method], errors: Sequence[Floats]) -> str:
-    """One sentence: how far what was measured lies from what was predicted."""
-    deviations = []
-    for method, own in zip(methods, errors, strict=True):
-        for level, predicted in enumerate(method.predicted):
-            mean = Mean.of(own[:, 0, 0, level])
-            deviations.append(abs(mean.value - predicted**2) / mean.standard_error)
-    beyond = sum(deviation > 2 for deviation in deviations)
-    return (
-        f"{len(deviations)} mean squared errors of estimates differ from the predicted ones by at "
-        f"most {max(deviations):.1f} standard errors; {beyond} by more than 2."
-    )
+# --- sparse nodes that are not split ---
 
 
-def _cells(errors: Floats, kind: int, metric: int) -> list[str]:
-    if np.isnan(errors[:, kind]).any():
-        return [f"{'-':>8}"] * len(LEVELS)
-    return [_cell(level_mean(errors, kind, metric, level)) for level in range(len(LEVELS))]
+def adaptive_methods(plan: IrregularPlan, rows: int) -> Iterator[Method]:
+    """Yield the methods of the table, for this number of people."""
+    split = with_best_shares(plan)
+    yield planned("planned", split)
+    for counts in (True, False):
+        for guess in (None, rows):
+            found = plan_adaptive_hierarchy(split, None, counts=counts, guessed_rows=guess)
+            name = ("adaptive" if guess is None else "adaptive, guess") + ", estimates" * (
+                not counts
+            )
+            if guess and is_worth_it(found, split, None, counts=counts, guessed_rows=guess):
+                name += " (chosen)"
+            yield Method(name, AdaptiveForest(found.plan), found.level_errors)
+    if plan.budget.measure is Measure.EPSILON:
+        unit = GroupPrivacy(epsilon=plan.budget.amount, delta=Fraction(1, 10**6), unit=plan.unit)
+        forgiving = RelativeObjective(metric="alpha_rmse", alpha=0.99)
+        candidate: Any = threshold_candidate(plan.tree, unit, forgiving, root_bound=2 * rows)
+        tree = TreeThresholds(tree=plan.tree, thresholds=candidate.plan, rows_at_most=2 * rows)
+        yield Method("thresholds", ThresholdForest(tree), [math.nan] * len(LEVELS))
 
 
-def _cell(mean: Mean) -> str:
-    return f"{_figure(mean.value)} ({_rounded(mean.standard_error, 2)})"
+def adaptive_lines(blocks: Blocks, releases: int) -> Iterator[str]:
+    """Yield the tables of samples and budgets."""
+    random = np.random.default_rng(1)
+    for part in (1.0, 0.1, 0.01, 0.001):
+        own = Blocks(tree=blocks.tree, counts=random.binomial(blocks.counts, part))
+        rows = int(own.counts.sum())
+        for text in ("epsilon = 1", "epsilon = 0.1", "rho = 0.5", "rho = 0.005"):
+            measure, _, amount = text.split()
+            budget = Budget(measure=Measure(measure), amount=Fraction(amount))
+            plan = IrregularPlan(tree=own.tree, unit=ADD_REMOVE_ROW, budget=budget)
+            yield f"== {rows:,} people, {text} ==\n"
+            yield f"{'':36}" + "".join(f"{level:>13}" for level in LEVELS)
+            for method in adaptive_methods(plan, rows):
+                released = [errors(method, own, number) for number in range(releases)]
+                kinds = {"predicted": method.predicted}
+                for kind, name in enumerate(KINDS):
+                    levels = zip(*(each[kind] for each in released), strict=True)
+                    kinds[name] = [math.sqrt(np.mean(np.square(x, dtype=float))) for x in levels]
+                counted = zip(*(counts for _, counts in released), strict=True)
+                kinds["|counts|"] = [float(np.mean(np.abs(x))) for x in counted]
+                for number, (name, each) in enumerate(kinds.items()):
+                    head = "" if number else method.name
+                    yield f"{head:36}" + "".join(f"{x:13.4g}" for x in each) + f"  {name}"
+            yield ""
 
 
-def _figure(value: float) -> str:
-    return f"{_rounded(value, 4):>8}"
+# --- sums of counts ---
 
 
-def _rounded(value: float, digits: int) -> str:
-    """So many digits, or more before the point, but no more than 5 after it."""
-    if not value > 0:
-        return "0"
-    decimals = digits - 1 - math.floor(math.log10(float(f"{value:.{digits}g}")))
-    return f"{value:.{max(0, min(5, decimals))}f}"
-
-
-def _percent(shares: Sequence[float] | Floats) -> str:
-    return " ".join(f"{100 * share:.3g}" for share in shares)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of columns, each as wide as its longest cell."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
-def compare(blocks: Blocks, budget: Budget, releases: int) -> list[str]:
-    """All tables of one budget."""
-    planned = planned_methods(blocks.tree, budget)
-    methods = [*reference_methods(blocks.tree, budget), *planned]
-    errors = [measured_errors(method, blocks, budget, releases) for method in methods]
-    return [
-        *level_tables(methods, errors),
-        *plan_table(planned, errors[-len(planned) :], random_splits(len(LEVELS), SPLITS)),
-        "",
-        agreement(methods, errors),
-    ]
+def sum_lines(blocks: Blocks, releases: int) -> Iterator[str]:
+    """Yield the table of biases and of sums over groups of blocks."""
+    counts = blocks.counts
+    kinds = {
+        "empty": np.flatnonzero(counts == 0),
+        "1-10": np.flatnonzero((counts > 0) & (counts <= 10)),
+        ">100": np.flatnonzero(counts > 100),
+        "any": np.arange(len(counts)),
+    }
+    groups = {}
+    for size in (10, 100, 1000):
+        for kind, members in kinds.items():
+            rng = np.random.default_rng(size)
+            if len(members) >= size:
+                chosen = [rng.choice(members, size, replace=False) for _ in range(200)]
+                groups[f"{kind} {size}"] = chosen
+        starts = np.random.default_rng(size).integers(0, max(1, len(counts) - size), 200)
+        groups[f"run {size}"] = [np.arange(at, min(at + size, len(counts))) for at in starts]
+    plan = with_best_shares(IrregularPlan(tree=blocks.tree, budget=EPSILON, unit=ADD_REMOVE_ROW))
+    repairs = {
+        "rounded": {"signed": True},
+        "top_down": {},
+        "smallest_first": {"smallest_first": True},
+    }
+    heads = ("bias: empty", "1-10", ">100", "RMSE", *groups)
+    yield f"{'':<14}" + "".join(f"{head:>12}" for head in heads)
+    found: dict[str, list[Any]] = {"estimates": []}
+    for name, repair in repairs.items():
+        method = planned("sums", plan, **repair)
+        released = [errors(method, blocks, number) for number in range(releases)]
+        found[name] = [own[-1] for _, own in released]
+        found["estimates"] = [own[-1] for own, _ in released]
+    for name, each in found.items():
+        own = np.array(each, dtype=float)
+        cells = [own[:, kinds[kind]].mean() for kind in ("empty", "1-10", ">100")]
+        cells.append(math.sqrt(np.mean(own**2)))
+        for members in groups.values():
+            sums = [np.mean(own[:, group].sum(axis=1) ** 2) for group in members]
+            cells.append(math.sqrt(np.mean(sums)))
+        yield f"{name:<14}" + "".join(f"{cell:12.2f}" for cell in cells)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("blocks", type=Path, nargs="?", help="CSV of GEOID and pop")
-    parser.add_argument("--releases", type=int, default=200, help="of each method, at least 2")
+    parser.add_argument("blocks", type=Path, nargs="?", default=RHODE_ISLAND)
+    parser.add_argument("--releases", type=int, help="200; of the other tables 20")
+    parser.add_argument("--adaptive", action="store_true", help="sparse nodes that are not split")
+    parser.add_argument("--sums", action="store_true", help="biases, and sums over blocks")
     given = parser.parse_args(arguments)
-    if given.releases < 2:
-        parser.error("--releases must be at least 2")
-    if given.blocks is None and not RHODE_ISLAND.exists():
-        print("No file of blocks is named, and the one of Rhode Island is not beside the project.")
+    blocks = read_blocks(given.blocks)
+    if given.adaptive or given.sums:
+        lines = adaptive_lines if given.adaptive else sum_lines
+        print_lines(lines(blocks, given.releases or 20))
         return 0
-    start = time.perf_counter()
-    try:
-        blocks = read_blocks(given.blocks or RHODE_ISLAND)
-    except ValueError as error:
-        parser.error(str(error))
-    sizes = ", ".join(
-        f"{name} {size:,}" for name, size in zip(LEVELS, blocks.tree.level_sizes, strict=True)
-    )
-    print(f"Nodes: {sizes}. People: {int(blocks.counts.sum()):,}. {given.releases} releases each.")
-    for budget in BUDGETS:
-        print(f"\n== {budget.measure.value} = {budget.amount}, add_remove ==")
-        print("\n".join(compare(blocks, budget, given.releases)))
-    print(f"\n{time.perf_counter() - start:.0f} seconds")
+    for budget in (EPSILON, RHO):
+        print_lines(method_lines(blocks, budget, given.releases or 200))
     return 0
 
 
