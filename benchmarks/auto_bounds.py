@@ -134,7 +134,7 @@ def choice_of(configuration: Configuration) -> BoundPlan:
 
 def chosen_ratio(population: Population, budget: str, share: float) -> float:
     """The mean error of the chosen bound, beside that of the best one with the whole budget."""
-    chosen = configured(budget, f"{{share: {share}, at_most: {AT_MOST}}}")
+    chosen = configured(budget, f"{{fraction: {share}, at_most: {AT_MOST}}}")
     plan, error = choice_of(chosen), chosen.error_of_one_row
     counts = np.bincount(plan.cell_ids(population.rows), minlength=plan.cells)
     law = np.array([float(each) for each in plan.probabilities(counts)])

@@ -60,7 +60,7 @@ privacy: {{epsilon: 1.0, neighbors: add_remove{unit}}}
 trees:
   - name: value
     domain: {{kind: ordered, column: value, lower: 0, upper: {cells}, cells: {cells}}}
-    by: {{column: key, keys: [{keys}]}}
+    group_by: {{column: key, keys: [{keys}]}}
     objective: cdf
 """
 UNIT = ", unit: person, max_rows: 20, max_keys: 5, max_rows_per_key: 4"

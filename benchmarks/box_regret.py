@@ -50,11 +50,15 @@ BUDGETS = {
 BOXES = 1_000
 MECHANISMS: Mapping[str, Mapping[str, str]] = {
     "planned": {},
-    "planned, for estimates": {"for": "estimates"},
-    "adaptive, averaged": {"mechanism": "adaptive", "for": "counts", "consistency": "averaged"},
+    "planned, for estimates": {"optimize_for": "estimates"},
+    "adaptive, averaged": {
+        "mechanism": "adaptive",
+        "optimize_for": "counts",
+        "consistency": "averaged",
+    },
     "adaptive, least squares": {
         "mechanism": "adaptive",
-        "for": "counts",
+        "optimize_for": "counts",
         "consistency": "least_squares",
     },
     "privhp": {"mechanism": "privhp"},

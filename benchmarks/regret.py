@@ -31,13 +31,13 @@ from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
 from dptrees.dpcore.questions.workload import ReleaseTerms, Share
 from dptrees.pipelines.ordered.section import OrderedTree
 
-COUNTS = {"for": "counts"}
+COUNTS = {"optimize_for": "counts"}
 # By what the tree is for: the keys of its section; ROWS: a right guess of the rows.
 ROWS = "rows"
 MECHANISMS: Mapping[str, Mapping[str, object]] = {
     "planned": {},
     "planned, guess": {"guess": ROWS},
-    "whole levels, for estimates": {"for": "estimates"},
+    "whole levels, for estimates": {"optimize_for": "estimates"},
     "whole levels, for counts, guess": {**COUNTS, "guess": ROWS, "consistency": "shrunk"},
     "adaptive, for counts": {**COUNTS, "mechanism": "adaptive"},
     "adaptive, averaged, guess": {

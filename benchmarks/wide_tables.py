@@ -22,7 +22,8 @@ else ours is pure epsilon. PYTHON has dpmm 0.1.9; its AIM, MST and PrivBayes hav
 the same codes, and take minutes each.
 
 With ``--boxes`` it is the same number of a box (`kind: hypercube` with ``mechanism: adaptive``,
-``for: counts``, and a guess of the rows) and of a table, by the number of columns of Adult.
+``optimize_for: counts``, and a guess of the rows) and of a table, by the number of columns of
+Adult.
 """
 
 from __future__ import annotations

@@ -28,7 +28,6 @@ from dptrees.dpcore.selection.key_columns import KeyColumns
 from dptrees.dpcore.series.runs import Series
 from dptrees.pipelines.draft.placeholders import check_filled
 from dptrees.pipelines.ledger.url import LedgerUrl
-from dptrees.pipelines.sections.aliases import Spelling, translated
 from dptrees.pipelines.sections.by import PrivateKeys
 from dptrees.pipelines.sections.error import (
     ConfigurationError,
@@ -113,7 +112,6 @@ class Configuration:
         kept_selection: the plan of the first stage, where a folder keeps it; None: it is planned.
         auto_bounds: the bounds of the unit that are chosen privately, by their keys.
         kept_bounds: the choice of these, where a folder keeps its plan; None: it is planned.
-        spelling: the names of keys that its author wrote, for messages.
     """
 
     source: str
@@ -151,7 +149,6 @@ class Configuration:
     kept_selection: ReleasePlan | None = None
     auto_bounds: Mapping[str, AutoBound] = field(default_factory=dict)
     kept_bounds: UnitBounds | None = None
-    spelling: Spelling = field(default_factory=Spelling)
 
     @cached_property
     def request(self) -> dict[str, Any]:
@@ -274,12 +271,12 @@ class Configuration:
         )
 
     def refused(self, sentence: str) -> ConfigurationError:
-        """Return an error of this configuration, which names keys as its author wrote them.
+        """Return an error of this configuration.
 
         Args:
-            sentence: the key, in the names of the program, and the rule.
+            sentence: the key and the rule.
         """
-        return ConfigurationError(f"{self.source}: {self.spelling.sentence(sentence)}")
+        return ConfigurationError(f"{self.source}: {sentence}")
 
     @property
     def error_of_one_row(self) -> float:
@@ -330,7 +327,7 @@ class Configuration:
         """
         if "max_keys" not in self.auto_bounds:
             return None
-        groups = [by for tree in self.trees if (by := getattr(tree, "by", None)) is not None]
+        groups = [by for tree in self.trees if (by := getattr(tree, "group_by", None)) is not None]
         if len({by.names for by in groups}) != 1:
             raise self.refused(
                 "privacy.max_keys: auto needs all trees with group_by to have the keys of the same "
@@ -352,7 +349,7 @@ class Configuration:
         try:
             return distinct([tree.private_keys for tree in self.trees])
         except Refusal as refusal:
-            raise self.refused(f"trees[{refusal.field}].by: {refusal.rule}") from None
+            raise self.refused(f"trees[{refusal.field}].group_by: {refusal.rule}") from None
 
     @cached_property
     def selection(self) -> ReleasePlan | None:
@@ -400,7 +397,9 @@ class Configuration:
             return replace(plan, dialect=self.dialect) if self.dialect else plan
         except Refusal as refusal:
             first = self.selections[found[0]]
-            key = "privacy.delta" if refusal.field == "delta" else f"trees[{first}].by.share"
+            key = (
+                "privacy.delta" if refusal.field == "delta" else f"trees[{first}].group_by.fraction"
+            )
             raise self.refused(f"{key}: {refusal.rule}") from None
 
     def _workload(self, index: int) -> Workload[Any]:
@@ -541,17 +540,6 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
     """
     if values is None:
         raise ConfigurationError(f"{source}: is empty")
-    values, spelling = translated(values, source)
-    try:
-        return _checked(values, source, given, spelling)
-    except ConfigurationError as error:
-        raise spelling.restored(error) from None
-
-
-def _checked(
-    values: object, source: str, given: Mapping[str, str], spelling: Spelling
-) -> Configuration:
-    """Check the values of a configuration, whose keys have their earlier names."""
     parameters = Substitution(source=source, given=given)
     values = parameters.applied(values)
     check_filled(values, source)
@@ -592,14 +580,13 @@ def _checked(
         series=series,
         report={} if section.report is None else section.report.texts,
         auto_bounds=section.privacy.auto_bounds,
-        spelling=spelling,
     )
     _ = configuration.sharing_selection  # refused here where it cannot be
     if configuration.selections and series is not None:
         first = min(configuration.selections.values())
         raise ConfigurationError(
-            f"{source}: trees[{first}].by.keys: private does not go with series: the keys of all "
-            "runs must be the same, so list them"
+            f"{source}: trees[{first}].group_by.keys: private does not go with series: the keys of "
+            "all runs must be the same, so list them"
         )
     _check_first_shares(configuration)
     if configuration.chooses_bounds and series is not None:
@@ -632,6 +619,6 @@ def _check_first_shares(configuration: Configuration) -> None:
     if configuration.chooses_bounds and shares >= 1:
         key = next(iter(configuration.bound_shares))
         raise ConfigurationError(
-            f"{configuration.source}: {key}.share: all fractions for bounds and private "
+            f"{configuration.source}: {key}.fraction: all fractions for bounds and private "
             f"keys sum to {float(shares):g}, which is not below 1"
         )

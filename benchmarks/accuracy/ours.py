@@ -162,7 +162,7 @@ _HIERARCHY = frozenset({Tree.HIERARCHY})
 
 
 def _adaptive(case: Case) -> dict[str, Any]:
-    return {"mechanism": "adaptive", "for": "counts"}
+    return {"mechanism": "adaptive", "optimize_for": "counts"}
 
 
 def _for_level(level: str, case: Case) -> dict[str, Any]:
@@ -179,7 +179,12 @@ def _adaptive_for_level(level: str, case: Case) -> dict[str, Any]:
 
 def _top_down_counts(objective: str, case: Case) -> dict[str, Any]:
     """Whole levels for counts with the other repair."""
-    return {"objective": objective, "for": "counts", "consistency": "top_down", **_guess(case)}
+    return {
+        "objective": objective,
+        "optimize_for": "counts",
+        "consistency": "top_down",
+        **_guess(case),
+    }
 
 
 # Of 99 quantiles it draws for a third of a second, and trees are closer long before.
@@ -190,10 +195,10 @@ _EXPONENTIAL = replace(
 OURS = (
     _method("planned", lambda case: {}, trees=ANY_TREE),
     _method("planned, guess", _guess, trees=ANY_TREE),
-    _method("planned, for counts", lambda case: {"for": "counts", **_guess(case)}),
+    _method("planned, for counts", lambda case: {"optimize_for": "counts", **_guess(case)}),
     _method(
         "planned, ranges, for counts",
-        lambda case: {"objective": "ranges", "for": "counts", **_guess(case)},
+        lambda case: {"objective": "ranges", "optimize_for": "counts", **_guess(case)},
     ),
     *(
         _method(
@@ -204,7 +209,7 @@ OURS = (
     ),
     _method(
         "planned, quantiles, for counts",
-        lambda case: {"objective": "quantiles", "for": "counts", **_guess(case)},
+        lambda case: {"objective": "quantiles", "optimize_for": "counts", **_guess(case)},
         by_quantiles=True,
     ),
     _method(
@@ -237,7 +242,7 @@ OURS = (
     ),
     _method(
         "adaptive, for estimates",
-        lambda case: {"mechanism": "adaptive", "for": "estimates", **_guess(case)},
+        lambda case: {"mechanism": "adaptive", "optimize_for": "estimates", **_guess(case)},
         trees=ANY_TREE,
     ),
     _EXPONENTIAL,

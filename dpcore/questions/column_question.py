@@ -67,7 +67,7 @@ class ColumnQuestion(Question):
         if (self.keys is not None) != self._plan.keyed:
             raise ValueError("plan: keyed must say whether the question has keys")
         if self.key_count > MOST_KEYS:
-            raise Refusal("by", f"{self.key_count} keys are more than 2^20")
+            raise Refusal("group_by", f"{self.key_count} keys are more than 2^20")
 
     @property
     def _plan(self) -> ColumnPlan:

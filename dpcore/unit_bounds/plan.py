@@ -100,7 +100,7 @@ class BoundPlan(Coded):
         if not 0 <= self.tolerated <= 2**40 or _PART % self.tolerated.denominator:
             raise Refusal("tolerated", f"{self.tolerated} is no multiple of 2^-16 up to 2^40")
         if self.rate < _LEAST_RATE:
-            raise Refusal("share", "the budget is too small to choose a bound with")
+            raise Refusal("fraction", "the budget is too small to choose a bound with")
 
     @property
     def cells(self) -> int:

@@ -96,7 +96,7 @@ class ValueBoundsPlan(Coded):
         if self.unit != self.unit.once:
             raise Refusal("unit", "counts once where bounds of its values are chosen")
         if not 0 <= self.lower_amount <= self.budget.amount:
-            raise Refusal("share", "the lower bound spends more than the budget")
+            raise Refusal("fraction", "the lower bound spends more than the budget")
         given, least = list(self.candidates), 1 + len(self.sides)
         if not least <= len(given) <= MOST_CANDIDATES or given != sorted(set(given)):
             raise Refusal("candidates", f"there must be {least} to {MOST_CANDIDATES}, which rise")
@@ -105,7 +105,7 @@ class ValueBoundsPlan(Coded):
         if not 0 <= self.tolerated <= _MOST_TOLERATED:
             raise Refusal("tolerated", f"{self.tolerated} is not from 0 to 2^40")
         if any(self.rate(side) < _LEAST_RATE for side in self.sides):
-            raise Refusal("share", "the budget is too small to choose a bound with")
+            raise Refusal("fraction", "the budget is too small to choose a bound with")
 
     @property
     def sides(self) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class DistinctTree(KnownLeavesSection):
     }
     misplaced: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
-            ("quantiles", "guess", "widths", "fanouts", "objective", "for", "mechanism"),
+            ("quantiles", "guess", "widths", "fanouts", "objective", "optimize_for", "mechanism"),
             "belongs to an ordered domain; the different values of a column are one number",
         ),
         **dict.fromkeys(("measure", "invariants", "node_weights"), "belongs to a hierarchy"),

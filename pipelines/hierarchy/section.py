@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
@@ -89,9 +89,7 @@ class HierarchyTree(KnownLeavesSection):
     guess: Any = None
     rows_at_most: int = MAX_COUNT
     mechanism: Annotated[str, PlainValidator(rules.choice(*_MECHANISMS))] = PLANNED
-    read_as: Annotated[str | None, PlainValidator(rules.choice(_COUNTS, _ESTIMATES))] = Field(
-        None, alias="for"
-    )
+    optimize_for: Annotated[str | None, PlainValidator(rules.choice(_COUNTS, _ESTIMATES))] = None
     estimation: Annotated[str | None, PlainValidator(rules.choice("least_squares", "none"))] = None
     consistency: Annotated[
         str, PlainValidator(rules.choice("top_down", "smallest_first", "l1", "l2"))
@@ -140,7 +138,9 @@ class HierarchyTree(KnownLeavesSection):
         if not self.may_adapt:
             return whole
         tree = AdaptiveHierarchy(
-            weights=self.weights, counts=self.read_as == _COUNTS, guessed_rows=self.guessed_rows
+            weights=self.weights,
+            counts=self.optimize_for == _COUNTS,
+            guessed_rows=self.guessed_rows,
         )
         adaptive = replace(whole, candidate=tree)
         if self.mechanism == ADAPTIVE:
@@ -228,10 +228,10 @@ class HierarchyTree(KnownLeavesSection):
             for key in _SPLIT_ONLY:
                 if getattr(self, key) is not None:
                     raise RuleBroken(f"does not go with {key}", at=".guess")
-        elif self.read_as is not None:
+        elif self.optimize_for is not None:
             raise RuleBroken(
                 "goes with the mechanism adaptive, and with planned where a guess has rows",
-                at=".for",
+                at=".optimize_for",
             )
 
     @property

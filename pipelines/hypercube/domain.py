@@ -103,7 +103,7 @@ def _axis(place: int, section: Mapping[str, Any], depth: int, *, long: bool) -> 
         given["cells"] = 1 << depth
     if given.get("type") != "category" and "categories" not in given:
         # One column out of its bounds would take the row from all others.
-        given.setdefault("outside", "clamp")
+        given.setdefault("out_of_range", "clamp")
     try:
         return read_domain(given)
     except RuleBroken as broken:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
@@ -31,7 +31,7 @@ _KEYS = {
     "hash_rows": "hashes",
     "holding": "counts",
     "estimation": "consistency",
-    "decided_apart": "for",
+    "decided_apart": "optimize_for",
 }
 MECHANISMS = ("planned", "privhp", "privhp_paper", "pmm", "privtree", "adaptive")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -82,7 +82,7 @@ class HypercubeTree(TreeSection):
         "depths": "domain.depths",
     }
     misplaced: ClassVar[Mapping[str, str]] = {
-        "by": "a box has no keys; make the key one of its columns, with its categories",
+        "group_by": "a box has no keys; make the key one of its columns, with its categories",
         **dict.fromkeys(
             ("quantiles", "guess", "widths", "fanouts", "objective"),
             "belongs to an ordered domain; you can query every column, quantile and range of a box",
@@ -91,9 +91,7 @@ class HypercubeTree(TreeSection):
     }
     domain: Annotated[HypercubeDomain, PlainValidator(read_hypercube), WithJsonSchema(box_schema())]
     mechanism: Annotated[str, PlainValidator(rules.choice(*MECHANISMS))] = "planned"
-    read_as: Annotated[str | None, PlainValidator(rules.choice("counts", "estimates"))] = Field(
-        None, alias="for"
-    )
+    optimize_for: Annotated[str | None, PlainValidator(rules.choice("counts", "estimates"))] = None
     weight: Amount = Fraction(1)
     noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"
     rows: Whole = None
@@ -139,7 +137,9 @@ class HypercubeTree(TreeSection):
             "memory": self.memory,
             "width": self.width,
             "hash_rows": self.hashes,
-            "decided_apart": None if self.read_as is None else self.read_as == "estimates",
+            "decided_apart": None
+            if self.optimize_for is None
+            else self.optimize_for == "estimates",
             "sketch": None if self.sketch is None else SketchKind(self.sketch),
         }
         try:

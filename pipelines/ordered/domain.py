@@ -48,7 +48,7 @@ _KEYS: dict[str, Schema] = {
     "categories": several({"type": ["string", "integer"]}),
     "ordered": rule_schema(rules.truth),
     "labels": LABELS,
-    "outside": words("clamp", "drop"),
+    "out_of_range": words("clamp", "drop"),
     "unknown": words("drop", "first", "last"),
     "missing": words("drop", "first", "last"),
 }
@@ -59,6 +59,8 @@ _SIZES = {"cells", "categories", "values", "days_per_cell", "step"}
 # Of categories: what represents each of them in a release.
 _LABELS = "labels"
 _NO_KEYS = ("value_names", "declared")
+# The field of dpcore whose key has another name.
+_OUTSIDE, _OUT_OF_RANGE = "outside", "out_of_range"
 # The first and the last value, both inside, in place of the bounds.
 _VALUES = "values"
 _BOUNDS, _OF_TIME = ("lower", "upper"), ("date", "timestamp")
@@ -118,14 +120,19 @@ def read_domain(value: object) -> OrderedDomain:
     if given["type"] in _OF_TIME:
         given |= {key: moment(given[key]) for key in _BOUNDS if key in given}
         # Who needs some days needs these: the others are none of them.
-        given.setdefault("outside", "drop")
+        given.setdefault("out_of_range", "drop")
     _check_fields(given, DOMAIN_KINDS[str(given["type"])])
     rules.at(".column", rules.text, given["column"])
-    plain = {key: rules.plain_value(each) for key, each in given.items()}
+    plain = {
+        _OUTSIDE if key == _OUT_OF_RANGE else key: rules.plain_value(each)
+        for key, each in given.items()
+    }
     try:
         domain = make_domain(plain)
     except ValueError as error:
-        raise from_dpcore(error, plain) from None
+        broken = from_dpcore(error, plain)
+        at = f".{_OUT_OF_RANGE}" if broken.at == f".{_OUTSIDE}" else broken.at
+        raise RuleBroken(str(broken), at=at) from None
     if isinstance(domain, IntegerDomain) and "type" not in section:
         return replace(domain, declared=False)
     return domain
@@ -142,10 +149,10 @@ def ordered_schema(*, with_auto: bool = False) -> Schema:
 
 
 def _auto_schema(side: str) -> Schema:
-    """A bound, ``auto`` (a string), or a section of its share and its limit."""
-    share = number(exclusiveMinimum=0, exclusiveMaximum=1)
+    """A bound, ``auto`` (a string), or a section of its fraction and its limit."""
+    fraction = number(exclusiveMinimum=0, exclusiveMaximum=1)
     chosen = section(
-        {"share": share, LIMITS[side]: BOUND},
+        {"fraction": fraction, LIMITS[side]: BOUND},
         (),
         "A bound of values that is chosen privately, as a first stage.",
     )
@@ -154,10 +161,10 @@ def _auto_schema(side: str) -> Schema:
 
 def _type_schema(name: str, domain: type[OrderedDomain], *, with_auto: bool) -> Schema:
     given = _known_fields(domain)
-    needed = [field.name for field in given if field.default is MISSING]
+    needed = [key for key, field in given.items() if field.default is MISSING]
     # Of these the keys do not say the type.
     needed += ["type"] if name in ("integer", "unit_rows") else []
-    known = {field.name: _KEYS.get(field.name, {}) for field in given}
+    known = {key: _KEYS.get(key, {}) for key in given}
     known |= {"cells": _KEYS["cells"]} if domain is DateDomain else {}
     known |= {_LABELS: _KEYS[_LABELS]} if domain is CategoryDomain and with_auto else {}
     if with_auto and name in AUTO_TYPES:
@@ -173,15 +180,18 @@ def _type_schema(name: str, domain: type[OrderedDomain], *, with_auto: bool) -> 
     return {"anyOf": [bounded, listed]}
 
 
-def _known_fields(domain: type[OrderedDomain]) -> list[Field[Any]]:
-    """The fields of a domain that are keys of its section; names come by `labels`, and `type`
-    declares whole numbers."""
-    own = fields(domain)  # type: ignore[arg-type]
-    return [field for field in own if field.init and field.name not in _NO_KEYS]
+def _known_fields(domain: type[OrderedDomain]) -> dict[str, Field[Any]]:
+    """The fields of a domain that are keys of its section, by key; names come by `labels`, and
+    `type` declares whole numbers."""
+    return {
+        _OUT_OF_RANGE if field.name == _OUTSIDE else field.name: field
+        for field in fields(domain)  # type: ignore[arg-type]
+        if field.init and field.name not in _NO_KEYS
+    }
 
 
 def _check_fields(given: Mapping[str, object], domain: type[OrderedDomain]) -> None:
-    known = {field.name: field for field in _known_fields(domain)}
+    known = _known_fields(domain)
     instead_of_days = ["cells"] if domain is DateDomain else []
     rules.known_keys(given, ["kind", "type", *known, *instead_of_days])
     for name, field in known.items():

@@ -242,7 +242,7 @@ OWN_OBJECTIVES: Mapping[str, MechanismSection] = {
         refused=dict.fromkeys(
             (
                 *("quantiles", "guess", "widths", "level_weights", "mechanism", "fanouts"),
-                *("level_budgets", "estimation", "consistency", "intervals", "read_as"),
+                *("level_budgets", "estimation", "consistency", "intervals", "optimize_for"),
             ),
             _NO_COUNTS,
         ),
@@ -281,7 +281,7 @@ MECHANISMS: Mapping[str, MechanismSection] = {
         exponential_quantiles,
         refused={
             **dict.fromkeys(("fanouts", *_OF_LEVELS), _NO_TREE),
-            **dict.fromkeys(("objective", "read_as"), _QUANTILES_ALONE),
+            **dict.fromkeys(("objective", "optimize_for"), _QUANTILES_ALONE),
             "guess": "the exponential mechanism is planned without one",
             "noise": "the exponential mechanism adds none",
         },
@@ -293,7 +293,7 @@ MECHANISMS: Mapping[str, MechanismSection] = {
             "objective": "the mechanism factorised is planned for CDF, quantiles and ranges alone",
             **dict.fromkeys(("fanouts", "level_weights", *_OF_LEVELS), _NO_LEVELS),
             "guess": "the mechanism factorised is planned for data that may lie anywhere",
-            "read_as": "the mechanism factorised has one plan for counts and estimates",
+            "optimize_for": "the mechanism factorised has one plan for counts and estimates",
             **_FREE,
         },
         allowed={"objective": ("cdf", "quantiles", "ranges")},

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    Field,
     ModelWrapValidatorHandler,
     PlainValidator,
     PrivateAttr,
@@ -78,7 +77,7 @@ class GuessSection(Section):
 class IntervalSection(Section):
     """What is spent on intervals by a mechanism that has none without."""
 
-    share: Annotated[Fraction, PlainValidator(rules.share)]
+    fraction: Annotated[Fraction, PlainValidator(rules.share)]
 
 
 def _with_domain(tree: Mapping[str, Any], bounds: Mapping[str, float]) -> dict[str, Any]:
@@ -142,9 +141,9 @@ class OrderedTree(KnownLeavesSection):
     ] = None
 
     intervals: IntervalSection | None = None
-    read_as: Annotated[
+    optimize_for: Annotated[
         str | None, PlainValidator(rules.choice(*(each.value for each in ReadAs)))
-    ] = Field(None, alias="for")
+    ] = None
 
     # The bounds that are chosen privately, and the section with values in their place.
     _auto: AutoRange | None = PrivateAttr(None)
@@ -187,7 +186,7 @@ class OrderedTree(KnownLeavesSection):
         is_cheap = (
             self.chosen_objective in OWN_OBJECTIVES
             or self.mechanism == "exponential"
-            or self.read_as == ReadAs.QUANTILES.value
+            or self.optimize_for == ReadAs.QUANTILES.value
         )
         if is_whole and cells > MOST_WHOLE and not (is_written or is_cheap):
             raise RuleBroken(
@@ -240,8 +239,7 @@ class OrderedTree(KnownLeavesSection):
         if own is not None:
             for key in self.model_fields_set & own.refused.keys():
                 if getattr(self, key) not in own.allowed.get(key, ()):
-                    name = type(self).model_fields[key].alias or key
-                    raise RuleBroken(own.refused[key], at=f".{name}")
+                    raise RuleBroken(own.refused[key], at=f".{key}")
             return self
         for key, kind in (("widths", "ranges"), ("level_weights", "nodes")):
             if getattr(self, key) and self.chosen_objective != kind:
@@ -252,8 +250,7 @@ class OrderedTree(KnownLeavesSection):
         chosen = {name: getattr(self, name) for name in self.model_fields_set}
         refused = refused_choice(self.mechanism, chosen)
         if refused is not None:
-            key = type(self).model_fields[refused[0]].alias or refused[0]
-            raise RuleBroken(refused[1], at=f".{key}")
+            raise RuleBroken(refused[1], at=f".{refused[0]}")
         if self.chosen_objective == "nodes":
             if self.fanouts is None:
                 raise RuleBroken("is required for the objective nodes", at=".fanouts")
@@ -292,21 +289,21 @@ class OrderedTree(KnownLeavesSection):
                 "consistency top_down or shrunk",
                 at=".guess",
             )
-        if self.read_as == ReadAs.QUANTILES.value and self.chosen_objective != "quantiles":
-            raise RuleBroken("quantiles goes with the objective quantiles", at=".for")
-        if self.read_as is not None and not (repaired and self.plans_freely):
+        if self.optimize_for == ReadAs.QUANTILES.value and self.chosen_objective != "quantiles":
+            raise RuleBroken("quantiles goes with the objective quantiles", at=".optimize_for")
+        if self.optimize_for is not None and not (repaired and self.plans_freely):
             raise RuleBroken(
                 "goes with the mechanism planned, without level_budgets, of cells in order, with "
                 "estimation full and consistency top_down or shrunk",
-                at=".for",
+                at=".optimize_for",
             )
 
     @property
     def chosen_reading(self) -> ReadAs | None:
         """Which numbers are read: as given; where rows are guessed and nothing else is chosen,
         counts."""
-        if self.read_as is not None:
-            return ReadAs(self.read_as)
+        if self.optimize_for is not None:
+            return ReadAs(self.optimize_for)
         free = self.plans_freely and not self.model_fields_set & WHOLE_LEVEL_KEYS
         sums = self.chosen_objective in ("cdf", "ranges")
         return ReadAs.COUNTS if self.guess is not None and free and sums else None
@@ -386,7 +383,7 @@ class OrderedTree(KnownLeavesSection):
             consistency=self.chosen_consistency,
             read_as=self.chosen_reading,
             guessed_rows=None if self.guess is None else self.guess.rows,
-            interval_share=Fraction(0) if self.intervals is None else self.intervals.share,
+            interval_share=Fraction(0) if self.intervals is None else self.intervals.fraction,
             chosen=frozenset(self.model_fields_set),
         )
 

@@ -25,8 +25,7 @@ class Written:
         """Return the section as plain values."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         more = given.pop("more", {})
-        # A key that is a word of Python has an underscore behind it.
-        named = {name.rstrip("_"): value for name, value in given.items() if value is not None}
+        named = {name: value for name, value in given.items() if value is not None}
         return named | dict(more)
 
 
@@ -99,7 +98,6 @@ class Tree(Written):
         fanouts: the number of children at each level, if you choose them.
         metrics: the statistics to release, in place of an objective: ``["count", "mean", "p90"]``.
         weight: the part of the budget, relative to the weights of the other trees.
-        by, for_: the earlier names of `group_by` and `optimize_for`.
         more: other keys of the tree.
 
     >>> Tree("age", domain={"column": "age", "type": "integer", "lower": 0, "upper": 120}).values()
@@ -119,8 +117,6 @@ class Tree(Written):
     fanouts: Sequence[int] | None = None
     metrics: Sequence[str] | None = None
     weight: float | None = None
-    by: By | Mapping[str, Any] | None = None
-    for_: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
 

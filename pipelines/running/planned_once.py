@@ -382,10 +382,8 @@ def changed_key(
     kept = {name: value for name, value in request.items() if name != "dataset"}
     own = plain(configuration.request)
     if other_run:
-        change = first_change(request_of_series(kept), request_of_series(own))
-    else:
-        change = first_change(kept, own)
-    return configuration.spelling.sentence(change)
+        return first_change(request_of_series(kept), request_of_series(own))
+    return first_change(kept, own)
 
 
 def _run_before(configuration: Configuration) -> str:

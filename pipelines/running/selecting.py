@@ -62,11 +62,10 @@ def selected_keys(folder: str, configuration: Configuration) -> Mapping[PrivateK
         assert isinstance(tree, ReleasedSelection)
         if not tree.table.num_rows or tree.table.num_rows > MOST_KEYS:
             few = "no keys" if not tree.table.num_rows else f"more than {MOST_KEYS} keys"
-            sentence = (
-                f"trees[{first}].by: {few} of {', '.join(private.columns.columns)} were selected, "
-                "and the budget of the selection is spent; use another fraction, threshold or "
-                "columns, and another output"
+            raise UserError(
+                f"trees[{first}].group_by: {few} of {', '.join(private.columns.columns)} were "
+                "selected, and the budget of the selection is spent; use another fraction, "
+                "threshold or columns, and another output"
             )
-            raise UserError(configuration.spelling.sentence(sentence))
         result[private] = KeyTable(tree.table)
     return result

@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any
 
 from dptrees.pipelines.sections import rules
-from dptrees.pipelines.sections.aliases import documented
 from dptrees.pipelines.sections.privacy import AUTO, bound_or_auto
 
 Schema = dict[str, Any]
@@ -55,26 +54,12 @@ def section(
     """Return the schema of a section of these keys and no others.
 
     Args:
-        properties: the schemas of keys, by their names in the program; one that has an earlier
-            name gets both, and the earlier one is deprecated.
+        properties: the schemas of keys.
         required: keys that must be there.
         description: of the section.
     """
-    known: dict[str, Schema] = {}
-    # A key is required under one of its names, and refused under both.
-    rules_of_names: list[Schema] = []
-    for key, each in properties.items():
-        name = documented(key)
-        known[name] = each
-        if name != key:
-            known[key] = each | {"deprecated": True, "description": f"earlier name of {name}"}
-            rules_of_names.append({"not": {"required": [name, key]}})
-            if key in required:
-                rules_of_names.append({"anyOf": [{"required": [name]}, {"required": [key]}]})
-    needed = [key for key in required if documented(key) == key]
-    found: Schema = {"type": "object", "properties": known}
-    found |= {"required": needed} if needed else {}
-    found |= {"allOf": rules_of_names} if rules_of_names else {}
+    found: Schema = {"type": "object", "properties": dict(properties)}
+    found |= {"required": list(required)} if required else {}
     found |= {"description": description} if description else {}
     return found | {"additionalProperties": False}
 
@@ -100,7 +85,7 @@ _RULES: dict[Callable[[object], object], Schema] = {
             words(AUTO),
             section(
                 {
-                    "share": number(exclusiveMinimum=0, exclusiveMaximum=1),
+                    "fraction": number(exclusiveMinimum=0, exclusiveMaximum=1),
                     "at_most": whole(minimum=2),
                 },
                 (),

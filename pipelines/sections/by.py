@@ -1,4 +1,4 @@
-"""The `by` section of a tree: group-by columns, and the public list of their keys or `private`."""
+"""The section `group_by` of a tree: its columns, and the public list of keys or `private`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dptrees.pipelines.sections.section import Section, Text
 
 PRIVATE = "private"
 DEFAULT_SHARE = Fraction(1, 10)
-_PRIVATE_ONLY = ("share", "threshold", "type")
+_PRIVATE_ONLY = ("fraction", "threshold", "type")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class BySection(Section):
     keys_file: Text | None = None
     labels: Annotated[Any, PlainValidator(rules.labels), WithJsonSchema(LABELS)] = None
     unknown: Annotated[str, PlainValidator(rules.choice("drop", "other"))] = "drop"
-    share: Annotated[Fraction, PlainValidator(rules.share)] = DEFAULT_SHARE
+    fraction: Annotated[Fraction, PlainValidator(rules.share)] = DEFAULT_SHARE
     threshold: Annotated[int, PlainValidator(_threshold)] = 1
     type: Annotated[tuple[str, ...], PlainValidator(_types)] = ("text",)
 
@@ -128,7 +128,7 @@ class BySection(Section):
             return None
         types = self.type * len(self.names) if len(self.type) == 1 else self.type
         columns = KeyColumns(columns=self.names, types=types)
-        return PrivateKeys(columns=columns, share=self.share, threshold=self.threshold)
+        return PrivateKeys(columns=columns, share=self.fraction, threshold=self.threshold)
 
     @cached_property
     def listed(self) -> Keys:

@@ -19,6 +19,14 @@ _SHOWN_LENGTH = 60
 # A key of a configuration and its value, but for the space; a URL is none.
 _NO_SPACE = re.compile(r"[\s-]*([a-z][a-z_]*):(?!//)\S")
 
+# Keys of a configuration, by the names that the formats of releases have for them.
+KEYS_BY_STORED_NAME = {
+    "by": "group_by",
+    "for": "optimize_for",
+    "outside": "out_of_range",
+    "share": "fraction",
+}
+
 
 class ConfigurationError(Exception):
     """The configuration cannot be used; the message is one sentence for the person who wrote it."""
@@ -62,12 +70,16 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
     'unknown key; did you mean epsilon?'
     >>> unknown_key("colour", ["epsilon", "rho"])
     'unknown key; known are epsilon, rho'
+    >>> unknown_key("by", ["name", "group_by"])
+    'unknown key; did you mean group_by?'
     >>> unknown_key("epsilon:1", ["epsilon", "rho"])
     'unknown key; a space is missing after epsilon:'
     """
     known = list(known)
     if key.partition(":")[0] in known and (remark := missing_space(key)):
         return f"unknown key{remark}"
+    if (meant := KEYS_BY_STORED_NAME.get(key)) in known:
+        return f"unknown key; did you mean {meant}?"
     return f"unknown key; {nearest(key, known)}"
 
 

@@ -53,7 +53,7 @@ class AutoBound:
 
 
 def bound_or_auto(value: object) -> int | AutoBound:
-    """A bound, ``auto``, or a section of ``share`` and ``at_most``."""
+    """A bound, ``auto``, or a section of ``fraction`` and ``at_most``."""
     if value == AUTO:
         return AutoBound()
     if isinstance(value, str):
@@ -61,10 +61,10 @@ def bound_or_auto(value: object) -> int | AutoBound:
     if not isinstance(value, dict):
         return _bound(value)
     section = rules.section(value)
-    rules.known_keys(section, ("share", "at_most"))
+    rules.known_keys(section, ("fraction", "at_most"))
     given: dict[str, object] = {}
-    if "share" in section:
-        given["share"] = rules.at(".share", rules.share, section["share"])
+    if "fraction" in section:
+        given["share"] = rules.at(".fraction", rules.share, section["fraction"])
     if "at_most" in section:
         given["at_most"] = rules.at(".at_most", _at_most, section["at_most"])
     return AutoBound(**given)  # type: ignore[arg-type]

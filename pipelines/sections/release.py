@@ -91,7 +91,7 @@ class ReleaseSection(Section):
     @section_rule(mode="after")
     def _bounds_of_keys(self) -> Self:
         """Kinds without a group-by have no section of one."""
-        has_keys = any(getattr(tree, "by", None) is not None for tree in self.trees)
+        has_keys = any(getattr(tree, "group_by", None) is not None for tree in self.trees)
         for bound in ("max_keys", "max_rows_per_key"):
             if getattr(self.privacy, bound) is not None and not has_keys:
                 raise RuleBroken("has no effect: no tree has group_by", at=f".privacy.{bound}")
@@ -100,7 +100,7 @@ class ReleaseSection(Section):
 
 def _columns_of(tree: TreeSection) -> set[str]:
     """The columns that a tree is about."""
-    by, measure = getattr(tree, "by", None), getattr(tree, "measure", None)
+    by, measure = getattr(tree, "group_by", None), getattr(tree, "measure", None)
     found = {*tree.domain.columns, *(() if by is None else by.names)}
     return found | (set() if measure is None else {measure.column})
 

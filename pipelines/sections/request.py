@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
@@ -25,12 +26,16 @@ from typing import Any
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.dpcore.release.composition import Guarantee
 from dptrees.pipelines.sections.by import BySection
+from dptrees.pipelines.sections.error import KEYS_BY_STORED_NAME
 from dptrees.pipelines.sections.privacy import AutoBound
 from dptrees.pipelines.sections.section import Section
 
 # Lists of more values are stated by their digest.
 _MOST_VALUES = 100
 _ABSENT = object()
+_STORED_NAMES = {key: stored for stored, key in KEYS_BY_STORED_NAME.items()}
+# The places of sections with keys that a request has under other names.
+_RENAMED = re.compile(r"(?:trees\[\d+\]|domain|columns\[\d+\]|auto|group_by|intervals)$")
 
 
 def requested(value: object) -> Any:
@@ -120,7 +125,8 @@ def _given(section: Section) -> Iterator[tuple[str, Any]]:
     """The keys that are in a section."""
     for name, field in type(section).model_fields.items():
         if name in section.model_fields_set:
-            yield field.alias or name, requested(getattr(section, name))
+            key = field.alias or name
+            yield _STORED_NAMES.get(key, key), requested(getattr(section, name))
 
 
 def _keys(by: BySection) -> dict[str, Any]:
@@ -149,6 +155,8 @@ def first_change(before: object, now: object, place: str = "") -> str:
     'trees[0].lower was 0, now 1'
     >>> first_change({"confidence": 0.9}, {})
     'confidence was 0.9, now left out'
+    >>> first_change({"trees": [{"by": {"unknown": "drop"}}]}, {"trees": [{"by": {}}]})
+    'trees[0].group_by.unknown was drop, now left out'
     >>> first_change({"keys": "1"}, {"keys": 1})
     'keys was "1", now 1'
     """
@@ -162,8 +170,13 @@ def first_change(before: object, now: object, place: str = "") -> str:
         # In a request a private choice is one key deeper than in a configuration.
         place = place.replace(".auto.", ".")
         return f"{place} was {_shown(before, now)}, now {_shown(now, before)}"
+    keys: Mapping[Any, str] = KEYS_BY_STORED_NAME if _RENAMED.search(place) else {}
     changes = (
-        first_change(one.get(name, _ABSENT), other.get(name, _ABSENT), form.format(place, name))
+        first_change(
+            one.get(name, _ABSENT),
+            other.get(name, _ABSENT),
+            form.format(place, keys.get(name, name)),
+        )
         for name in {**one, **other}
     )
     return next(filter(None, changes), "")

@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from dptrees.pipelines.ledger.url import LedgerUrl
-from dptrees.pipelines.sections.aliases import documented
 from dptrees.pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
 from dptrees.transforms.readers.arrival import duration_seconds
 from dptrees.transforms.readers.schema_contract import SchemaContract, arrow_type
@@ -376,7 +375,7 @@ def known_keys(given: Mapping[str, object], known: Iterable[str]) -> None:
     names = list(known)
     for key, value in given.items():
         if key not in names:
-            raise RuleBroken(unknown_key(key, map(documented, names)), at=f".{key}")
+            raise RuleBroken(unknown_key(key, names), at=f".{key}")
         if value is None:
             raise RuleBroken("has no value", at=f".{key}")
 

@@ -58,7 +58,7 @@ class TreeSection(Section):
 class KnownLeavesSection(TreeSection):
     """A tree of known leaves, once for each of its public keys."""
 
-    by: BySection | None = None
+    group_by: BySection | None = None
     weight: Amount = Fraction(1)
     noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"
 
@@ -81,8 +81,8 @@ class KnownLeavesSection(TreeSection):
     @property
     def keys(self) -> Keys | None:
         """The keys, None for one tree over all rows."""
-        return None if self.by is None else self.by.listed
+        return None if self.group_by is None else self.group_by.listed
 
     @property
     def private_keys(self) -> PrivateKeys | None:
-        return None if self.by is None else self.by.private
+        return None if self.group_by is None else self.group_by.private

@@ -48,7 +48,7 @@ def distinct(trees: Sequence[PrivateKeys | None]) -> dict[PrivateKeys, int]:
                 raise Refusal(
                     str(index),
                     "must have the fraction and the threshold of "
-                    f"trees[{first}].by, which selects the same keys",
+                    f"trees[{first}].group_by, which selects the same keys",
                 )
         result.setdefault(each, index)
     return result
@@ -83,7 +83,7 @@ def selection_plan(
     shares = sum((each.share for each in selections), Fraction(0))
     if shares >= 1:
         raise Refusal(
-            "share", f"all fractions for private keys sum to {shares}, which is not below 1"
+            "fraction", f"all fractions for private keys sum to {shares}, which is not below 1"
         )
     unit = counted_once(terms.unit)
     questions = tuple(

@@ -105,7 +105,7 @@ class SparseTree(TreeSection):
     """One tree too large to list."""
 
     misplaced: ClassVar[Mapping[str, str]] = {
-        "by": "a sparse tree has no keys; make the key its first label",
+        "group_by": "a sparse tree has no keys; make the key its first label",
         **dict.fromkeys(
             ("quantiles", "guess", "widths", "fanouts", "estimation", "consistency"),
             "belongs to an ordered domain",

@@ -84,7 +84,7 @@ def _axis(place: int, section: object, cells: int) -> OrderedDomain:
         given["cells"] = cells
     if given.get("type") != "category" and "categories" not in given:
         # One column out of its bounds would take the row from all others.
-        given.setdefault("outside", "clamp")
+        given.setdefault("out_of_range", "clamp")
     try:
         if "labels" in given:
             raise RuleBroken("go with the categories of a tree of their own", at=".labels")

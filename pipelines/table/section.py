@@ -27,9 +27,9 @@ class TableTree(TreeSection):
         "noise": "noise",
     }
     misplaced: ClassVar[Mapping[str, str]] = {
-        "by": "a table has no keys; make the key one of its columns, with its categories",
+        "group_by": "a table has no keys; make the key one of its columns, with its categories",
         **dict.fromkeys(
-            ("quantiles", "guess", "widths", "fanouts", "objective", "for"),
+            ("quantiles", "guess", "widths", "fanouts", "objective", "optimize_for"),
             "belongs to an ordered domain; you can query every column of a table",
         ),
         **dict.fromkeys(("measure", "invariants", "node_weights"), "belongs to a hierarchy"),

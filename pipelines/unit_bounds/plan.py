@@ -151,7 +151,7 @@ def left_after_bounds(guarantee: Guarantee, shares: Iterable[Fraction]) -> Guara
     """
     spent = sum(shares, Fraction(0))
     if spent >= 1:
-        raise Refusal("share", f"all fractions for bounds sum to {spent}, which is not below 1")
+        raise Refusal("fraction", f"all fractions for bounds sum to {spent}, which is not below 1")
     return replace(guarantee, budget=guarantee.budget.share(1 - spent))
 
 

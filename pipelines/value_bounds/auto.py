@@ -180,7 +180,7 @@ def _is_number(value: object) -> bool:
 
 @dataclass(frozen=True)
 class _Ends:
-    """The rule of one bound: ``auto``, or a section of ``share`` and its limit."""
+    """The rule of one bound: ``auto``, or a section of ``fraction`` and its limit."""
 
     side: str
     integers: bool
@@ -188,9 +188,9 @@ class _Ends:
     def __call__(self, value: object) -> AutoEnd:
         name = LIMITS[self.side]
         section = {} if value == AUTO else rules.section(value)
-        rules.known_keys(section, ("share", name))
-        share = rules.at(".share", rules.share, section.get("share", Decimal("0.05")))
-        assert "share" in section or share == DEFAULT_SHARE
+        rules.known_keys(section, ("fraction", name))
+        share = rules.at(".fraction", rules.share, section.get("fraction", Decimal("0.05")))
+        assert "fraction" in section or share == DEFAULT_SHARE
         if name in section:
             return AutoEnd(share=share, limit=rules.at(f".{name}", self._limit, section[name]))
         most = _MOST_INTEGERS if self.integers else LARGEST_NUMBER

@@ -24,7 +24,6 @@ from dptrees.pipelines.distinct import section as distinct
 from dptrees.pipelines.hierarchy import domain as hierarchy
 from dptrees.pipelines.kinds import KINDS
 from dptrees.pipelines.sections import rules
-from dptrees.pipelines.sections.aliases import documented
 from dptrees.pipelines.sections.parameters import ParameterSection
 from dptrees.pipelines.sections.release import ReleaseSection
 from dptrees.pipelines.sections.section import Section
@@ -40,8 +39,7 @@ INTRODUCTION = f"""\
 
 This page lists every key of every section with its accepted values and its default, for quick
 reference. It is drawn from the models that check a file. [Configuration]({PROSE}/index.md)
-explains the purpose of each key, with examples. Some keys had other
-names before, which are still accepted: see [Renamed keys](../configuration-names.md).
+explains the purpose of each key, with examples.
 
 <!-- drawn by python -m tests.docs.drawn --write; do not edit -->
 """
@@ -122,8 +120,8 @@ POLICIES = {"outside": OUTSIDE_POLICIES, "missing": MISSING_POLICIES, "unknown":
 TYPES = {str: "a string", int: "a whole number", float: "a number", bool: "`true`, `false`"}
 # Keys of a domain whose name or default in a configuration is not that of its class.
 CONFIGURED = {
-    ("date", "outside"): {"default": "`drop`"},
-    ("timestamp", "outside"): {"default": "`drop`"},
+    ("date", "out_of_range"): {"default": "`drop`"},
+    ("timestamp", "out_of_range"): {"default": "`drop`"},
     ("category", "ordered"): {"default": "`false`"},
     ("category", "value_names"): {
         "name": "labels",
@@ -193,7 +191,7 @@ def section_keys(section: type[Section]) -> list[Key]:
     """Return the keys of a section."""
     return [
         Key(
-            name=documented(field.alias or name),
+            name=field.alias or name,
             takes=_accepted_values(name, field),
             default=_default(field),
         )
@@ -239,7 +237,7 @@ def _tree_tables() -> Iterator[str]:
             tree = kind.section()
             yield from _table(f"A tree of kind `{name}`", section_keys(tree), EXPLAINED[name])
             below |= {
-                documented(key) if key == "by" else f"{key}` of kind `{name}": section
+                key if key == "group_by" else f"{key}` of kind `{name}": section
                 for key, section in sections_below(tree).items()
             }
     for title, section in below.items():
@@ -271,7 +269,7 @@ def _field_keys(domain: Any) -> Iterator[Key]:
             policy = POLICIES.get(field.name)
             takes = KEYS.get(field.name) or _type_words(types[field.name])
             yield Key(
-                name=documented(field.name),
+                name="out_of_range" if field.name == "outside" else field.name,
                 takes=takes if policy is None else _choices(policy),
                 default="required"
                 if field.default is dataclasses.MISSING

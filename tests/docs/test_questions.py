@@ -40,11 +40,15 @@ def trees() -> dict[str, dict[str, Any]]:
     days = {"kind": "hierarchy", "column": "day", "calendar": ["year", "month", "day"]}
     measured = {"measure": {"column": "pay", "lower": 0, "upper": 5000}}
     return {
-        "age": {"domain": AGE, "for": "estimates"},
-        "age_by_work": {"domain": AGE, "by": BY},
+        "age": {"domain": AGE, "optimize_for": "estimates"},
+        "age_by_work": {"domain": AGE, "group_by": BY},
         "work": {"domain": {"column": "work", "categories": ["private", "public"]}},
         "pay": {"domain": PAY, "quantiles": [0.25, 0.5, 0.75]},
-        "pay_by_work": {"domain": PAY, "by": BY, "metrics": ["count", "mean", "median", "p90"]},
+        "pay_by_work": {
+            "domain": PAY,
+            "group_by": BY,
+            "metrics": ["count", "mean", "median", "p90"],
+        },
         "place": {"domain": {"kind": "hierarchy", **STATES}},
         "pay_by_state": {"domain": {"kind": "hierarchy", **STATES}, **measured},
         "people": {"domain": {"kind": "distinct", "column": "person"}},

@@ -46,14 +46,14 @@ CONFIGURATION: dict[str, Any] = {
         {
             "name": "places",
             "domain": {"column": "x", "lower": 0, "upper": 100, "cells": 64},
-            "by": {"column": "place", "keys": ["north", "south", "nowhere"]},
+            "group_by": {"column": "place", "keys": ["north", "south", "nowhere"]},
             "objective": "quantiles",
             "quantiles": [0.25, 0.5, 0.9],
         },
         {
             "name": "middle",  # chosen, with no noise added
             "domain": {"column": "number", "type": "integer", "lower": -5, "upper": 45},
-            "by": {"column": "place", "keys": ["north", "south"]},
+            "group_by": {"column": "place", "keys": ["north", "south"]},
             "mechanism": "exponential",
             "quantiles": [0.25, 0.5],
         },
@@ -71,7 +71,7 @@ CONFIGURATION: dict[str, Any] = {
         {
             "name": "few",  # planned for its counts
             "domain": {"column": "number", "type": "integer", "lower": -5, "upper": 45},
-            "for": "counts",
+            "optimize_for": "counts",
             "guess": {"rows": 200},
         },
         {

@@ -26,7 +26,7 @@ SECTIONS = {
         {
             "name": "weighted",
             "domain": {"column": "x", "lower": 0, "upper": 100, "cells": 400},
-            "by": {"column": "place", "keys": ["north", "south"]},
+            "group_by": {"column": "place", "keys": ["north", "south"]},
             "mechanism": "factorised",
         },
         *(each for each in CONFIGURATION["trees"] if each["name"] != "wide"),

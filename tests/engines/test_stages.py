@@ -42,7 +42,8 @@ CALENDAR: dict[str, Any] = {
 KEYS: dict[str, Any] = {
     "privacy": PEOPLE["privacy"] | {"epsilon": 2, "delta": 1e-4, "max_keys": 1},
     "trees": [
-        PLACES | {"by": {"column": "number", "type": "integer", "keys": "private", "share": 0.2}},
+        PLACES
+        | {"group_by": {"column": "number", "type": "integer", "keys": "private", "fraction": 0.2}},
         CALENDAR,
         # Its labels are released and printed: places would hold the text that no log may have.
         {"name": "sparse", "domain": {"kind": "sparse", "columns": ["number"]}},

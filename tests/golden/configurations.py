@@ -17,7 +17,9 @@ NONCE = bytes(range(16)).hex()
 WHOLE = "consistency: top_down"
 NUMBERS = "{column: delay, lower: -20, upper: 200, cells: 220}"
 AUTO_NUMBERS = "{column: delay, lower: auto, upper: {at_most: 5000}, cells: 64}"
-MINUTES = "{column: minutes, type: integer, lower: 0, upper: 300, outside: clamp, missing: first}"
+MINUTES = (
+    "{column: minutes, type: integer, lower: 0, upper: 300, out_of_range: clamp, missing: first}"
+)
 FINE = "{column: fine, type: integer, lower: 0, upper: 300000}"
 CITIES = "{kind: hierarchy, columns: [state, city], table: cities.parquet, unknown: other}"
 CODES = (
@@ -31,7 +33,7 @@ YEAR = "lower: 2013-01-01, upper: 2014-01-01"
 DAYS = f"{{kind: hierarchy, column: day, calendar: [month, day], {YEAR}}}"
 PATHS = "{kind: hierarchy, column: path, separator: /, table: paths.parquet}"
 ADDRESSES = "{kind: sparse, column: address, bits: [8, 8, 8, 8]}"
-BY = "by: {column: carrier, keys: [UA, AA, DL], unknown: other}"
+BY = "group_by: {column: carrier, keys: [UA, AA, DL], unknown: other}"
 BOX = (
     "{kind: hypercube, columns: [{column: delay, lower: -20, upper: 200, cells: 256}, "
     "{column: minutes, type: integer, lower: 0, upper: 300}, "
@@ -68,12 +70,12 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     "exponential-intervals": (
         PURE,
         f"domain: {NUMBERS}, {BY}, mechanism: exponential, quantiles: [0.5, 0.9], "
-        "intervals: {share: 0.3}",
+        "intervals: {fraction: 0.3}",
     ),
     "exponential-rounds": (
         RHO,
         f"domain: {FINE}, mechanism: exponential, quantiles: [0.5, 0.25], "
-        "intervals: {share: 0.25}",
+        "intervals: {fraction: 0.25}",
         f"domain: {FINE}, {BY}, mechanism: exponential, quantiles: [0.5]",
     ),
     "exponential-rho": (
@@ -84,7 +86,7 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     "chunks-by-rho": (
         RHO,
         "domain: {column: fine, type: integer, lower: 0, upper: 140000}, "
-        f"by: {{column: carrier, keys: [UA, AA]}}, {WHOLE}",
+        f"group_by: {{column: carrier, keys: [UA, AA]}}, {WHOLE}",
     ),
     "binary-none": (
         PURE,
@@ -109,12 +111,12 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     "ranges": (PURE, f"domain: {NUMBERS}, objective: ranges, widths: [7, 30]"),
     "for-counts": (
         PURE,
-        f"domain: {NUMBERS}, for: counts, guess: {{rows: 300}}, consistency: shrunk",
+        f"domain: {NUMBERS}, optimize_for: counts, guess: {{rows: 300}}, consistency: shrunk",
     ),
     "averaged": (
         PURE,
-        f"domain: {NUMBERS}, for: counts, {BY}, quantiles: [0.5]",
-        "domain: {column: fine, type: integer, lower: 0, upper: 3000}, for: counts",
+        f"domain: {NUMBERS}, optimize_for: counts, {BY}, quantiles: [0.5]",
+        "domain: {column: fine, type: integer, lower: 0, upper: 3000}, optimize_for: counts",
     ),
     "smallest-first": (PURE, f"domain: {CODES}, consistency: smallest_first"),
     "nodes": (
@@ -127,11 +129,11 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     ),
     "adaptive-by-rho": (
         RHO,
-        f"domain: {NUMBERS}, {BY}, mechanism: adaptive, for: counts, fanouts: [10, 22]",
+        f"domain: {NUMBERS}, {BY}, mechanism: adaptive, optimize_for: counts, fanouts: [10, 22]",
     ),
     "dates": (
         PURE,
-        f"domain: {{column: day, {YEAR}, outside: clamp}}, quantiles: [0.5], {WHOLE}",
+        f"domain: {{column: day, {YEAR}, out_of_range: clamp}}, quantiles: [0.5], {WHOLE}",
     ),
     "categories": (PURE, "domain: {column: carrier, categories: [UA, AA, DL], ordered: true}"),
     "counts": (PURE, "domain: {column: carrier, categories: [UA, AA, DL]}"),
@@ -156,8 +158,8 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     ),
     "adaptive-hierarchy": (
         PURE,
-        f"domain: {CODES}, mechanism: adaptive, for: counts, guess: {{rows: 20000}}",
-        f"domain: {CITIES}, mechanism: adaptive, for: estimates, {BY}",
+        f"domain: {CODES}, mechanism: adaptive, optimize_for: counts, guess: {{rows: 20000}}",
+        f"domain: {CITIES}, mechanism: adaptive, optimize_for: estimates, {BY}",
     ),
     "sparse-codes": (APPROXIMATE, f"domain: {ADDRESSES}"),
     "sparse-paths": (
@@ -180,8 +182,8 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     ),
     "box-adaptive": (
         PURE,
-        f"domain: {BOX}, mechanism: adaptive, for: estimates, depth: 12, bits_apart: 4, k: 64, "
-        "split_errors: 3, shares: equal, consistency: least_squares, counts: dense",
+        f"domain: {BOX}, mechanism: adaptive, optimize_for: estimates, depth: 12, bits_apart: 4, "
+        "k: 64, split_errors: 3, shares: equal, consistency: least_squares, counts: dense",
     ),
     "distinct": (
         PURE,

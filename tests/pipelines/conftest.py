@@ -88,7 +88,7 @@ class Workspace:
             "privacy": {"epsilon": 1, "neighbors": "add_remove"},
             "trees": [
                 {"name": "all", "domain": domain},
-                {"name": "places", "domain": dict(domain), "by": places}
+                {"name": "places", "domain": dict(domain), "group_by": places}
                 | {"objective": "quantiles", "quantiles": [0.25, 0.5]},
             ],
         }

@@ -27,7 +27,7 @@ from dptrees.transforms.release import ReleaseTrees
 from tests.pipelines.conftest import NONCE, Workspace
 from tests.pipelines.ledger.asked import account_of, opened
 
-AUTO = {"share": 0.1, "at_most": 100}
+AUTO = {"fraction": 0.1, "at_most": 100}
 SIZES = 18
 
 
@@ -90,7 +90,7 @@ def keyed(max_keys: Any = AUTO, **privacy: Any) -> Any:
         settings["privacy"] |= bounds | privacy
         settings["privacy"] = {n: v for n, v in settings["privacy"].items() if v is not None}
         by = {"column": "shop", "keys": ["x", "y", "z"]}
-        settings["trees"] = [settings["trees"][0] | {"by": by}]
+        settings["trees"] = [settings["trees"][0] | {"group_by": by}]
 
     return apply
 
@@ -179,8 +179,8 @@ def test_keys_are_bounded_in_the_same_way(people: Workspace) -> None:
 def test_private_keys_are_selected_with_the_chosen_bounds(people: Workspace) -> None:
     def apply(settings: dict[str, Any]) -> None:
         keyed("auto", delta=1e-4, epsilon=4)(settings)
-        by = {"column": "shop", "keys": "private", "share": 0.5}
-        settings["trees"][0] |= {"by": by}
+        by = {"column": "shop", "keys": "private", "fraction": 0.5}
+        settings["trees"][0] |= {"group_by": by}
 
     for _ in range(2):  # the second run reads no row
         outcome = people.release(apply)
@@ -302,9 +302,9 @@ def test_bounds_are_never_chosen_twice_for_existing_trees(chosen: Workspace) -> 
 
 
 def test_another_share_is_another_release(chosen: Workspace) -> None:
-    refused = chosen.release(change(AUTO | {"share": 0.2}))
+    refused = chosen.release(change(AUTO | {"fraction": 0.2}))
     assert refused.code == 2
-    assert "privacy.max_rows.share was 0.1, now 0.2" in refused.err
+    assert "privacy.max_rows.fraction was 0.1, now 0.2" in refused.err
     given = chosen.release(change(chosen_rows(chosen)))
     assert given.code == 2 and "another" in given.err
 
@@ -375,12 +375,15 @@ def test_the_plan_describes_the_choice(people: Workspace) -> None:
     [
         (change("auto", unit=None), "privacy.max_rows: has no effect if the unit is the row"),
         (change("many"), "privacy.max_rows: 'many' must be a whole number from 1 to 1048576, or"),
-        (change({"share": 1}), "privacy.max_rows.share: 1 must be below 1"),
+        (change({"fraction": 1}), "privacy.max_rows.fraction: 1 must be below 1"),
         (change({"at_most": 1}), "privacy.max_rows.at_most: 1 must be at least 2"),
         (change({"most": 9}), "privacy.max_rows.most"),
-        (change({"share": 1e-9}), "privacy.max_rows.share: the budget is too small"),
+        (change({"fraction": 1e-9}), "privacy.max_rows.fraction: the budget is too small"),
         (keyed("auto", max_rows_per_key=None), "privacy.max_keys: auto needs max_rows_per_key"),
-        (keyed({"share": 0.6}, max_rows={"share": 0.5}), "privacy.max_rows.share: all fractions"),
+        (
+            keyed({"fraction": 0.6}, max_rows={"fraction": 0.5}),
+            "privacy.max_rows.fraction: all fractions",
+        ),
     ],
 )
 def test_what_cannot_be_chosen_is_refused(people: Workspace, change: Any, sentence: str) -> None:
@@ -393,7 +396,7 @@ def test_keys_of_other_columns_are_refused(people: Workspace) -> None:
     def two(settings: dict[str, Any]) -> None:
         keyed()(settings)
         by = {"columns": ["shop", "person"], "keys": {"shop": ["x"], "person": [1, 2]}}
-        settings["trees"].append(settings["trees"][0] | {"name": "b", "by": by})
+        settings["trees"].append(settings["trees"][0] | {"name": "b", "group_by": by})
 
     refused = people.run("plan", people.configure(two))
     assert refused.code == 2
@@ -401,7 +404,7 @@ def test_keys_of_other_columns_are_refused(people: Workspace) -> None:
 
     def one_key(settings: dict[str, Any]) -> None:
         keyed()(settings)
-        settings["trees"][0]["by"]["keys"] = ["x"]
+        settings["trees"][0]["group_by"]["keys"] = ["x"]
 
     refused = people.run("plan", people.configure(one_key))
     assert refused.code == 2 and "auto has no choice: one key is listed" in refused.err

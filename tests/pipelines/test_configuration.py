@@ -35,7 +35,6 @@ from dptrees.pipelines.configuration import (
 from dptrees.pipelines.hierarchy.section import HierarchyTree, MeasureSection
 from dptrees.pipelines.ordered.section import OrderedTree
 from dptrees.pipelines.sections import rules, section
-from dptrees.pipelines.sections.aliases import documented
 from dptrees.pipelines.sections.by import BySection
 from dptrees.pipelines.sections.input import InputSection
 from dptrees.pipelines.sections.key_lists import read_key_list
@@ -159,7 +158,7 @@ def test_amounts_are_exactly_what_is_written(written: str, amount: Fraction) -> 
     ("domain", "expected"),
     [
         (
-            "{column: x, lower: 0.1, upper: 1e1, cells: 3, outside: drop, missing: last}",
+            "{column: x, lower: 0.1, upper: 1e1, cells: 3, out_of_range: drop, missing: last}",
             NumberDomain(column="x", lower=0.1, upper=10, cells=3, outside="drop", missing="last"),
         ),
         (
@@ -261,7 +260,7 @@ def test_bounds_are_plain_floats() -> None:
 )
 def test_key_lists(keys: str, expected: tuple[object, ...]) -> None:
     by = f"{{column: c, keys: {keys}, unknown: other}}"
-    key_list = parse_configuration(tree_with(by=by)).trees[0].keys
+    key_list = parse_configuration(tree_with(group_by=by)).trees[0].keys
     assert key_list is not None
     assert key_list.keys == expected
     assert key_list.size == len(expected) + 1
@@ -547,31 +546,75 @@ def test_number_with_an_exponent_beyond_all_is_refused() -> None:
         ("quantiles", "[true]", "trees[0].quantiles[0]: true must be a number from 0 to 1"),
         ("quantiles", "[0.5, 0.50]", "trees[0].quantiles[1]: 0.5 is listed twice"),
         ("quantile", "[0.5]", "trees[0].quantile: unknown key; did you mean quantiles?"),
-        ("by", "", "trees[0].by: has no value"),
-        ("by", "carrier", "trees[0].by: 'carrier' must be a section"),
-        ("by", "{keys: [a]}", "trees[0].by.column: is required"),
+        ("group_by", "", "trees[0].group_by: has no value"),
+        ("group_by", "carrier", "trees[0].group_by: 'carrier' must be a section"),
+        ("group_by", "{keys: [a]}", "trees[0].group_by.column: is required"),
         (
-            "by",
+            "group_by",
             "{column: 5, keys: [a]}",
-            "trees[0].by.column: 5 must be a string; put it in quotes",
+            "trees[0].group_by.column: 5 must be a string; put it in quotes",
         ),
-        ("by", "{column: c}", "trees[0].by: needs exactly one of keys and keys_file"),
-        ("by", "{column: c, keys: [a], keys_file: f}", "trees[0].by: needs exactly one of keys"),
-        ("by", "{column: c, keys: private}", "privacy.delta: is required next to epsilon if keys"),
-        ("by", "{column: c, keys: keys.txt}", "trees[0].by.keys: 'keys.txt' must be a list; for"),
-        ("by", "{column: c, keys: []}", "trees[0].by.keys: must have at least one value"),
-        ("by", "{column: c, keys: [a, 1]}", "trees[0].by.keys: must be all texts or all whole"),
-        ("by", "{column: c, keys: [1.5]}", "trees[0].by.keys: must be all texts or all whole"),
-        ("by", "{column: c, keys: [true, 1]}", "trees[0].by.keys: must be all texts or all whole"),
-        ("by", "{column: c, keys: [a, b, a]}", "trees[0].by.keys: hold 'a' more than once"),
-        ("by", "{column: c, keys: [9223372036854775808]}", "trees[0].by.keys: must be valid"),
-        ("by", "{column: c, keys: [a], unknown: clamp}", "by.unknown: 'clamp' must be drop or"),
+        ("group_by", "{column: c}", "trees[0].group_by: needs exactly one of keys and keys_file"),
         (
-            "by",
-            "{column: c, keys: [other], unknown: other}",
-            "trees[0].by.keys: must not hold 'other' when unknown is 'other'",
+            "group_by",
+            "{column: c, keys: [a], keys_file: f}",
+            "trees[0].group_by: needs exactly one of keys",
         ),
-        ("by", "{column: c, key: [a]}", "trees[0].by.key: unknown key; did you mean keys?"),
+        (
+            "group_by",
+            "{column: c, keys: private}",
+            "privacy.delta: is required next to epsilon if keys",
+        ),
+        (
+            "group_by",
+            "{column: c, keys: keys.txt}",
+            "trees[0].group_by.keys: 'keys.txt' must be a list; for",
+        ),
+        (
+            "group_by",
+            "{column: c, keys: []}",
+            "trees[0].group_by.keys: must have at least one value",
+        ),
+        (
+            "group_by",
+            "{column: c, keys: [a, 1]}",
+            "trees[0].group_by.keys: must be all texts or all whole",
+        ),
+        (
+            "group_by",
+            "{column: c, keys: [1.5]}",
+            "trees[0].group_by.keys: must be all texts or all whole",
+        ),
+        (
+            "group_by",
+            "{column: c, keys: [true, 1]}",
+            "trees[0].group_by.keys: must be all texts or all whole",
+        ),
+        (
+            "group_by",
+            "{column: c, keys: [a, b, a]}",
+            "trees[0].group_by.keys: hold 'a' more than once",
+        ),
+        (
+            "group_by",
+            "{column: c, keys: [9223372036854775808]}",
+            "trees[0].group_by.keys: must be valid",
+        ),
+        (
+            "group_by",
+            "{column: c, keys: [a], unknown: clamp}",
+            "group_by.unknown: 'clamp' must be drop or",
+        ),
+        (
+            "group_by",
+            "{column: c, keys: [other], unknown: other}",
+            "trees[0].group_by.keys: must not hold 'other' when unknown is 'other'",
+        ),
+        (
+            "group_by",
+            "{column: c, key: [a]}",
+            "trees[0].group_by.key: unknown key; did you mean keys?",
+        ),
     ],
 )
 def test_bad_tree_is_refused(key: str, value: str | None, sentence: str) -> None:
@@ -610,8 +653,8 @@ def test_bad_tree_is_refused(key: str, value: str | None, sentence: str) -> None
         ),
         ("{column: x, lower: 1, upper: 1.0000000000000002, cells: 9}", ".cells: 9 are too many"),
         (
-            "{column: x, lower: 0, upper: 1, cells: 2, outside: keep}",
-            ".outside: 'keep' must be one",
+            "{column: x, lower: 0, upper: 1, cells: 2, out_of_range: keep}",
+            ".out_of_range: 'keep' must be one",
         ),
         ("{column: x, lower: 0, upper: 1, cells: 2, missing: 5}", ".missing: 5 must be one of"),
         ("{column: x, lower: 0, upper: 1, cells: , missing: drop}", ".cells: has no value"),
@@ -665,7 +708,10 @@ def test_bad_tree_is_refused(key: str, value: str | None, sentence: str) -> None
         ("{column: x, categories: a}", ".categories: must be"),
         ("{column: x, categories: [a], ordered: 1}", ".ordered: 1 must be true or false"),
         ("{column: x, lower: 0, upper: 1, cells: 2, ordered: true}", ".ordered: unknown key"),
-        ("{column: x, categories: [a], outside: drop}", ".outside: unknown key; known are"),
+        (
+            "{column: x, categories: [a], out_of_range: drop}",
+            ".out_of_range: unknown key; known are",
+        ),
         ("{column: x, categories: [a], unknown: clamp}", ".unknown: 'clamp' must be one of drop"),
     ],
 )
@@ -675,7 +721,7 @@ def test_bad_domain_is_refused(domain: str, sentence: str) -> None:
 
 def test_too_many_cells_over_all_keys_are_refused() -> None:
     domain = "{column: x, lower: 0, upper: 1, cells: 3000000000}"
-    message = refusal(tree_with(domain=domain, by="{column: c, keys: [a, b]}"))
+    message = refusal(tree_with(domain=domain, group_by="{column: c, keys: [a, b]}"))
     assert "trees[0].domain.cells: 3000000000 cells times 2 keys must be at most 2^32" in message
     parse_configuration(tree_with(domain=domain))
 
@@ -808,7 +854,7 @@ def test_key_files(
     path = tmp_path / name
     path.write_bytes(content)
     assert read_key_list(str(path)) == keys
-    tree = parse_configuration(tree_with(by=f"{{column: c, keys_file: '{path}'}}")).trees[0]
+    tree = parse_configuration(tree_with(group_by=f"{{column: c, keys_file: '{path}'}}")).trees[0]
     assert tree.keys is not None
     assert tree.keys.keys == keys
 
@@ -836,8 +882,8 @@ def test_parquet_key_files_keep_the_type(tmp_path: Path, column: pa.Array) -> No
 def test_bad_key_file_is_refused(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    message = refusal(tree_with(by=f"{{column: c, keys_file: '{path}'}}"))
-    assert message.startswith("x.yaml: trees[0].by.keys_file: ")
+    message = refusal(tree_with(group_by=f"{{column: c, keys_file: '{path}'}}"))
+    assert message.startswith("x.yaml: trees[0].group_by.keys_file: ")
     assert sentence in message
 
 
@@ -846,14 +892,14 @@ def test_key_file_that_is_no_file_is_refused(tmp_path: Path) -> None:
         ("absent.txt", "does not exist"),
         ("", "cannot be read: Is a directory"),
     ]:
-        message = refusal(tree_with(by=f"{{column: c, keys_file: '{tmp_path / path}'}}"))
+        message = refusal(tree_with(group_by=f"{{column: c, keys_file: '{tmp_path / path}'}}"))
         assert sentence in message
     wide = tmp_path / "wide.parquet"
     pyarrow.parquet.write_table(pa.table({"a": ["x"], "b": ["y"]}), wide)
-    message = refusal(tree_with(by=f"{{column: c, keys_file: '{wide}'}}"))
+    message = refusal(tree_with(group_by=f"{{column: c, keys_file: '{wide}'}}"))
     assert "wide.parquet must have one column, not 2" in message
     pyarrow.parquet.write_table(pa.table({"a": ["x", None]}), wide)
-    message = refusal(tree_with(by=f"{{column: c, keys_file: '{wide}'}}"))
+    message = refusal(tree_with(group_by=f"{{column: c, keys_file: '{wide}'}}"))
     assert "its keys must be all texts or all whole numbers" in message
 
 
@@ -887,7 +933,7 @@ def test_the_total_is_public_only_where_it_cannot_change(
 ) -> None:
     domain = f"{{column: x, lower: 0, upper: 10, cells: 20, missing: {missing}}}"
     keys = "{column: c, keys: [a], unknown: other}" if by else None
-    text = tree_with(domain=domain, by=keys)
+    text = tree_with(domain=domain, group_by=keys)
     text = text.replace("neighbors: add_remove", f"neighbors: {neighbors}")
     text = text.replace("format: csv", "format: parquet")
     configuration = parse_configuration(text)
@@ -1123,7 +1169,7 @@ def test_every_key_is_documented(section: type[section.Section]) -> None:
     first = (DOCUMENT / "index.md").read_text(encoding="utf-8")
     contents = first.partition("## Where every key")[2].partition("\n## ")[0]
     for name, each in section.model_fields.items():
-        key = f"`{documented(each.alias or name)}`"
+        key = f"`{each.alias or name}`"
         assert re.search(rf"^\| [^|]*{key}[^|]* \|", text, re.MULTILINE), name
         assert key in contents, name
 
@@ -1174,7 +1220,11 @@ WHOLE = "{column: x, type: integer, lower: 0, upper: 9}"
         (NUMBERS, DATES, False),
         (WORDS, NUMBERS, False),
         (WORDS, DATES, False),
-        (DATES, "{column: y, lower: 0, upper: 1, cells: 2}, by: {column: x, keys: [a]}", False),
+        (
+            DATES,
+            "{column: y, lower: 0, upper: 1, cells: 2}, group_by: {column: x, keys: [a]}",
+            False,
+        ),
         (WHOLE, NUMBERS, True),
         (WHOLE, "{column: x, categories: [1, 2]}", True),
         (DATES, "{kind: hierarchy, column: x, calendar: [weekday]}", True),

@@ -154,7 +154,7 @@ def test_a_stage_reads_fewer_columns_than_the_dialect_names() -> None:
     text = TEXT.format(keys=", null_values: {x: NA}").replace(
         "epsilon: 1,", "epsilon: 1, delta: 1e-6,"
     )
-    configuration = parse_configuration(f"{text}    by: {{column: key, keys: private}}\n")
+    configuration = parse_configuration(f"{text}    group_by: {{column: key, keys: private}}\n")
     first, trees = configuration.selection, configuration.plan()
     assert first is not None and first.columns == ("key",) and trees.columns == ("x", "key")
     assert first.dialect == trees.dialect == {"null_values": {"x": ["NA"]}}
@@ -216,7 +216,7 @@ def german(settings: dict[str, Any]) -> None:
     settings["input"] |= {"date_format": "%d.%m.%Y", "null_values": {"Ort": ["k. A."]}}
     settings["privacy"]["epsilon"] = 150
     amounts = {"column": "Betrag", "lower": -50_000, "upper": 200_000, "cells": 5}
-    amounts |= {"outside": "drop"}
+    amounts |= {"out_of_range": "drop"}
     places = {"column": "Ort", "type": "category", "categories": ["Köln", "Zürich"]}
     july = {"column": "Tag", "lower": "2024-07-01", "upper": "2024-08-01"}
     settings["trees"] = [

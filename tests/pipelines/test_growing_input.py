@@ -66,7 +66,7 @@ def test_without_the_key_the_refusal_names_it(workspace: Workspace) -> None:
 def test_a_name_that_no_file_has_is_refused(workspace: Workspace) -> None:
     def misspelt(settings: dict[str, Any]) -> None:
         settings["input"]["missing_column"] = "null"
-        settings["trees"][1]["by"]["column"] = "plaice"
+        settings["trees"][1]["group_by"]["column"] = "plaice"
 
     outcome = workspace.release(misspelt)
     assert outcome.code == 2

@@ -133,7 +133,7 @@ def test_private_total_is_never_named_exact() -> None:
 
 def test_policies() -> None:
     privacy = "{epsilon: 1, neighbors: add_remove}"
-    by = "by: {column: k, keys: [a], unknown: other}"
+    by = "group_by: {column: k, keys: [a], unknown: other}"
     (question,) = make_plan(privacy, f"domain: {DOMAIN}, {by}").questions
     expected = {"x": {"outside": "clamp", "missing": "drop"}, "k": {"unknown key": "other"}}
     assert column_policies(question) == expected
@@ -141,7 +141,7 @@ def test_policies() -> None:
 
 def test_policies_of_a_column_that_is_key_and_domain() -> None:
     domain = "domain: {column: k, categories: [a, b], unknown: drop}"
-    tree = f"{domain}, by: {{column: k, keys: [a, b]}}"
+    tree = f"{domain}, group_by: {{column: k, keys: [a, b]}}"
     (question,) = make_plan("{epsilon: 1, neighbors: add_remove}", tree).questions
     policies: Any = column_policies(question)
     assert set(policies) == {"k"}
@@ -228,7 +228,7 @@ def test_a_weak_budget_is_warned_of_everywhere(privacy: str, words: str, tmp_pat
         "trees": [
             # With keys that are selected the delta is spent.
             {"name": "one", "domain": {"column": "x", "lower": 0, "upper": 10, "cells": 16}}
-            | ({"by": {"column": "k", "keys": "private"}} if "delta" in settings else {})
+            | ({"group_by": {"column": "k", "keys": "private"}} if "delta" in settings else {})
         ],
     }
     rows = {"x": [1.0] * 50, "k": ["a"] * 50, "u": list(range(50))}

@@ -96,7 +96,7 @@ def json_values(domain: OrderedDomain, literal: str) -> list[object]:
 
 def _plain(domain: OrderedDomain) -> dict[str, object]:
     fields = {
-        name: value
+        "out_of_range" if name == "outside" else name: value
         for name, value in domain.spec().items()
         if name not in ("kind", "map_version", "days_per_cell")
     }

@@ -23,7 +23,7 @@ PRODUCT = {"columns": ["place", "part"], "keys": {"place": PLACES, "part": PARTS
 
 def by(section: dict[str, Any]) -> Any:
     def apply(settings: dict[str, Any]) -> None:
-        settings["trees"] = [settings["trees"][1] | {"by": section}]
+        settings["trees"] = [settings["trees"][1] | {"group_by": section}]
 
     return apply
 
@@ -113,7 +113,7 @@ def refused_keys(path: Path, columns: str = "columns: [a, b]") -> str:
             trees:
               - name: t
                 domain: {{column: x, type: integer, lower: 0, upper: 9}}
-                by: {{{columns}, keys_file: '{path}'}}
+                group_by: {{{columns}, keys_file: '{path}'}}
             """
         )
     return str(refused.value)
@@ -133,7 +133,7 @@ def test_files_that_hold_no_tuples_are_refused(tmp_path: Path) -> None:
     for name, (text, sentence) in cases.items():
         (tmp_path / name).write_text(text)
         message = refused_keys(tmp_path / name)
-        assert "trees[0].by.keys_file: " in message and sentence in message, name
+        assert "trees[0].group_by.keys_file: " in message and sentence in message, name
     assert "does not exist" in refused_keys(tmp_path / "nowhere.csv")
     pq.write_table(pa.table({"a": [1.5], "b": [1]}), tmp_path / "float.parquet")
     assert "must hold strings or integers in column a" in refused_keys(tmp_path / "float.parquet")

@@ -25,7 +25,7 @@ from tests.pipelines.ledger.asked import account_of, opened
 
 # Shops of 1,200 rows in all: some surely selected, some never, some in between.
 SIZES = {"big": 500, "other": 400, "middle": 120, "few": 20, "kumquat": 1, "none": 159}
-BY = {"column": "shop", "keys": "private", "share": 0.5}
+BY = {"column": "shop", "keys": "private", "fraction": 0.5}
 
 
 def rows() -> pa.Table:
@@ -76,7 +76,7 @@ def change(by: dict[str, Any] | None = None, **privacy: Any) -> Any:
 
     def apply(settings: dict[str, Any]) -> None:
         settings["privacy"] |= {"epsilon": 2, "delta": 1e-4} | privacy
-        tree = settings["trees"][1] | {"by": dict(BY if by is None else by)}
+        tree = settings["trees"][1] | {"group_by": dict(BY if by is None else by)}
         settings["trees"] = [settings["trees"][0], tree]
 
     return apply
@@ -183,16 +183,19 @@ def test_trees_of_the_same_keys_share_one_selection(shops: Workspace) -> None:
 
     def apart(settings: dict[str, Any]) -> None:
         two(settings)
-        settings["trees"][2] = settings["trees"][2] | {"by": BY | {"share": 0.2}}
+        settings["trees"][2] = settings["trees"][2] | {"group_by": BY | {"fraction": 0.2}}
 
     refused = shops.run("plan", shops.configure(apart))
     assert refused.code == 2
-    assert "trees[2].by: must have the fraction and the threshold of trees[1].by" in refused.err
+    assert (
+        "trees[2].group_by: must have the fraction and the threshold of trees[1].group_by"
+        in refused.err
+    )
 
 
 def test_keys_of_several_columns(shops: Workspace) -> None:
     by = {"columns": ["shop", "year"], "type": ["text", "integer"], "keys": "private"}
-    outcome = shops.release(change(by | {"share": 0.5, "threshold": 50}))
+    outcome = shops.release(change(by | {"fraction": 0.5, "threshold": 50}))
     assert outcome.code == 0, outcome.err
     labels = released_keys(shops)
     assert {"big/2013", "big/2014"} <= set(labels)
@@ -237,10 +240,10 @@ def test_a_first_stage_is_never_drawn_twice_for_existing_trees(sold: Workspace) 
 
 
 def test_other_shares_are_another_release(sold: Workspace) -> None:
-    refused = sold.release(change(BY | {"share": 0.25}))
+    refused = sold.release(change(BY | {"fraction": 0.25}))
     assert (
         refused.code == 2
-        and "another configuration: trees[1].by.share was 0.5, now 0.25" in refused.err
+        and "another configuration: trees[1].group_by.fraction was 0.5, now 0.25" in refused.err
     )
 
 
@@ -275,7 +278,7 @@ def test_no_selected_key_is_reported_in_one_sentence(shops: Workspace) -> None:
     for _ in range(2):
         outcome = shops.release(unreachable)
         assert outcome.code == 2 and outcome.err.count("\n") == 1
-        assert "trees[1].by: no keys of shop were selected" in outcome.err
+        assert "trees[1].group_by: no keys of shop were selected" in outcome.err
     assert (shops.output / "keys" / "manifest.json").exists()
     assert not (shops.output / "manifest.json").exists()
 
@@ -291,7 +294,7 @@ def test_a_mistake_of_the_trees_is_reported_before_keys_are_paid_for(shops: Work
 
 
 def test_integers_are_said_to_be_integers(shops: Workspace) -> None:
-    by = {"column": "year", "keys": "private", "share": 0.5}
+    by = {"column": "year", "keys": "private", "fraction": 0.5}
     refused = shops.release(change(by))
     assert refused.code == 2 and "unless by says type: integer" in refused.err
     assert shops.release(change(by | {"type": "integer"})).code == 0
@@ -325,13 +328,21 @@ def test_the_plan_reports_from_how_many_units_on(shops: Workspace) -> None:
             {"delta": None, "epsilon": None, "rho": 1},
             "privacy.delta: is required next to epsilon",
         ),
-        (BY | {"share": 1}, {}, "trees[1].by.share: 1 must be below 1"),
-        (BY | {"share": 0}, {}, "trees[1].by.share: 0 must be a number above 0"),
-        (BY | {"threshold": 0}, {}, "trees[1].by.threshold: 0 must be a whole number from 1"),
-        (BY | {"type": "date"}, {}, "trees[1].by.type: 'date' must be text or integer"),
-        (BY | {"type": ["text", "text"]}, {}, "trees[1].by.type: must be one for all columns"),
-        (BY | {"share": 1e-9}, {"delta": 1e-20}, "trees[1].by.share: "),
-        ({"column": "shop", "keys": ["a"], "share": 0.1}, {}, "share: belongs to keys: private"),
+        (BY | {"fraction": 1}, {}, "trees[1].group_by.fraction: 1 must be below 1"),
+        (BY | {"fraction": 0}, {}, "trees[1].group_by.fraction: 0 must be a number above 0"),
+        (BY | {"threshold": 0}, {}, "trees[1].group_by.threshold: 0 must be a whole number from 1"),
+        (BY | {"type": "date"}, {}, "trees[1].group_by.type: 'date' must be text or integer"),
+        (
+            BY | {"type": ["text", "text"]},
+            {},
+            "trees[1].group_by.type: must be one for all columns",
+        ),
+        (BY | {"fraction": 1e-9}, {"delta": 1e-20}, "trees[1].group_by.fraction: "),
+        (
+            {"column": "shop", "keys": ["a"], "fraction": 0.1},
+            {},
+            "fraction: belongs to keys: private",
+        ),
         ({"columns": ["shop"], "column": "x", "keys": "private"}, {}, "exactly one of column and"),
         ({"columns": ["shop", "shop"], "keys": "private"}, {}, "columns[1]: shop is listed twice"),
         ({"columns": ["shop", "year"], "keys": ["a"]}, {}, "keys: must be"),
@@ -360,7 +371,7 @@ def test_private_keys_that_cannot_be_are_refused(
     ("module", "limit", "sentence"),
     [
         (configuration, "MAX_LEAVES", "trees[1].domain: 16 cells times "),
-        (selecting, "MOST_KEYS", "trees[1].by: more than 1 keys of shop were selected"),
+        (selecting, "MOST_KEYS", "trees[1].group_by: more than 1 keys of shop were selected"),
     ],
 )
 def test_more_keys_than_a_release_can_hold(
@@ -384,7 +395,9 @@ def test_hierarchies_have_private_keys_too(shops: Workspace, guessed: int | None
     def hierarchy(settings: dict[str, Any]) -> None:
         change()(settings)
         domain = {"kind": "hierarchy", "columns": ["year"], "table": str(leaves)}
-        settings["trees"] = [{"name": "years", "domain": domain, "by": BY | {"unknown": "other"}}]
+        settings["trees"] = [
+            {"name": "years", "domain": domain, "group_by": BY | {"unknown": "other"}}
+        ]
         if guessed is not None:
             settings["trees"][0]["guess"] = {"rows": guessed}
 
@@ -439,7 +452,7 @@ def test_both_stages_are_verified_and_replayed(sold: Workspace) -> None:
 
 def test_keys_of_another_selection_are_found(shops: Workspace) -> None:
     """A whole first stage, but of another draw."""
-    assert shops.release(change(BY | {"share": 0.9, "threshold": 1}, epsilon=9)).code == 0
+    assert shops.release(change(BY | {"fraction": 0.9, "threshold": 1}, epsilon=9)).code == 0
     many = read_files(shops.output / "keys")
     shutil.rmtree(shops.output)
     assert shops.release(change(BY | {"threshold": 300}, epsilon=9)).code == 0

@@ -52,7 +52,7 @@ def use_trees(made: Workspace) -> Change:
         {"name": "days", "domain": days},
         {"name": "roads", "domain": roads | {"table": str(made.folder / "roads.parquet")}},
         {"name": "heavy", "domain": {"kind": "sparse", "columns": ["area", "road"]}},
-        {"name": "keyed", "domain": numbers, "by": {"column": "place", "keys": list(KEYS)}},
+        {"name": "keyed", "domain": numbers, "group_by": {"column": "place", "keys": list(KEYS)}},
     ]
     privacy = {"epsilon": 8, "delta": 1e-6, "neighbors": "add_remove"}
     return lambda settings: settings.update(trees=trees, privacy=privacy)

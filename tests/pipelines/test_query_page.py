@@ -59,7 +59,11 @@ def trees(folder: Path) -> list[dict[str, Any]]:
         {"name": "days", "domain": year | days},
         {"name": "shops", "domain": shop | {"table": str(folder / "shops.parquet")}},
         {"name": "pages", "domain": {"kind": "sparse", "column": "page", "depth": 2}},
-        {"name": "kinds", "domain": dict(age), "by": {"column": "kind", "keys": ["known", "new"]}},
+        {
+            "name": "kinds",
+            "domain": dict(age),
+            "group_by": {"column": "kind", "keys": ["known", "new"]},
+        },
     ]
 
 

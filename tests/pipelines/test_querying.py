@@ -216,7 +216,7 @@ def test_other_domains_are_queried_in_their_own_notation(workspace: Workspace) -
     workspace.write_rows(x=pa.nulls(1000), place=pa.nulls(1000), day=days, size=sizes)
     domain = {"column": "day", "lower": date(2024, 1, 1), "upper": date(2024, 12, 31)}
     by = {"column": "size", "keys": [7, 12]}
-    tree = {"name": "days", "domain": domain, "by": by, "quantiles": [0.5, 0.9]}
+    tree = {"name": "days", "domain": domain, "group_by": by, "quantiles": [0.5, 0.9]}
     trees = [tree | {"consistency": "top_down"}]
     outcome = workspace.release(lambda settings: settings.update(trees=trees))
     assert (outcome.code, outcome.err) == (0, "")

@@ -36,7 +36,11 @@ def adult(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
         "privacy": {"epsilon": 1, "neighbors": "substitute"},
         "trees": [
             {"name": "age", "domain": age | {"missing": "first"}, "quantiles": [0.25, 0.5, 0.75]},
-            {"name": "age-by-sex", "domain": age, "by": {"column": "sex", "keys": ["0", "1"]}},
+            {
+                "name": "age-by-sex",
+                "domain": age,
+                "group_by": {"column": "sex", "keys": ["0", "1"]},
+            },
         ],
     }
     (folder / "adult.yaml").write_text(yaml.safe_dump(configuration))

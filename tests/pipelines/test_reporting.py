@@ -40,7 +40,7 @@ class Codes(Workspace):
             places = {"column": "place", "keys": ["north", "south"]}
             settings["trees"] = [
                 {"name": "codes", "domain": domain},
-                {"name": "keyed", "domain": domain, "by": places},
+                {"name": "keyed", "domain": domain, "group_by": places},
                 settings["trees"][0],
             ]
 

@@ -65,10 +65,13 @@ class Everything(Workspace):
         sparse = {"kind": "sparse"}
         x = {"column": "x", "lower": 0, "upper": 8, "cells": 8}
         trees: dict[str, dict[str, Any]] = {
-            "numbers": {"domain": number, "by": {"column": "key", "keys": [0, 3, 2**53 + 1]}},
+            "numbers": {"domain": number, "group_by": {"column": "key", "keys": [0, 3, 2**53 + 1]}},
             "words": {"domain": words},
             "years": {"domain": years | {"unknown": "first", "missing": "last"}},
-            "keyed": {"domain": x, "by": {"column": "word", "keys": WORDS[:2], "unknown": "other"}},
+            "keyed": {
+                "domain": x,
+                "group_by": {"column": "word", "keys": WORDS[:2], "unknown": "other"},
+            },
             "places": {"domain": codes | {"unknown": "other"}, "measure": sums},
             "addresses": {"domain": sparse | {"column": "address", "bits": [8, 24]}},
             "urls": {"domain": sparse | {"column": "url", "separator": "/", "depth": 2}},

@@ -19,7 +19,7 @@ ROWS = {"age": AGES, "sex": np.where(np.arange(20_000) % 3 == 0, "f", "m"), "x":
 AGE = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
 TREES = [
     {"name": "age", "domain": AGE},
-    {"name": "by", "domain": AGE, "by": {"column": "sex", "keys": ["f", "m"]}},
+    {"name": "by", "domain": AGE, "group_by": {"column": "sex", "keys": ["f", "m"]}},
     {"name": "x", "domain": {"column": "x", "lower": 0, "upper": 10, "cells": 50}},
     {"name": "sex", "domain": {"column": "sex", "categories": ["f", "m"]}},
     {

@@ -236,7 +236,7 @@ def test_both_stages_read_one_state(
         change(settings)
         settings["privacy"] |= {"epsilon": 4, "delta": 1e-6}
         settings["trees"] = settings["trees"][1:]
-        settings["trees"][0]["by"] = {"column": "place", "keys": "private"}
+        settings["trees"][0]["group_by"] = {"column": "place", "keys": "private"}
 
     pins: list[str] = []
     for kind in ("delta.DeltaTable", "iceberg.IcebergTable", "query.KeptQuery"):

@@ -70,7 +70,7 @@ class Hostile(Workspace):
         trees = [
             {"name": "sizes", "domain": sizes, "quantiles": [0.9]},
             {"name": "keyed", "domain": dict(sizes)}
-            | {"by": {"column": EVIL, "keys": ["north", EVIL]}},
+            | {"group_by": {"column": EVIL, "keys": ["north", EVIL]}},
             {"name": "places", "domain": place | {"table": str(self.folder / "places.parquet")}},
             {"name": "paths", "domain": path | {"table": str(self.folder / "paths.parquet")}},
             {"name": "heavy", "domain": {"kind": "sparse", "columns": [EVIL]}},

@@ -97,7 +97,7 @@ def test_quantiles_among_values_beyond_the_bounds_say_so() -> None:
     [
         ([99] * 480 + [3] * 520, {}),  # fewer than half
         ([99] * 6 + [3] * 4, {}),  # which noise may explain
-        ([99] * 700 + [3] * 300, {"outside": "drop"}),
+        ([99] * 700 + [3] * 300, {"out_of_range": "drop"}),
         ([15] * 700 + [3] * 300, {"upper": 4, "lower": 0}),  # of four cells
     ],
 )

@@ -40,7 +40,7 @@ def test_a_plan_without_its_keys_is_refused(workspace: Workspace) -> None:
 
     def private(settings: dict[str, Any]) -> None:
         settings["privacy"]["delta"] = 1e-6
-        settings["trees"][1]["by"] = {"column": "place", "type": "text", "keys": "private"}
+        settings["trees"][1]["group_by"] = {"column": "place", "type": "text", "keys": "private"}
 
     plan = dptrees.load(workspace.configure(private))
     output = workspace.folder / "own"

@@ -41,7 +41,7 @@ def change(*domains: dict[str, Any], by: Any = None, **privacy: Any) -> Any:
     def apply(settings: dict[str, Any]) -> None:
         settings["privacy"] |= privacy
         settings["privacy"] = {n: v for n, v in settings["privacy"].items() if v is not None}
-        more = {} if by is None else {"by": by}
+        more = {} if by is None else {"group_by": by}
         settings["trees"] = [
             {"name": f"tree{place}", "domain": domain} | more
             for place, domain in enumerate(domains or (NUMBER,))
@@ -202,9 +202,9 @@ def test_a_ledger_pays_for_both_stages_once(numbers: Workspace) -> None:
 def test_another_request_is_another_release(chosen: Workspace) -> None:
     again = chosen.release(change())
     assert again.code == 0 and "already there" in again.out
-    refused = chosen.release(change(NUMBER | {"upper": {"share": 0.2}}))
+    refused = chosen.release(change(NUMBER | {"upper": {"fraction": 0.2}}))
     assert refused.code == 2
-    assert "trees[0].domain.upper.share was 0.05, now 0.2" in refused.err
+    assert "trees[0].domain.upper.fraction was 0.05, now 0.2" in refused.err
     given = chosen.release(change(NUMBER | {"upper": 300}))
     assert given.code == 2 and "another" in given.err
 
@@ -262,14 +262,14 @@ def test_python_chooses_the_bounds_that_the_command_does(chosen: Workspace) -> N
             INTEGER | {"cells": 4},
             "trees[0].domain.cells: does not go with lower: auto for integers",
         ),
-        (NUMBER | {"upper": {"share": 1}}, "trees[0].domain.upper.share: 1 must be below 1"),
+        (NUMBER | {"upper": {"fraction": 1}}, "trees[0].domain.upper.fraction: 1 must be below 1"),
         (NUMBER | {"upper": {"most": 1}}, "trees[0].domain.upper.most: unknown key"),
         (NUMBER | {"upper": {"at_most": -1}}, "no candidate lies between 0 and -1"),
-        (NUMBER | {"upper": {"share": 1e-9}}, "upper.share: the budget is too small"),
+        (NUMBER | {"upper": {"fraction": 1e-9}}, "upper.fraction: the budget is too small"),
         (NUMBER | {"upper": "autos"}, "trees[0].domain.upper: 'autos' must be a number"),
         (
-            NUMBER | {"lower": {"share": 0.6}, "upper": {"share": 0.5}},
-            "trees[0].domain.lower.share: all fractions",
+            NUMBER | {"lower": {"fraction": 0.6}, "upper": {"fraction": 0.5}},
+            "trees[0].domain.lower.fraction: all fractions",
         ),
     ],
 )

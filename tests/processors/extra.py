@@ -24,15 +24,15 @@ TREES: dict[str, tuple[str, ...]] = {
     **{
         f"for-counts-{name}": (
             budget,
-            f"domain: {NUMBERS}, for: counts, guess: {{rows: 20000}}",
-            f"domain: {MINUTES}, for: counts, guess: {{rows: 2000}}, objective: ranges",
+            f"domain: {NUMBERS}, optimize_for: counts, guess: {{rows: 20000}}",
+            f"domain: {MINUTES}, optimize_for: counts, guess: {{rows: 2000}}, objective: ranges",
         )
         for name, budget in (("rho", RHO), ("delta", DELTA))
     },
     # Plans that take seconds on larger domains.
     "for-counts-short": (
         RHO,
-        "domain: {column: minutes, type: integer, lower: 0, upper: 40}, for: counts, "
+        "domain: {column: minutes, type: integer, lower: 0, upper: 40}, optimize_for: counts, "
         "guess: {rows: 2000}",
     ),
     "relative-short": (

@@ -30,7 +30,7 @@ from dptrees.transforms import commit
 KILLED = 77
 NONCE = bytes(range(16)).hex()
 OUTPUT = "out"
-_DOMAIN = {"column": "minutes", "type": "integer", "lower": 0, "upper": 40, "outside": "clamp"}
+_DOMAIN = {"column": "minutes", "type": "integer", "lower": 0, "upper": 40, "out_of_range": "clamp"}
 _DOMAIN |= {"missing": "first"}
 _BY = {"column": "carrier", "keys": ["UA", "AA"]}
 # Plans that differed between processors while they were made by LAPACK and the C library.
@@ -41,8 +41,8 @@ SETTINGS: dict[str, Any] = {
     "key_file": "release.key",
     "privacy": {"rho": 0.1, "neighbors": "add_remove"},
     "trees": [
-        {"name": "weighted", "domain": _DOMAIN, "mechanism": "factorised", "by": _BY},
-        {"name": "counted", "domain": _DOMAIN, "for": "counts", "guess": {"rows": 2000}},
+        {"name": "weighted", "domain": _DOMAIN, "mechanism": "factorised", "group_by": _BY},
+        {"name": "counted", "domain": _DOMAIN, "optimize_for": "counts", "guess": {"rows": 2000}},
     ],
 }
 

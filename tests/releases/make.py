@@ -43,7 +43,7 @@ NUMBERS = {
 COLOURS = {
     "name": "colours",
     "domain": {"kind": "ordered", "column": "m", "type": "integer", "lower": 0, "upper": 64},
-    "by": {"column": "colour", "keys": ["red", "blue", "green"]},
+    "group_by": {"column": "colour", "keys": ["red", "blue", "green"]},
     "objective": "cdf",
 }
 MONTHS = {
@@ -68,7 +68,7 @@ BOX = {
     },
     "rows": 400,
 }
-TOWNS = {**NUMBERS, "name": "towns", "by": {"column": "town", "keys": "private"}}
+TOWNS = {**NUMBERS, "name": "towns", "group_by": {"column": "town", "keys": "private"}}
 CURVE = {
     "name": "curve",
     "domain": {"kind": "ordered", "column": "m", "type": "integer", "lower": 0, "upper": 64},

@@ -28,7 +28,7 @@ trees:
     objective: cdf
   - name: by_carrier
     domain: {{kind: ordered, column: value, lower: 0, upper: 10, cells: 20}}
-    by: {{column: carrier, keys: [UA, AA, "none of them"]}}
+    group_by: {{column: carrier, keys: [UA, AA, "none of them"]}}
     objective: quantiles
     quantiles: [0.1, 0.5]
   - name: number

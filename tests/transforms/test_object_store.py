@@ -189,7 +189,7 @@ def settings(rows: str, output: str, key: Path) -> dict[str, Any]:
         "privacy": {"epsilon": 1, "neighbors": "add_remove"},
         "trees": [
             {"name": "value", "domain": domain},
-            {"name": "places", "domain": domain, "by": by}
+            {"name": "places", "domain": domain, "group_by": by}
             | {"objective": "quantiles", "quantiles": [0.5]},
         ],
     }

@@ -14,7 +14,7 @@ CONFIG = {
     "trees": [
         {
             "name": "age",
-            "for": "estimates",
+            "optimize_for": "estimates",
             "objective": "cdf",
             "domain": {"column": "age", "lower": 0, "upper": 1024, "cells": 1024},
         }

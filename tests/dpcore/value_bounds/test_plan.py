@@ -193,8 +193,8 @@ def test_large_integers_are_compared_exactly() -> None:
         ({"candidates": (2, 1, 3)}, "candidates: there must be 3 to 512, which rise"),
         ({"candidates": (1, 2, math.inf)}, "candidates: they must be finite"),
         ({"tolerated": -1}, "tolerated: -1 is not from 0"),
-        ({"lower_amount": Fraction(3)}, "share: the lower bound spends more"),
-        ({"lower_amount": Fraction(1, 2**30)}, "share: the budget is too small"),
+        ({"lower_amount": Fraction(3)}, "fraction: the lower bound spends more"),
+        ({"lower_amount": Fraction(1, 2**30)}, "fraction: the budget is too small"),
         (
             {"unit": PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("p",), rows=2)},
             "unit: counts once",

@@ -13,7 +13,7 @@ TREES = [
     {
         "name": "keyed",
         "domain": {"column": "x", "type": "integer", "lower": 0, "upper": 9},
-        "by": {"column": "place", "keys": ["north", "south"]},
+        "group_by": {"column": "place", "keys": ["north", "south"]},
     },
     {"name": "heavy", "domain": {"kind": "sparse", "columns": ["place"]}},
 ]

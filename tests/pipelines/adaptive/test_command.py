@@ -16,7 +16,7 @@ from tests.pipelines.conftest import Workspace
 
 TREE: dict[str, Any] = {
     "name": "delay",
-    "domain": {"column": "x", "lower": 0, "upper": 512, "cells": 512, "outside": "clamp"},
+    "domain": {"column": "x", "lower": 0, "upper": 512, "cells": 512, "out_of_range": "clamp"},
     "mechanism": "adaptive",
     "quantiles": [0.5, 0.9],
 }
@@ -30,7 +30,11 @@ def changed(*trees: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
 
 
 def test_released_queried_verified_and_shown(workspace: Workspace) -> None:
-    by = {"by": {"column": "place", "keys": ["north", "south"]}, "for": "counts", "name": "keyed"}
+    by = {
+        "group_by": {"column": "place", "keys": ["north", "south"]},
+        "optimize_for": "counts",
+        "name": "keyed",
+    }
     made = workspace.release(changed(TREE, TREE | by))
     assert made.code == 0, made.err
     requested = workspace.run(
@@ -90,7 +94,7 @@ def test_budgets_that_are_too_small(workspace: Workspace, read_as: str) -> None:
 
     def planned(epsilon: float) -> Any:
         def change(settings: dict[str, Any]) -> None:
-            settings["trees"] = [TREE | {"for": read_as}]
+            settings["trees"] = [TREE | {"optimize_for": read_as}]
             settings["privacy"] = settings["privacy"] | {"epsilon": epsilon}
 
         return workspace.run("plan", workspace.configure(change))

@@ -29,7 +29,11 @@ def ordered(workspace: Workspace) -> Workspace:
 def blocks(tmp_path: Path) -> Workspace:
     """A hierarchy with keys, several in one file."""
     made = Blocks(tmp_path)
-    keyed = {"by": {"column": "sex", "keys": ["f", "m"]}, "guess": GUESS, "for": "counts"}
+    keyed = {
+        "group_by": {"column": "sex", "keys": ["f", "m"]},
+        "guess": GUESS,
+        "optimize_for": "counts",
+    }
 
     def change(settings: dict[str, object]) -> None:
         settings.update(trees=[made.tree | keyed], privacy=ADD)

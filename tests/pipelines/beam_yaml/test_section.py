@@ -75,7 +75,7 @@ def test_what_is_impossible_is_reported_in_one_sentence(added: str, sentence: st
 def test_private_keys_take_a_release_of_their_own() -> None:
     section = as_beam_reads(SECTION)
     section["trees"] = section["trees"][:1]
-    section["trees"][0]["by"] = {"column": "ward", "type": "text", "keys": "private"}
+    section["trees"][0]["group_by"] = {"column": "ward", "type": "text", "keys": "private"}
     with pytest.raises(ConfigurationError, match=r"^DPTree: trees: keys: private does not go"):
         configuration_of_text(section_text(section))
 

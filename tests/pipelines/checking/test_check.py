@@ -24,7 +24,7 @@ TREES: list[dict[str, Any]] = [
     {
         "name": "price",
         "domain": {"column": "price", "lower": 0, "upper": 5000, "cells": 50},
-        "by": {"column": "city", "keys": ["Oslo", "Bergen"]},
+        "group_by": {"column": "city", "keys": ["Oslo", "Bergen"]},
     },
     {"name": "age", "domain": {"column": "age", "type": "integer", "lower": 0, "upper": 100}},
 ]
@@ -181,7 +181,7 @@ def test_parquet_units_and_names(place: Workspace) -> None:
         "more": pa.array([{"y": 1}] * 4),
     }
     pq.write_table(pa.table(table), place.folder / "a.parquet")
-    x = {"column": "x", "lower": 0, "upper": 100, "cells": 4, "outside": "drop"}
+    x = {"column": "x", "lower": 0, "upper": 100, "cells": 4, "out_of_range": "drop"}
     outcome = check(
         place,
         {
@@ -192,7 +192,7 @@ def test_parquet_units_and_names(place: Workspace) -> None:
                 {
                     "name": "of",
                     "domain": {"column": "Plaice", "categories": ["a"]},
-                    "by": {"column": "place", "keys": ["north"], "unknown": "other"},
+                    "group_by": {"column": "place", "keys": ["north"], "unknown": "other"},
                 },
             ],
         },
@@ -239,7 +239,7 @@ def test_private_keys_a_box_and_a_series(place: Workspace) -> None:
     pq.write_table(pa.table(table), place.folder / "a.parquet")
     source = {"format": "parquet", "path": str(place.folder / "a.parquet")}
     x = {"column": "x", "lower": 0, "upper": 100, "cells": 4}
-    private = {"name": "keyed", "domain": x, "by": {"column": "k", "keys": "private"}}
+    private = {"name": "keyed", "domain": x, "group_by": {"column": "k", "keys": "private"}}
     box = {"name": "box", "domain": {"kind": "hypercube", "columns": [x]}}
     sparse = {"name": "sparse", "domain": {"kind": "sparse", "columns": ["k"]}}
     privacy = {"epsilon": 1, "delta": 1e-6, "neighbors": "add_remove"}

@@ -53,7 +53,7 @@ class Cities(Workspace):
 def made(tmp_path_factory: pytest.TempPathFactory) -> Cities:
     """A release without noise. Tests only read it."""
     workspace = Cities(tmp_path_factory.mktemp("cities"))
-    path = workspace.configured(tree(), tree("by-place", by=KEYS), tree("one", max_values=1))
+    path = workspace.configured(tree(), tree("by-place", group_by=KEYS), tree("one", max_values=1))
     outcome = workspace.run("release", path, *NONCE)
     assert outcome.code == 0, outcome.err
     workspace.summary = outcome.out  # type: ignore[attr-defined]
@@ -83,7 +83,9 @@ def test_numbers_are_exact_within_the_bounds(made: Cities) -> None:
 
 def test_the_plan_states_the_bound_and_the_noise(made: Cities) -> None:
     path = made.configured(
-        tree(), tree("by-place", by=KEYS), **(EXACT | {"epsilon": 1, "neighbors": "substitute"})
+        tree(),
+        tree("by-place", group_by=KEYS),
+        **(EXACT | {"epsilon": 1, "neighbors": "substitute"}),
     )
     outcome = made.run("plan", path, "--json")
     first, second = json.loads(outcome.out)["trees"]

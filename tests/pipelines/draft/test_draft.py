@@ -69,7 +69,7 @@ def test_every_column_of_a_schema(workspace: Workspace, tmp_path: Path, kind: st
     for_estimates = for_estimates.replace("# optimize_for: estimates", "optimize_for: estimates")
     file.write_text(for_estimates)
     trees = load_configuration(str(file)).trees
-    assert [tree.read_as for tree in trees] == ["estimates", *[None] * 7]  # type: ignore[attr-defined]
+    assert [tree.optimize_for for tree in trees] == ["estimates", *[None] * 7]  # type: ignore[attr-defined]
     columns = [tree.domain.column for tree in trees]
     assert columns == [name for name in TABLE.column_names if name != "nested"]
     assert [tree.domain.kind for tree in trees] == [

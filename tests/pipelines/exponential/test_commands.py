@@ -46,13 +46,13 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("fanouts: [10, 10]", "fanouts"),
         ("level_budgets: equal", "level_budgets"),
         ("noise: laplace", "noise"),
-        ("for: counts", "for"),
+        ("optimize_for: counts", "optimize_for"),
         ("guess: {rows: 10}", "guess"),
         ("consistency: l1", "consistency"),
         ("quantiles: [0, 0.5]", "quantiles"),
         ("weight: 2", "quantiles"),
-        ("quantiles: [0.5]\n    intervals: {share: 1}", "intervals.share"),
-        ("quantiles: [0.1234567]\n    intervals: {share: 0.5}", "intervals"),
+        ("quantiles: [0.5]\n    intervals: {fraction: 1}", "intervals.fraction"),
+        ("quantiles: [0.1234567]\n    intervals: {fraction: 0.5}", "intervals"),
     ],
 )
 def test_a_choice_that_it_does_not_have_is_refused_at_its_key(
@@ -88,18 +88,18 @@ def test_a_release_from_plan_to_questions(budget: str, capsys: pytest.CaptureFix
 def test_other_mechanisms_have_intervals_without_a_share(
     mechanism: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tree = "intervals: {share: 0.3}"
+    tree = "intervals: {fraction: 0.3}"
     path = Path(write(budget="rho: 1", tree=tree))
     path.write_text(path.read_text().replace("exponential", mechanism))
     assert main(["plan", str(path)]) == 2
     assert "trees[0].intervals: goes with the mechanism exponential" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("by", ["", "\n    by: {column: sex, keys: [f, m]}"])
+@pytest.mark.parametrize("by", ["", "\n    group_by: {column: sex, keys: [f, m]}"])
 def test_intervals_from_plan_to_questions(by: str, capsys: pytest.CaptureFixture[str]) -> None:
     sexes = pa.array(["f", "m"] * 2500)
     pq.write_table(pq.read_table("rows.parquet").append_column("sex", sexes), "rows.parquet")
-    configuration = write(tree=f"quantiles: [0.5, 0.25]\n    intervals: {{share: 0.3}}{by}")
+    configuration = write(tree=f"quantiles: [0.5, 0.25]\n    intervals: {{fraction: 0.3}}{by}")
     assert main(["keygen", "release.key"]) == main(["plan", configuration]) == 0
     said = capsys.readouterr().out
     assert "intervals: 30 % of the budget, epsilon 0.75 each; with 95 % they" in said
@@ -125,7 +125,7 @@ def test_the_quantiles_of_more_cells_than_a_chunk_holds(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """In rounds, as the command makes them, and verified."""
-    path = Path(write(tree="quantiles: [0.5, 0.25]\n    intervals: {share: 0.3}"))
+    path = Path(write(tree="quantiles: [0.5, 0.25]\n    intervals: {fraction: 0.3}"))
     path.write_text(path.read_text().replace("upper: 100", "upper: 300000"))
     assert main(["keygen", "release.key"]) == main(["release", str(path)]) == 0
     assert main(["query", "out", "quantile", "0.5"]) == 0

@@ -55,9 +55,9 @@ class Blocks(Workspace):
             "input": {"format": "parquet", "path": str(self.rows / "*.parquet")},
             "privacy": ADD,
             "trees": [
-                self.tree | {"guess": GUESS, "for": "counts"},
+                self.tree | {"guess": GUESS, "optimize_for": "counts"},
                 self.tree | {"name": "unbiased", "weight": 3},
-                self.tree | {"name": "keyed", "by": {"column": "sex", "keys": ["f", "m"]}},
+                self.tree | {"name": "keyed", "group_by": {"column": "sex", "keys": ["f", "m"]}},
             ],
         }
 
@@ -180,15 +180,15 @@ def test_it_is_for_estimates_unless_it_is_said_to_be_for_counts(blocks: Blocks) 
         chosen = {"mechanism": mechanism, "guess": {"rows": 300}}
         reported = planned(blocks, ADD, **chosen)
         assert reported.plan.decision_part > 0
-        assert reported == planned(blocks, ADD, **chosen, **{"for": "estimates"})
-        assert planned(blocks, ADD, **chosen, **{"for": "counts"}).plan.decision_part == 0
+        assert reported == planned(blocks, ADD, **chosen, optimize_for="estimates")
+        assert planned(blocks, ADD, **chosen, optimize_for="counts").plan.decision_part == 0
 
 
 def test_a_planned_tree_is_chosen_by_the_error_of_what_is_read(blocks: Blocks) -> None:
     """By the decisions that its estimates pay for, where nothing is said."""
     chosen = {"mechanism": None, "guess": {"rows": 1_000}}
     assert isinstance(
-        planned(blocks, ADD, **chosen, **{"for": "counts"}).mechanism, AdaptiveMechanism
+        planned(blocks, ADD, **chosen, optimize_for="counts").mechanism, AdaptiveMechanism
     )
     assert isinstance(planned(blocks, ADD, **chosen).mechanism, IrregularMechanism)
 
@@ -223,10 +223,11 @@ ADAPTIVE = "does not go with the mechanism adaptive"
         ({"guess": {"rows": 1, "row": 2}}, "guess.row: unknown key; did you mean rows?"),
         ({"guess": [1]}, "guess: needs a section with rows"),
         ({"mechanism": None, "guess": [1]}, "guess: belongs to the objective relative"),
-        ({"for": "people"}, "for: 'people' must be counts or estimates"),
+        ({"optimize_for": "people"}, "optimize_for: 'people' must be counts or estimates"),
         (
-            {"mechanism": None, "for": "counts"},
-            "for: goes with the mechanism adaptive, and with planned where a guess has rows",
+            {"mechanism": None, "optimize_for": "counts"},
+            "optimize_for: goes with the mechanism adaptive, and with planned where a guess has "
+            "rows",
         ),
         (
             {"mechanism": "tree", "guess": GUESS},

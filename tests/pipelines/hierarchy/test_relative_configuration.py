@@ -205,7 +205,7 @@ def test_what_trees_spend_adds_up_to_what_is_stated(folder: Path) -> None:
 def test_rounds_spend_what_a_row_may_cost(folder: Path, unit: PrivacyUnit, by: Any) -> None:
     """A row substituted is one removed and one added, in the tree of its key or of two."""
     privacy = APPROXIMATE | {"neighbors": unit.neighbors.value}
-    tree = THRESHOLDS if by is None else THRESHOLDS | {"by": by}
+    tree = THRESHOLDS if by is None else THRESHOLDS | {"group_by": by}
     question = make_question(folder, privacy, **tree)
     assert isinstance(question.mechanism, ThresholdMechanism)
     plan, steps = question.plan.thresholds, 2 if unit == SUBSTITUTE_ROW else 1

@@ -63,7 +63,7 @@ class Places(Workspace):
                 {"name": "people", "domain": self.domain},
                 {"name": "paid", "domain": self.domain, "measure": sums},
                 {"name": "keyed", "domain": self.domain}
-                | {"by": {"column": "code", "keys": ["0100", "1200"]}},
+                | {"group_by": {"column": "code", "keys": ["0100", "1200"]}},
             ],
         }
 
@@ -314,7 +314,7 @@ def test_a_column_that_is_read_in_two_ways_is_refused(tmp_path: Path) -> None:
     workspace = Places(tmp_path)
 
     def change(settings: dict[str, Any]) -> None:
-        settings["trees"][2]["by"] = {"column": "amount", "keys": ["7", "40"]}
+        settings["trees"][2]["group_by"] = {"column": "amount", "keys": ["7", "40"]}
 
     said = "trees[2]: no type of the column 'amount' serves this tree and trees[1]: here these keys"
     assert_refused(workspace, workspace.release(change), said)
@@ -331,7 +331,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "invariants under add_remove": (ADD, {"invariants": "state"}, "invariants: under add_remove"),
     "invariants with by": (
         SUBSTITUTE,
-        {"invariants": "state", "by": BY},
+        {"invariants": "state", "group_by": BY},
         "not possible with group_by",
     ),
     "invariants with measure": (

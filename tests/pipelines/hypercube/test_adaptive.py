@@ -39,7 +39,7 @@ def configured(workspace: Workspace, tree: dict[str, Any], **privacy: Any) -> st
 def test_it_is_released_queried_and_verified(
     workspace: Workspace, neighbors: str, privacy: str
 ) -> None:
-    tree = adaptive(**{"for": "estimates", "rows": 3000})
+    tree = adaptive(**{"optimize_for": "estimates", "rows": 3000})
     path = configured(workspace, tree, **PRIVACIES[privacy], neighbors=neighbors)
     outcome = workspace.run("release", path, *NONCE)
     assert outcome.code == 0, outcome.err
@@ -66,7 +66,7 @@ def test_the_plan_says_what_is_not_split_and_on_what_errors_depend(workspace: Wo
 
 @pytest.mark.parametrize("read_as", ["counts", "estimates"])
 def test_the_page_says_how_it_was_measured(workspace: Workspace, read_as: str) -> None:
-    outcome = workspace.run("release", configured(workspace, adaptive(**{"for": read_as})))
+    outcome = workspace.run("release", configured(workspace, adaptive(optimize_for=read_as)))
     assert outcome.code == 0, outcome.err
     page = (workspace.output / "report.html").read_text()
     assert "was measured a second time" in page

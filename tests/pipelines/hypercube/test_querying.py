@@ -254,9 +254,9 @@ def test_errors_of_sketches_are_not_known(workspace: Workspace) -> None:
     ("policies", "counts"),
     [
         ({}, (3, 2)),
-        ({"outside": "drop"}, (1, 1)),
+        ({"out_of_range": "drop"}, (1, 1)),
         ({"missing": "first"}, (5, 2)),
-        ({"missing": "last", "outside": "drop"}, (1, 3)),
+        ({"missing": "last", "out_of_range": "drop"}, (1, 3)),
     ],
     ids=str,
 )

@@ -99,7 +99,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "depths": domain(depths=[3, 40]),
     "64-bits": domain(depths=[40, 24]),
     "one-bit": box("one", [{**KIND, "categories": ["a", "b"]}]),
-    "policies": box("one", [{**AGE, "outside": "drop", "missing": "last"}]),
+    "policies": box("one", [{**AGE, "out_of_range": "drop", "missing": "last"}]),
     "unknown": box("one", [{**KIND, "unknown": "first"}]),
     "weight": short(weight=2.5),
     "noise": short(noise="laplace"),
@@ -124,8 +124,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "memory": short(memory=2**20),
     "memory-with-a-unit": short(memory="64 MiB"),
     "planned": short(mechanism="planned"),
-    "planned-for-counts": short(**{"for": "counts"}),
-    "planned-for-estimates": short(**{"for": "estimates"}),
+    "planned-for-counts": short(optimize_for="counts"),
+    "planned-for-estimates": short(optimize_for="estimates"),
     "averaged": short(consistency="averaged"),
     "the-paper's": short(mechanism="privhp_paper", k=16),
     "pmm": short(mechanism="pmm", depth=10),
@@ -148,10 +148,14 @@ def test_gaussian_noise(workspace: Workspace, budget: dict[str, Any], neighbors:
     assert "sigma_squared" in outcome.out
 
 
-ESTIMATES = {"for": "estimates"}
+ESTIMATES = {"optimize_for": "estimates"}
 TAKEN: dict[str, tuple[dict[str, Any], str, str]] = {
     "counts": ({}, "adaptive", "chosen for counts: an adaptive partition, as its counts"),
-    "estimates": ({"for": "estimates"}, "adaptive", "chosen for estimates: an adaptive partition"),
+    "estimates": (
+        {"optimize_for": "estimates"},
+        "adaptive",
+        "chosen for estimates: an adaptive partition",
+    ),
     "sketches": ({"counts": "sketch"}, "partition", "PrivHP, as only it has that choice"),
     "rows": ({"rows": 10**9}, "partition", "PrivHP, as exact counts may not fit memory"),
     "named": ({"mechanism": "privhp"}, "partition", ""),
@@ -201,8 +205,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "key-of-a-column": (box("b", [{**AGE, "zz": 1}]), "domain.columns[0].zz", "unknown key"),
     "no-name": (box("b", [{"lower": 0, "upper": 1}]), "domain.columns[0].column", "is required"),
     "policy": (
-        box("b", [AGE | {"outside": "x"}]),
-        "domain.columns[0].outside",
+        box("b", [AGE | {"out_of_range": "x"}]),
+        "domain.columns[0].out_of_range",
         "'x' must be one of clamp, drop",
     ),
     "no-time-cells": (
@@ -259,13 +263,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "counts": (short(counts="x"), "counts", "'x' must be dense, sparse or sketch"),
     "mechanism": (short(mechanism="x"), "mechanism", "'x' must be planned, privhp"),
     "for-of-privhp": (
-        short(mechanism="privhp", **{"for": "counts"}),
-        "for",
+        short(mechanism="privhp", optimize_for="counts"),
+        "optimize_for",
         "is a choice of mechanism planned or adaptive alone",
     ),
     "estimates-in-sketches": (
-        short(counts="sketch", **{"for": "estimates"}),
-        "for",
+        short(counts="sketch", optimize_for="estimates"),
+        "optimize_for",
         "estimates apart from decisions need an adaptive partition, and here PrivHP is taken",
     ),
     "averages-of-privhp": (
@@ -273,7 +277,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "consistency",
         "only counts of an adaptive partition are averaged",
     ),
-    "for": (short(mechanism="adaptive", **{"for": "x"}), "for", "'x' must be counts or estimates"),
+    "optimize_for": (
+        short(mechanism="adaptive", optimize_for="x"),
+        "optimize_for",
+        "'x' must be counts or estimates",
+    ),
     "parts-of-adaptive": (
         short(mechanism="adaptive", parts=5),
         "parts",
@@ -297,7 +305,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "memory-0": (short(memory=0), "memory", f"0 {WHOLE}"),
     "memory-unit": (short(memory="64MB"), "memory", "or such as 64 MiB, 2 GiB"),
     "memory-for-dense": (short(counts="dense", memory="1 KiB"), "memory", "1024 bytes are below"),
-    "keys": (short(by={"column": "kind", "keys": ["a"]}), "by", "a box has no keys"),
+    "keys": (short(group_by={"column": "kind", "keys": ["a"]}), "group_by", "a box has no keys"),
     "quantiles": (short(quantiles=[0.5]), "quantiles", "belongs to an ordered domain"),
     "measure": (short(measure={}), "measure", "belongs to a hierarchy"),
     "nothing-known": (short(estimation="full"), "estimation", "unknown key"),

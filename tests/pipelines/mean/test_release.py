@@ -24,7 +24,7 @@ X = {"column": "x", "lower": 0, "upper": 100}
 KEYS = {"column": "place", "keys": ["north", "south"]}
 TREES = [
     {"name": "all", "domain": X, "objective": "mean"},
-    {"name": "places", "domain": X, "objective": "mean", "by": KEYS},
+    {"name": "places", "domain": X, "objective": "mean", "group_by": KEYS},
 ]
 
 
@@ -109,7 +109,7 @@ def test_python_gives_means_and_refuses_the_rest(made: Workspace) -> None:
 def test_bounds_that_nobody_knows_go_with_it(tmp_path: Path) -> None:
     rows = pa.table({"pay": np.random.default_rng(2).lognormal(3, 0.4, 20_000)})
     pq.write_table(rows, tmp_path / "rows.parquet")
-    domain = {"column": "pay", "lower": 0, "upper": {"share": 0.2, "at_most": 10**6}}
+    domain = {"column": "pay", "lower": 0, "upper": {"fraction": 0.2, "at_most": 10**6}}
     tree = {"name": "pay", "domain": domain, "objective": "mean"}
     privacy = {"epsilon": 2, "neighbors": "add_remove"}
     release = dptrees.release(rows, {"privacy": privacy, "trees": [tree]})
@@ -146,7 +146,7 @@ BAD = {
         "counts; leave it out",
     ),
     "mechanism": ({"mechanism": "tree"}, "trees[0].mechanism: a mean is measured alone"),
-    "for": ({"for": "counts"}, "trees[0].for: a mean is measured alone"),
+    "optimize_for": ({"optimize_for": "counts"}, "trees[0].optimize_for: a mean is measured alone"),
     "guess": ({"guess": {"rows": 3}}, "trees[0].guess: a mean is measured alone"),
     "dates": (
         {"domain": {"column": "day", "lower": "2020-01-01", "upper": "2021-01-01"}},

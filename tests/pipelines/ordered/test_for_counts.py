@@ -1,4 +1,4 @@
-"""`for: counts` and a guess of the rows: planned, predicted, recorded; refused where idle."""
+"""`optimize_for: counts` and a guess of the rows: planned, predicted, recorded, or refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.pipelines.conftest import Workspace
 
 DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 256}
-COUNTS = {"for": "counts", "guess": {"rows": 200}}
+COUNTS = {"optimize_for": "counts", "guess": {"rows": 200}}
 # Whole levels, whatever is guessed.
 SPARSE = COUNTS | {"consistency": "shrunk"}
 WHOLE = {"guess": {"rows": 200}, "consistency": "top_down"}
@@ -34,11 +34,11 @@ def planned(workspace: Workspace, tree: dict[str, Any]) -> dict[str, Any]:
 
 def test_counts_have_a_plan_and_a_prediction_of_their_own(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    usual = planned(workspace, {"for": "estimates"})
+    usual = planned(workspace, {"optimize_for": "estimates"})
     guessed = planned(workspace, WHOLE)
     counts, estimates = (
         planned(workspace, SPARSE),
-        planned(workspace, WHOLE | {"for": "estimates"}),
+        planned(workspace, WHOLE | {"optimize_for": "estimates"}),
     )
     assert "predicted_counts" not in usual and guessed["levels"] == usual["levels"]
     assert estimates["levels"] == usual["levels"] != counts["levels"]
@@ -52,7 +52,7 @@ def test_the_plan_says_that_the_error_is_a_model_s(tmp_path: Path) -> None:
     said = workspace.run("plan", workspace.configure(configured(SPARSE))).out
     assert "expected error by a model (" in said and "a guess of 200 rows)" in said
     assert "rows of the estimates, not of the counts" in said
-    without = {"for": "counts", "consistency": "shrunk"}
+    without = {"optimize_for": "counts", "consistency": "shrunk"}
     said = workspace.run("plan", workspace.configure(configured(without))).out
     assert "no guess, assuming 9," in said or "no guess, assuming 10," in said
 
@@ -79,7 +79,7 @@ def test_shrunk_counts_are_predicted_to_be_closer(tmp_path: Path) -> None:
 def test_else_counts_are_averages_over_adaptive_trees(tmp_path: Path) -> None:
     """Also without a guess; their errors are predicted, and smaller than whole levels'."""
     workspace = Workspace(tmp_path)
-    guessed, free = planned(workspace, COUNTS), planned(workspace, {"for": "counts"})
+    guessed, free = planned(workspace, COUNTS), planned(workspace, {"optimize_for": "counts"})
     assert guessed["mechanism"] == free["mechanism"] == "adaptive"
     assert guessed["predicted_prefix_counts"]["rows"] == 200
     assert free["predicted_range_counts"]["rows"] > 9_000
@@ -119,8 +119,8 @@ def test_errors_share_a_budget_where_they_are_known(
     def change(settings: dict[str, Any]) -> None:
         domain = DOMAIN | {"cells": 32}
         settings["trees"] = [
-            {"name": "a", "domain": domain, "for": "counts"},
-            {"name": "b", "domain": domain, "for": "estimates"},
+            {"name": "a", "domain": domain, "optimize_for": "counts"},
+            {"name": "b", "domain": domain, "optimize_for": "estimates"},
         ]
         settings["privacy"] = privacy | {"neighbors": "add_remove", "split": "equal_errors"}
 
@@ -132,30 +132,30 @@ def test_errors_share_a_budget_where_they_are_known(
 
 def test_averages_are_of_adaptive_trees(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    tree = {"for": "counts", "consistency": "averaged"}
+    tree = {"optimize_for": "counts", "consistency": "averaged"}
     outcome = workspace.run("plan", workspace.configure(configured(tree)))
     assert outcome.code == 2 and ".consistency: averaged goes with the mechanism" in outcome.err
     named = planned(workspace, tree | {"mechanism": "adaptive"})
-    assert named["levels"] == planned(workspace, {"for": "counts"})["levels"]
+    assert named["levels"] == planned(workspace, {"optimize_for": "counts"})["levels"]
 
 
 @pytest.mark.parametrize(
     "tree",
     [
-        {"for": "counts", "mechanism": "binary"},
-        {"for": "estimates", "mechanism": "independent"},
-        {"for": "counts", "fanouts": [32, 32], "level_budgets": "equal"},
-        {"for": "counts", "estimation": "below"},
-        {"for": "counts", "consistency": "l2"},
-        {"for": "counts", "domain": {"column": "place", "categories": ["a", "b"]}},
-        {"for": "intervals"},
-        {"for": "quantiles"},
-        {"for": "quantiles", "objective": "ranges"},
+        {"optimize_for": "counts", "mechanism": "binary"},
+        {"optimize_for": "estimates", "mechanism": "independent"},
+        {"optimize_for": "counts", "fanouts": [32, 32], "level_budgets": "equal"},
+        {"optimize_for": "counts", "estimation": "below"},
+        {"optimize_for": "counts", "consistency": "l2"},
+        {"optimize_for": "counts", "domain": {"column": "place", "categories": ["a", "b"]}},
+        {"optimize_for": "intervals"},
+        {"optimize_for": "quantiles"},
+        {"optimize_for": "quantiles", "objective": "ranges"},
         {"guess": {"rows": 200}, "consistency": "l1"},
     ],
 )
 def test_what_does_nothing_is_refused_at_its_key(tmp_path: Path, tree: dict[str, Any]) -> None:
     workspace = Workspace(tmp_path)
     outcome = workspace.run("plan", workspace.configure(configured(tree)))
-    key = "for" if "for" in tree else "guess"
+    key = "optimize_for" if "optimize_for" in tree else "guess"
     assert outcome.code == 2 and f".{key}: " in outcome.err and outcome.err.count("\n") == 1

@@ -20,8 +20,13 @@ LABELS = [["women", "men"], {"0": "women", "1": "men"}]
 def trees(labels: Any) -> list[dict[str, Any]]:
     return [
         {"name": "sex", "domain": CODES | {"labels": labels}},
-        {"name": "x", "domain": NUMBERS, "by": BY | {"labels": labels, "unknown": "other"}},
-        {"name": "mean", "domain": NUMBERS, "by": BY | {"labels": labels}, "objective": "mean"},
+        {"name": "x", "domain": NUMBERS, "group_by": BY | {"labels": labels, "unknown": "other"}},
+        {
+            "name": "mean",
+            "domain": NUMBERS,
+            "group_by": BY | {"labels": labels},
+            "objective": "mean",
+        },
     ]
 
 
@@ -68,9 +73,9 @@ def test_labels_that_are_refused(tmp_path: Path, labels: Any, rule: str) -> None
     workspace = Workspace(tmp_path)
     for tree in (
         {"domain": CODES | {"labels": labels}},
-        {"domain": NUMBERS, "by": BY | {"labels": labels}},
+        {"domain": NUMBERS, "group_by": BY | {"labels": labels}},
     ):
-        where = "by" if "by" in tree else "domain"
+        where = "group_by" if "group_by" in tree else "domain"
         path = workspace.configure(lambda settings: settings.update(trees=[{"name": "t", **tree}]))  # noqa: B023
         outcome = workspace.run("plan", path)
         assert outcome.code == 2 and f"trees[0].{where}.{rule}" in outcome.err
@@ -94,8 +99,8 @@ def test_labels_are_of_listed_values_of_a_tree(tmp_path: Path, domain: dict[str,
 
 def test_keys_that_are_selected_have_no_labels(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    tree = {"name": "t", "domain": NUMBERS, "by": {"column": "place", "keys": "private"}}
-    tree["by"] |= {"labels": ["a"]}  # type: ignore[operator]
+    tree = {"name": "t", "domain": NUMBERS, "group_by": {"column": "place", "keys": "private"}}
+    tree["group_by"] |= {"labels": ["a"]}  # type: ignore[operator]
     path = workspace.configure(
         lambda settings: settings.update(
             trees=[tree], privacy={"epsilon": 1, "delta": 1e-6, "neighbors": "add_remove"}
@@ -103,4 +108,4 @@ def test_keys_that_are_selected_have_no_labels(tmp_path: Path) -> None:
     )
     outcome = workspace.run("plan", path)
     assert outcome.code == 2
-    assert "trees[0].by.labels: goes with the listed keys of one column" in outcome.err
+    assert "trees[0].group_by.labels: goes with the listed keys of one column" in outcome.err

@@ -13,13 +13,13 @@ from dptrees.dpcore.refusal import ANOTHER_MATRIX, MatrixError
 from dptrees.pipelines.running.engine_fault import engine_fault
 from tests.pipelines.conftest import Workspace
 
-DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 256, "outside": "clamp"}
+DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 256, "out_of_range": "clamp"}
 EPSILON = {"epsilon": 1, "neighbors": "add_remove"}
 RHO = {"rho": 0.1, "neighbors": "add_remove"}
 MEDIAN = {"objective": "quantiles", "quantiles": [0.5], "guess": {"rows": 10_000}}
 FEW = {"guess": {"rows": 1_000}}
 # Without a guess.
-ALONE = {"for": "quantiles", "guess": None}
+ALONE = {"optimize_for": "quantiles", "guess": None}
 MANY = {"quantiles": [part / 20 for part in range(1, 20)]}
 
 
@@ -37,33 +37,57 @@ def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
     [
         ({"guess": {"rows": 500}}, EPSILON, "counts and the guess of 500 rows: an adaptive tree"),
         (
-            {"guess": {"rows": 500}, "for": "estimates"},
+            {"guess": {"rows": 500}, "optimize_for": "estimates"},
             EPSILON,
             "rows: an adaptive tree, as its es",
         ),
         ({"guess": {"rows": 10**8}}, EPSILON, "000 rows: whole levels planned for counts"),
-        ({"guess": {"rows": 10**8}, "for": "estimates"}, EPSILON, "whole levels, as an adaptive"),
-        ({"guess": {"rows": 500}, "for": "counts"}, EPSILON, "guess of 500 rows: an adaptive tree"),
-        ({"guess": {"rows": 10**6}, "for": "counts"}, EPSILON, "whole levels planned for counts"),
+        (
+            {"guess": {"rows": 10**8}, "optimize_for": "estimates"},
+            EPSILON,
+            "whole levels, as an adaptive",
+        ),
+        (
+            {"guess": {"rows": 500}, "optimize_for": "counts"},
+            EPSILON,
+            "guess of 500 rows: an adaptive tree",
+        ),
+        (
+            {"guess": {"rows": 10**6}, "optimize_for": "counts"},
+            EPSILON,
+            "whole levels planned for counts",
+        ),
         (MEDIAN, EPSILON, "the exponential mechanism, as so few"),
         (MEDIAN | ALONE, EPSILON, "for quantiles alone: the exponential mechanism, as so few"),
         (MEDIAN | ALONE, RHO, "for quantiles alone: the exponential mechanism, as so few"),
         (MEDIAN | MANY | ALONE, EPSILON, "for counts: an adaptive tree"),
         (MEDIAN | {"quantiles": [0, 0.5]} | ALONE, EPSILON, "for counts: an adaptive tree"),
-        (MEDIAN | {"for": "quantiles"}, EPSILON, "rows: the exponential mechanism, as so few"),
-        (MEDIAN | {"for": "estimates"}, EPSILON, "rows: whole levels, as an adaptive tree"),
+        (
+            MEDIAN | {"optimize_for": "quantiles"},
+            EPSILON,
+            "rows: the exponential mechanism, as so few",
+        ),
+        (
+            MEDIAN | {"optimize_for": "estimates"},
+            EPSILON,
+            "rows: whole levels, as an adaptive tree",
+        ),
         (MEDIAN | MANY, EPSILON, "rows: whole levels planned for counts, as quantiles are read"),
         (MEDIAN | MANY | FEW, EPSILON, "rows: an adaptive tree, as its counts are"),
         (MEDIAN | MANY, RHO, "rows: a strategy past trees (mechanism factorised), as quantiles"),
-        ({"for": "estimates"}, RHO, "a strategy past trees"),
-        ({"for": "estimates"}, EPSILON, None),
+        ({"optimize_for": "estimates"}, RHO, "a strategy past trees"),
+        ({"optimize_for": "estimates"}, EPSILON, None),
         ({}, RHO, "for counts: a strategy past trees"),
         ({}, EPSILON, "for counts: an adaptive tree"),
         ({}, EPSILON | {"delta": 1e-6}, None),
-        ({"for": "counts"}, RHO, "for counts: a strategy past trees"),
-        ({"for": "counts", "guess": {"rows": 100}}, RHO, "whole levels planned for counts"),
+        ({"optimize_for": "counts"}, RHO, "for counts: a strategy past trees"),
         (
-            {"for": "counts"},
+            {"optimize_for": "counts", "guess": {"rows": 100}},
+            RHO,
+            "whole levels planned for counts",
+        ),
+        (
+            {"optimize_for": "counts"},
             EPSILON,
             "whole levels'; guess the number of rows if there are more than 7,700",
         ),
@@ -90,9 +114,9 @@ def test_the_plan_says_what_was_chosen(
     [
         (MEDIAN, EPSILON, "exponential"),
         (MEDIAN | ALONE, EPSILON, "exponential"),
-        ({"for": "estimates"}, RHO, "factorised"),
-        ({"for": "counts"}, RHO, "factorised"),
-        ({"for": "counts"}, EPSILON, "adaptive"),
+        ({"optimize_for": "estimates"}, RHO, "factorised"),
+        ({"optimize_for": "counts"}, RHO, "factorised"),
+        ({"optimize_for": "counts"}, EPSILON, "adaptive"),
         ({}, EPSILON, "adaptive"),
         ({"guess": {"rows": 500}}, EPSILON, "adaptive"),
     ],
@@ -123,7 +147,10 @@ def test_a_target_is_of_the_mechanism_that_was_chosen(tmp_path: Path) -> None:
 
 def test_a_series_is_of_whole_levels(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    for tree, privacy in (({"guess": {"rows": 500}}, EPSILON), ({"for": "estimates"}, RHO)):
+    for tree, privacy in (
+        ({"guess": {"rows": 500}}, EPSILON),
+        ({"optimize_for": "estimates"}, RHO),
+    ):
 
         def change(settings: dict[str, Any], tree: Any = tree, privacy: Any = privacy) -> None:
             configured(tree, privacy)(settings)

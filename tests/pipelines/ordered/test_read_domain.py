@@ -52,7 +52,7 @@ def test_dates_and_times_outside_are_dropped_by_default() -> None:
     """The days of February are requested: the other eleven months are not the 28th."""
     days = {"column": "x", "lower": date(2013, 2, 1), "upper": date(2013, 3, 1)}
     assert read_domain(days).drops_rows and not read_domain(days).clamps
-    assert read_domain(days | {"outside": "clamp"}).clamps
+    assert read_domain(days | {"out_of_range": "clamp"}).clamps
     hours = {"column": "x", "lower": datetime(2013, 1, 1), "upper": datetime(2013, 1, 2)}
     assert not read_domain(hours | {"cells": 24}).clamps
     numbers = {"column": "x", "lower": 0, "upper": 8, "cells": 8}

@@ -44,7 +44,7 @@ class Labelled(Workspace):
         by = {"column": "size", "keys": written}
         trees = [
             {"name": "numbers", "domain": numbers, "quantiles": [0.5]},
-            {"name": "keyed", "domain": dict(numbers), "by": by},
+            {"name": "keyed", "domain": dict(numbers), "group_by": by},
             {"name": "days", "domain": DAYS},
             {"name": "sizes", "domain": {"column": "size", "categories": written}},
             *self.trees_of_nodes,
@@ -61,7 +61,7 @@ class Labelled(Workspace):
         return [
             {"name": "routes", "domain": routes},
             {"name": "keyed-routes", "domain": dict(routes)}
-            | {"by": {"column": "place", "keys": ["north", "south"]}},
+            | {"group_by": {"column": "place", "keys": ["north", "south"]}},
             {"name": "ways", "domain": {"kind": "sparse", "column": "way", "depth": 3}},
         ]
 

@@ -43,8 +43,13 @@ def other_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "columns": [NUMBERS, {"column": "place", "categories": ["north", "south"]}],
     }
     trees = [
-        {"name": "keyed", "domain": NUMBERS, "by": BY, "metrics": ["count", "mean", "median"]},
-        {"name": "mean", "domain": NUMBERS, "by": BY, "objective": "mean"},
+        {
+            "name": "keyed",
+            "domain": NUMBERS,
+            "group_by": BY,
+            "metrics": ["count", "mean", "median"],
+        },
+        {"name": "mean", "domain": NUMBERS, "group_by": BY, "objective": "mean"},
         {"name": "places", "domain": {"kind": "distinct", "column": "place"}},
         {"name": "box", "domain": BOX},
         {"name": "quantiles", "domain": NUMBERS, "mechanism": "exponential", "quantiles": [0.5]},

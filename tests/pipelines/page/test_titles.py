@@ -15,7 +15,11 @@ NUMBERS = {"column": "x", "lower": 0, "upper": 100, "cells": 16}
 COLUMNS = {"x": {"label": "delay", "unit": "minutes"}, "place": {"label": "airport <b>"}}
 LEAVES = {"kind": "hierarchy", "columns": ["place"], "leaves": ["north", "south"]}
 TREES = [
-    {"name": "numbers", "domain": NUMBERS, "by": {"column": "place", "keys": ["north", "south"]}},
+    {
+        "name": "numbers",
+        "domain": NUMBERS,
+        "group_by": {"column": "place", "keys": ["north", "south"]},
+    },
     {"name": "mean", "domain": NUMBERS, "objective": "mean"},
     {"name": "sums", "domain": LEAVES, "measure": {"column": "x", "lower": 0, "upper": 100}},
 ]

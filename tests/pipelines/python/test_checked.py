@@ -20,7 +20,13 @@ CONFIG = {
     "trees": [
         {
             "name": "age",
-            "domain": {"column": "age", "lower": 0, "upper": 100, "cells": 10, "outside": "drop"},
+            "domain": {
+                "column": "age",
+                "lower": 0,
+                "upper": 100,
+                "cells": 10,
+                "out_of_range": "drop",
+            },
         },
         {"name": "work", "domain": {"column": "work", "categories": ["public", "self"]}},
     ],

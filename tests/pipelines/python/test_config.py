@@ -43,7 +43,7 @@ def test_dictionary_objects_and_file_are_one(tmp_path: Path) -> None:
 
 def test_every_object_says_its_keys() -> None:
     by = dptrees.By(column="sex", keys=("F", "M"), more={"unknown": "other"})
-    tree = dptrees.Tree("age", domain=AGE, by=by, objective="ranges", weight=2, more={"k": 1})
+    tree = dptrees.Tree("age", domain=AGE, group_by=by, objective="ranges", weight=2, more={"k": 1})
     config = dptrees.Config(
         privacy=dptrees.Privacy(rho=0.5, unit=("id",), max_rows=3, neighbors="substitute"),
         trees=[tree],
@@ -57,7 +57,7 @@ def test_every_object_says_its_keys() -> None:
         "trees": [
             {
                 **{"name": "age", "domain": AGE, "objective": "ranges", "weight": 2, "k": 1},
-                "by": {"column": "sex", "keys": ["F", "M"], "unknown": "other"},
+                "group_by": {"column": "sex", "keys": ["F", "M"], "unknown": "other"},
             }
         ],
         "confidence": Decimal("0.9"),

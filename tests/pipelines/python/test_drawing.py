@@ -141,7 +141,7 @@ def test_a_whole_band_and_a_whole_level_of_a_release() -> None:
     config = {
         "privacy": {"epsilon": 1, "neighbors": "add_remove"},
         "trees": [
-            {"name": "age", "domain": AGE, "for": "estimates"},
+            {"name": "age", "domain": AGE, "optimize_for": "estimates"},
             {"name": "grown", "domain": AGE},
         ],
     }

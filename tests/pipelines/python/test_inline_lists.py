@@ -35,9 +35,9 @@ def test_any_list_of_values_will_do(name: str) -> None:
     given = LISTS[name]()
     trees = [
         {"name": "c", "domain": {"column": "g", "categories": given}},
-        {"name": "k", "domain": {"column": "x", "values": [0, 9]}, "by": {"column": "g"}},
+        {"name": "k", "domain": {"column": "x", "values": [0, 9]}, "group_by": {"column": "g"}},
     ]
-    trees[1]["by"] |= {"keys": given}  # type: ignore[operator]
+    trees[1]["group_by"] |= {"keys": given}  # type: ignore[operator]
     entries = dptrees.plan({"privacy": PRIVACY, "trees": trees}).to_dicts()
     assert [each["keys"] for each in entries] == [1, 3]
 

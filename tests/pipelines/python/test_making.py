@@ -36,7 +36,7 @@ PRIVATE = {
         {
             "name": "delay",
             "domain": {"column": "delay", "lower": -20, "upper": 200, "cells": 110},
-            "by": {"column": "carrier", "keys": "private"},
+            "group_by": {"column": "carrier", "keys": "private"},
             "quantiles": [0.5],
         }
     ],

@@ -421,7 +421,7 @@ def sure(entries: dict[str, Any]) -> None:
 def private(settings: dict[str, Any]) -> None:
     """Let the keys of the second tree be selected."""
     settings["privacy"] |= {"epsilon": 8, "delta": 1e-3}
-    settings["trees"][1]["by"] = {"column": "place", "keys": "private"}
+    settings["trees"][1]["group_by"] = {"column": "place", "keys": "private"}
 
 
 @pytest.mark.parametrize("left", ["the keys", "the plan of the trees"])

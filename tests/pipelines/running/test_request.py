@@ -107,6 +107,21 @@ def test_what_is_no_value_is_refused() -> None:
         ({"a": True}, {"a": "true"}, 'a was true, now "true"'),
         ({"a": [1]}, {"a": {"b": 1}}, 'a was [1], now {"b": 1}'),
         ({"a": "left out"}, {}, 'a was "left out", now left out'),
+        (
+            {"trees": [{"domain": {"columns": [{"outside": "drop"}]}}]},
+            {"trees": [{"domain": {"columns": [{"outside": "clamp"}]}}]},
+            "trees[0].domain.columns[0].out_of_range was drop, now clamp",
+        ),
+        (
+            {"privacy": {"max_rows": {"auto": {"share": "0.1"}}}},
+            {"privacy": {"max_rows": {"auto": {"share": "0.2"}}}},
+            "privacy.max_rows.fraction was 0.1, now 0.2",
+        ),
+        (
+            {"trees": [{"level_weights": {"share": 1}}]},
+            {"trees": [{"level_weights": {"share": 2}}]},
+            "trees[0].level_weights.share was 1, now 2",
+        ),
     ],
 )
 def test_the_first_change(before: Any, now: Any, change: str) -> None:

@@ -43,7 +43,7 @@ class Sums(Runs):
                 {
                     "name": "places",
                     "domain": domain,
-                    "by": {"column": "place", "keys": ["north", "south"]},
+                    "group_by": {"column": "place", "keys": ["north", "south"]},
                 },
             ],
         }

@@ -224,7 +224,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "pure epsilon, 2^60": (PURE, {"domain": BITS}, "every one of them must get noise"),
     "pure epsilon, 2^32": (PURE, {}, "privacy.delta: trees[0]: a sparse tree needs one"),
     "rho": ({"rho": 1, "neighbors": "add_remove"}, {}, "privacy.delta: trees[0]: "),
-    "by": (APPROXIMATE, {"by": {"column": "k", "keys": ["a"]}}, "make the key its first label"),
+    "group_by": (
+        APPROXIMATE,
+        {"group_by": {"column": "k", "keys": ["a"]}},
+        "make the key its first label",
+    ),
     "measure": (
         APPROXIMATE,
         {"measure": {"column": "k"}},

@@ -92,9 +92,10 @@ def test_weights_and_every_measure(workspace: Workspace) -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "by": (
-        table("t", [KIND, AGE], by={"column": "place", "keys": ["a"]}),
-        "trees[0].by: a table has no keys; make the key one of its columns, with its categories",
+    "group_by": (
+        table("t", [KIND, AGE], group_by={"column": "place", "keys": ["a"]}),
+        "trees[0].group_by: a table has no keys; make the key one of its columns, with its "
+        "categories",
     ),
     "quantiles": (
         table("t", [KIND, AGE], quantiles=[0.5]),

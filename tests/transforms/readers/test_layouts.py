@@ -30,7 +30,7 @@ privacy: {epsilon: 1, delta: 1e-6, neighbors: add_remove}
 trees:
   - name: age
     domain: {column: age, type: integer, lower: 0, upper: 120}
-    by: {column: city, keys: [Oslo, São Paulo, a/b=c]}
+    group_by: {column: city, keys: [Oslo, São Paulo, a/b=c]}
   - name: year
     domain: {column: year, type: integer, lower: 2020, upper: 2030, missing: first}
   - name: zip
