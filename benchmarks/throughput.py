@@ -1,6 +1,6 @@
 """Whole releases of many rows next to a bare scan of the same files, side by side in one run.
 
-    python -m benchmarks.throughput [ordered|wide|distinct|boxes] [--rows N] [--repeat 3]
+    python -m benchmarks.throughput [ordered|wide|distinct|boxes|persons] [--rows N] [--repeat 3]
 
 Every measurement is a process of its own, so that its peak memory is its own; of several runs the
 best counts. The time of imports is apart, but for `distinct`, where it is included. A bare scan
@@ -13,6 +13,8 @@ reads the columns with pyarrow.
   scan adds up the numbers.
 - distinct: the number of different values; every row has another one, the most memory that so many
   rows can need. The scan counts exactly.
+- persons: a tree of rows of people, four each on the average, of whom at most four count: waiting
+  rows go to a temporary file. The scan reads the people.
 - boxes: a box of 1, 2 and 5 columns of Beta(2, 8), with counts held as planned, sparse or in
   sketches; the scan adds the columns up. Then `dptrees sample` into Parquet, of these releases.
 """
@@ -67,7 +69,7 @@ release: throughput
 input: {{format: parquet, path: {rows}/*.parquet}}
 output: {folder}/out-{run}
 key_file: {folder}/release.key
-privacy: {{epsilon: 1.0, neighbors: add_remove, unit: row}}
+privacy: {{epsilon: 1.0, neighbors: add_remove, unit: {unit}}}
 trees:
   - {tree}
 """
@@ -90,11 +92,13 @@ class Compared(NamedTuple):
         name: of the columns; empty if there is only one set of them.
         scan: what the scan does with the files.
         trees: sections of the configurations, by the names of the releases.
+        unit: of privacy, with its bounds.
     """
 
     name: str
     scan: str
     trees: Mapping[str, str]
+    unit: str = "row"
 
 
 def write_ordered(folder: Path, rows: int) -> None:
@@ -157,6 +161,23 @@ def distinct(rows: int) -> Iterator[Compared]:
     yield Compared("", COUNT_DISTINCT, {"dptrees release": tree})
 
 
+def write_persons(folder: Path, rows: int) -> None:
+    """Write sixteen files of rows of people."""
+    folder.mkdir()
+    random = np.random.default_rng(rows)
+    for number in range(16):
+        people = random.integers(0, rows // 4, rows // 16)
+        made = {"person": people, "value": random.integers(0, 1024, rows // 16)}
+        pq.write_table(pa.table(made), folder / f"{number:02}.parquet")
+
+
+def persons(rows: int) -> Iterator[Compared]:
+    """Yield a tree that bounds the rows of each person."""
+    tree = "{name: value, domain: {column: value, type: integer, lower: 0, upper: 1024}}"
+    scan = ADD_COLUMNS.format(columns=["person"])
+    yield Compared("", scan, {"dptrees release": tree}, "person, max_rows: 4")
+
+
 def write_boxes(folder: Path, rows: int) -> None:
     """Write eight files of columns of Beta(2, 8), in flat memory."""
     folder.mkdir()
@@ -208,6 +229,7 @@ KINDS = {
     "distinct": Kind(
         write_distinct, distinct, 100_000_000, (100, 10, 1), starts=False, imports=True
     ),
+    "persons": Kind(write_persons, persons, 160_000_000, (4, 1), starts=False),
     "boxes": Kind(write_boxes, boxes, 40_000_000, (16, 1), starts=False),
 }
 
@@ -234,7 +256,9 @@ def compare(folder: Path, kind: Kind, rows: int, repeat: int) -> list[list[float
             for again in range(repeat):
                 run = f"{rows}-{number}-{len(programs)}-{again}"
                 config = folder / f"{run}.yaml"
-                config.write_text(CONFIG.format(rows=data, folder=folder, run=run, tree=tree))
+                config.write_text(
+                    CONFIG.format(rows=data, folder=folder, run=run, tree=tree, unit=each.unit)
+                )
                 programs[name].append(RELEASE.format(config=config))
         found.append([])
         for name, codes in programs.items():
