@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from importlib import import_module
 from threading import RLock
 from types import ModuleType
 
@@ -32,12 +33,11 @@ def _import_making() -> ModuleType:
     gc.disable()
     try:
         with quiet_logs(logging.WARNING):
-            from dptrees.pipelines.python import making
+            return import_module("dptrees.pipelines.python.making")
     finally:
         if collects:
             _count_as_old()
             gc.enable()
-    return making
 
 
 def _count_as_old() -> None:
