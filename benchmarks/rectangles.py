@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.box_regret import Boxes, estimated, spread
-from benchmarks.harness import SHARED_DATA, print_lines
+from benchmarks.harness import SHARED_DATA, print_lines, table
 from benchmarks.synthetic.classifier import read_codes
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.hypercube.domain import HypercubeDomain
@@ -340,9 +340,9 @@ def measured(
     truth = {name: own.sums(data.counts) for name, own in rectangles.items()}
     errors: dict[tuple[str, str], list[float]] = {}
     for _ in range(releases):
-        for read, table in MECHANISMS[mechanism](data, epsilon, rng).items():
+        for read, cells in MECHANISMS[mechanism](data, epsilon, rng).items():
             for name, own in rectangles.items():
-                off = np.abs(own.sums(table) - truth[name]).mean() * epsilon
+                off = np.abs(own.sums(cells) - truth[name]).mean() * epsilon
                 errors.setdefault((read, name), []).append(float(off))
     for (read, name), each in errors.items():
         known = Measured(mean=float(np.mean(each)), error=float(np.std(each) / len(each) ** 0.5))
@@ -350,59 +350,39 @@ def measured(
 
 
 def table_lines(
-    found: dict[Key, Measured], names: Sequence[str], others: Sequence[str] = ()
+    found: dict[Key, Measured], names: Sequence[str], others: Sequence[str]
 ) -> Iterator[str]:
-    """Geometric means over the data sets and sizes first, and over others, then each by itself.
-
-    Where there are others, these means relative to the means of `OURS` come before all.
-    """
+    """Geometric means over sizes and sets, those that chose something and others: first relative to
+    the means of `OURS`, then by themselves."""
     rows = list(dict.fromkeys(row for _, row, _, _ in found))
     heads = [f"n epsilon = {product:,}" for product in PRODUCTS]
-    if others:
-        yield from _lines(
-            [f"over those of {OURS}", *heads],
-            [row for row in rows if row != OURS],
-            lambda row, place: ", ".join(
-                f"{_mean(found, sets, row, place).mean / _mean(found, sets, OURS, place).mean:.2f}"
-                for sets in (names, others)
-            ),
-        )
-        yield ""
-    for title, sets in (("geometric mean", names), (f"of {', '.join(others)}", others)):
-        if sets:
-            yield from _lines(
-                [title, *heads],
-                rows,
-                lambda row, place, sets=sets: str(  # type: ignore[misc]
-                    _mean(found, sets, row, place)
-                ),
-            )
-            yield ""
-    for name in names:
-        for size in SIZES:
-            yield from _lines(
-                [f"{name}, {size}", *heads],
-                rows,
-                lambda row, place, name=name, size=size: str(  # type: ignore[misc]
-                    found[name, row, PRODUCTS[place], size]
-                ),
-            )
-            yield ""
+    means = {
+        (row, product, place): _mean(found, sets, row, product)
+        for row in rows
+        for product in PRODUCTS
+        for place, sets in enumerate((names, others))
+    }
+
+    def ratios(row: str, product: int) -> str:
+        pair = (means[row, product, at].mean / means[OURS, product, at].mean for at in (0, 1))
+        return ", ".join(f"{each:.2f}" for each in pair)
+
+    yield _table([f"over those of {OURS}", *heads], [x for x in rows if x != OURS], ratios)
+    for place, title in enumerate(("geometric mean", f"of {', '.join(others)}")):
+        cells = lambda row, product, place=place: str(means[row, product, place])  # noqa: E731
+        yield "\n" + _table([title, *heads], rows, cells)
 
 
-def _mean(found: dict[Key, Measured], names: Sequence[str], row: str, place: int) -> Measured:
-    own = [found[name, row, PRODUCTS[place], size] for name in names for size in SIZES]
+def _mean(found: dict[Key, Measured], names: Sequence[str], row: str, product: int) -> Measured:
+    own = [found[name, row, product, size] for name in names for size in SIZES]
     mean = math.exp(np.mean([math.log(each.mean) for each in own]))
     # Of logarithms, which are independent of one another but for the sizes of one release.
     error = mean * math.sqrt(sum((each.error / each.mean) ** 2 for each in own)) / len(own)
     return Measured(mean=mean, error=error)
 
 
-def _lines(heads: list[str], rows: list[str], cell: Callable[[str, int], str]) -> Iterator[str]:
-    yield f"| {' | '.join(heads)} |"
-    yield f"| --- |{' ---: |' * len(PRODUCTS)}"
-    for row in rows:
-        yield f"| {row} | {' | '.join(cell(row, place) for place in range(len(PRODUCTS)))} |"
+def _table(heads: list[str], rows: list[str], cell: Callable[[str, int], str]) -> str:
+    return table(heads, [[row, *(cell(row, product) for product in PRODUCTS)] for row in rows])
 
 
 def main() -> int:

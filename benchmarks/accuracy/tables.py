@@ -10,7 +10,7 @@ from math import exp, sqrt
 
 import numpy as np
 
-from benchmarks.accuracy.cases import LEVELS, TASKS, Error, Origin, Place, Records
+from benchmarks.accuracy.cases import TASKS, Error, Origin, Place, Records
 from benchmarks.accuracy.ours import OURS, by_default, with_guess
 from benchmarks.accuracy.papers import PAPERS
 from benchmarks.harness import paragraph, table
@@ -47,12 +47,6 @@ _TITLES = {
     "hierarchy": "Nodes of a hierarchy: the 25,181 census blocks of Rhode Island",
 }
 
-# Of these the best alone are shown.
-_OF_ONE_LEVEL = tuple(f"nodes, {level}" for level in LEVELS)
-_LEFT_OUT = (
-    "Without errors in value, sets of one cell a value and single levels of a hierarchy (above are "
-    "the best of these). In bold the best of a column."
-)
 _SHORT = {"4096": "4,096 cells", "native": "a cell a value", "hierarchy": "blocks"}
 
 
@@ -165,7 +159,7 @@ def format_error(error: Error) -> str:
 
 
 def document(records: Records) -> str:
-    """All tables: what is best at each point, where that is not this project, and every method."""
+    """All tables: what is best at each point, and where that is not this project."""
     columns = combine_columns(records.errors())
     if not columns:
         return "Nothing has been measured."
@@ -177,10 +171,6 @@ def document(records: Records) -> str:
             here = {c: f for c, f in columns.items() if (c.group, c.privacy) == (group, privacy)}
             parts += [f"### {privacy.replace('=', ' = ')}", _best_table(here)]
     parts += ["## Where another method is better", _worse_list(columns)]
-    parts += ["## Every method", paragraph(_LEFT_OUT)]
-    for column_group in groups:
-        for privacy in _privacies(columns, column_group):
-            parts += _full_tables(columns, column_group, privacy)
     return "\n\n".join(parts)
 
 
@@ -273,35 +263,3 @@ def _worse_line(column: Column, name: str, ours: Error, best: str, other: Error)
         f"{ours.mean / other.mean:.2f}" if other.mean else NONE,
         find_reason(column.task, best),
     ]
-
-
-def _full_tables(columns: Mapping[Column, Found], group: str, privacy: str) -> list[str]:
-    parts = []
-    here = {c: f for c, f in columns.items() if (c.group, c.privacy) == (group, privacy)}
-    for task in _tasks(here):
-        if group == "native" or task.endswith("value") or task in _OF_ONE_LEVEL:
-            continue
-        points = {each.rows: found for each, found in here.items() if each.task == task}
-        names = {name for found in points.values() for name in found}
-        order = sorted(names, key=lambda name: ([*Origin].index(find_origin(name)), name))
-        rows = sorted(points)
-        lines = [
-            [
-                f"{name} ({find_origin(name).value})"
-                if find_origin(name) is not Origin.OURS
-                else name,
-                *[_cell(points[each], name) for each in rows],
-            ]
-            for name in order
-        ]
-        title = f"#### {task}, {privacy.replace('=', ' = ')}, {_SHORT[group]}"
-        parts += [title, table(["method", *[f"{each:,} rows" for each in rows]], lines)]
-    return parts
-
-
-def _cell(found: Found, name: str) -> str:
-    if name not in found:
-        return NONE
-    text = format_error(found[name])
-    best = min(each.mean for each in found.values())
-    return f"**{text}**" if found[name].mean == best else text

@@ -151,7 +151,7 @@ def test_a_run_goes_on_where_it_ended_and_writes_the_page(
     assert [line["releases"] for line in lines] == [2, 2, 2, 2, 3, 3, 3, 3]
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n<!-- measured: begin -->\n5 releases a point.")
-    assert text.endswith("<!-- measured: end -->\nafter\n") and "HB (paper)" in text
+    assert text.endswith("<!-- measured: end -->\nafter\n") and "(HB)" in text
     assert "OpenDP" not in text
 
 
