@@ -51,16 +51,6 @@ BOXES = 1_000
 MECHANISMS: Mapping[str, Mapping[str, str]] = {
     "planned": {},
     "planned, for estimates": {"optimize_for": "estimates"},
-    "adaptive, averaged": {
-        "mechanism": "adaptive",
-        "optimize_for": "counts",
-        "consistency": "averaged",
-    },
-    "adaptive, least squares": {
-        "mechanism": "adaptive",
-        "optimize_for": "counts",
-        "consistency": "least_squares",
-    },
     "privhp": {"mechanism": "privhp"},
     "privtree": {"mechanism": "privtree"},
 }

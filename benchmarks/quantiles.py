@@ -70,7 +70,7 @@ WHOLE = {**QUANTILES, "consistency": "top_down"}
 PLANS: Mapping[Measure, Mapping[str, Mapping[str, object]]] = {
     Measure.EPSILON: {
         "whole levels": WHOLE,
-        "adaptive, averaged": {**QUANTILES, "optimize_for": "counts"},
+        "adaptive, for counts": {**QUANTILES, "optimize_for": "counts"},
         "adaptive": {"mechanism": "adaptive"},
     },
     Measure.RHO: {

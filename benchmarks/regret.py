@@ -40,12 +40,7 @@ MECHANISMS: Mapping[str, Mapping[str, object]] = {
     "whole levels, for estimates": {"optimize_for": "estimates"},
     "whole levels, for counts, guess": {**COUNTS, "guess": ROWS, "consistency": "shrunk"},
     "adaptive, for counts": {**COUNTS, "mechanism": "adaptive"},
-    "adaptive, averaged, guess": {
-        **COUNTS,
-        "mechanism": "adaptive",
-        "consistency": "averaged",
-        "guess": ROWS,
-    },
+    "adaptive, for counts, guess": {**COUNTS, "mechanism": "adaptive", "guess": ROWS},
 }
 READ = {"ranges": "ranges", "prefixes": "cdf", "nine quantiles": "quantiles"}
 NINE = tuple(decile / 10 for decile in range(1, 10))

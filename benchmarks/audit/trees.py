@@ -472,10 +472,6 @@ def shared(budget: Budget, parts: Sequence[int]) -> list[Budget]:
     return [replace(budget, amount=budget.amount * Fraction(n, sum(parts))) for n in parts]
 
 
-# Averages are of adaptive partitions.
-WHOLE_LEVELS = [each for each in Estimation if each is not Estimation.AVERAGED]
-
-
 def box_draft(rng: Random, name: str, unit: PrivacyUnit, *, sketches: bool = False) -> Draft:
     """A box of one to three columns, of counts held exactly or in sketches."""
     domain, palettes = _domain(rng, name, unit)
@@ -506,7 +502,6 @@ def adaptive_draft(rng: Random, name: str, unit: PrivacyUnit) -> Draft:
             measure=budget.measure,
             unit=unit,
             decision_part=part,
-            averaged=most == 2,  # by what is drawn already, so that no other plan changes
             public_total=public,
         )
         return HypercubeQuestion(name=name, domain=domain, plan=plan)
@@ -534,7 +529,7 @@ def _box_by_hand(
     """Levels and their budgets that no planner would choose."""
     public = _is_public(domain, unit)
     levels = _levels(rng, domain.bits)
-    estimation, parts = rng.choice(WHOLE_LEVELS), rng.choice([None, None, 3])
+    estimation, parts = rng.choice(list(Estimation)), rng.choice([None, None, 3])
     needed = estimation is Estimation.EVEN_SHARES or parts is not None
     root = not public and (needed or rng.random() < 0.5)
     units = [rng.randint(1, 4) if root else 0, *(rng.randint(1, 5) for _ in levels[1:])]

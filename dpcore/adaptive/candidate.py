@@ -16,7 +16,6 @@ from dptrees.dpcore.levels.planner import predicted_error
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.repair.error import CountError, assumed_rows
 from dptrees.dpcore.uniform.objectives import CDF, Objective
-from dptrees.dpcore.uniform.plan import Consistency
 from dptrees.dpcore.uniform.setting import TreeSetting
 
 
@@ -59,7 +58,6 @@ class AdaptiveTree(AdaptiveCandidate):
     Args:
         objective: what is read, for the prediction alone: there is one plan for all.
         fanouts: the shape if all nodes are split; None: planned.
-        consistency: which integers accompany the estimates.
 
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.privacy.budget import Budget, Measure
@@ -75,7 +73,6 @@ class AdaptiveTree(AdaptiveCandidate):
 
     objective: Objective = CDF
     fanouts: tuple[int, ...] | None = None
-    consistency: Consistency = Consistency.TOP_DOWN
 
     @property
     def error_unit(self) -> str | None:
@@ -100,12 +97,12 @@ class AdaptiveTree(AdaptiveCandidate):
     def _simulated(self, mechanism: AdaptiveMechanism) -> CountError | None:
         plan, rows = mechanism.plan, mechanism.guessed_rows
         assumed = assumed_rows(if_all_split(plan).setting) if rows is None else max(1, round(rows))
-        return adaptive_count_error(plan, self.objective, assumed, averaged=mechanism.averaged)
+        return adaptive_count_error(plan, self.objective, assumed)
 
     def mechanism(self, setting: TreeSetting) -> AdaptiveMechanism:
         rows, fanouts = self.guessed_rows, self.fanouts
         plan = plan_adaptive(setting, counts=self.counts, guessed_rows=rows, fanouts=fanouts)
-        return AdaptiveMechanism(plan=plan, guessed_rows=rows, consistency=self.consistency)
+        return AdaptiveMechanism(plan=plan, guessed_rows=rows)
 
     def is_better(self, setting: TreeSetting) -> bool:
         """Also without a guess, of counts: whole levels would need one. A tree of few cells has no

@@ -15,17 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from dptrees.dpcore.adaptive.averaging import (
-    Average,
-    Explained,
-    average_down,
-    explain_leaf,
-    explain_parents,
-)
 from dptrees.dpcore.adaptive.drawing import Draw, PartPlace, deciding, first_variances, split_nodes
 from dptrees.dpcore.adaptive.holders import Holders, Nodes
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
-from dptrees.dpcore.adaptive.roots import AdaptiveRoots, AveragedRoots, DrawnLevel, DrawnPrefixes
+from dptrees.dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel, DrawnPrefixes
 from dptrees.dpcore.adaptive.solving import (
     FromBelow,
     leaf_from_below,
@@ -62,7 +55,6 @@ class AdaptiveForest:
         chunk_leaves: the most leaves of a chunk.
         prefixes: whether leaves have an order, so that prefixes are answered; by default only the
             leaves of uniform trees have one.
-        averaged: whether counts are averages over trees, as `dpcore.adaptive.averaging` has them.
 
     Raises:
         Refusal: a tree so large that the roots of its chunks are too many for one worker.
@@ -87,12 +79,11 @@ class AdaptiveForest:
         chunk_leaves: int = CHUNK_LEAVES,
         *,
         prefixes: bool | None = None,
-        averaged: bool = False,
     ) -> None:
         if keys > 1 and plan.unit.substitutes and not plan.keyed:
             # A row may leave one key's tree for another's, which such a plan does not pay for.
             raise ValueError(f"keys: a plan without keys is for one tree, not {keys}")
-        self.plan, self.root_is_known, self.averaged = plan, plan.public_total, averaged
+        self.plan, self.root_is_known = plan, plan.public_total
         self.chunking = _chunking(plan, keys, chunk_leaves)
         self.prefixes = isinstance(plan.tree, UniformTree) if prefixes is None else prefixes
 
@@ -113,14 +104,11 @@ class AdaptiveForest:
         return level_sums(chunk.tree, counts.reshape(chunk.rows, -1))[0].reshape(-1)
 
     def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
-        """(units, 2) z and a of the roots of the chunk's subtrees; (units, 8) where counts are
-        averaged, with what explains the subtrees."""
+        """(units, 2) z and a of the roots of the chunk's subtrees."""
         place = self._place(chunk)
         below = self._from_below(place, measurements, place.ones(0), None)
         root = below[0]
-        sent = [root.z.reshape(-1), np.broadcast_to(root.a, root.z.shape).reshape(-1)]
-        if self.averaged:
-            sent += self._explained(place, measurements, below, None)[0].to_roots()
+        sent = root.z.reshape(-1), np.broadcast_to(root.a, root.z.shape).reshape(-1)
         return np.stack(sent, axis=1)
 
     def solve_spine(
@@ -130,7 +118,7 @@ class AdaptiveForest:
 
         Args:
             tree, key, totals, noise: as there.
-            roots: (n, 2) or (n, 8) of all subtrees' roots, in the order of leaf ids.
+            roots: (n, 2) of all subtrees' roots, in the order of leaf ids.
         """
         spine = self.chunking.spine
         exact = level_sums(spine, totals.reshape(-1, spine.leaves))
@@ -138,19 +126,12 @@ class AdaptiveForest:
         place = self._place(chunk)
         draw = Draw(plan=self.plan, name=(tree, key, chunk.index), own=noise.for_counts(exact[-1]))
         numbers = draw.numbers(place, exact[:-1]) if spine.height else []
-        sent = [roots[:, column].reshape(-1, spine.leaves) for column in range(roots.shape[1])]
-        below = self._from_below(place, numbers, place.ones(0), FromBelow(z=sent[0], a=sent[1]))
+        z, a = (roots[:, column].reshape(-1, spine.leaves) for column in range(2))
+        below = self._from_below(place, numbers, place.ones(0), FromBelow(z=z, a=a))
         top = self._root(below[0], exact[0])
-        averages = None
-        if self.averaged:
-            explained = self._explained(place, numbers, below, Explained.from_roots(sent[2:]))
-            total = top.estimate if self.root_is_known else explained[0].z
-            averages = self._averages(place, explained, Average.from_total(total))
-        found = self._down(place, below, top, averages)
+        found = self._down(place, below, top)
         spans = [self._spans(place, depth) for depth in range(spine.height + 1)]
         solved = AdaptiveRoots.from_holders(found[-1], spans[-1], top)
-        if averages is not None:
-            solved = AveragedRoots.from_average(solved, averages[-1][0])
         return solved, [
             DrawnLevel.from_holders(depth, 0, holders, span)
             for depth, (holders, span) in enumerate(zip(found[:-1], spans, strict=False))
@@ -164,11 +145,7 @@ class AdaptiveForest:
         assert isinstance(roots, AdaptiveRoots)
         place, top = self._place(chunk), roots.holders(chunk.rows)
         below = self._from_below(place, measurements, top.ended < 0, None)
-        averages = None
-        if isinstance(roots, AveragedRoots):
-            explained = self._explained(place, measurements, below, None)
-            averages = self._averages(place, explained, roots.average(chunk.rows))
-        found = self._down(place, below, top, averages)
+        found = self._down(place, below, top)
         spans = [self._spans(place, depth) for depth in range(chunk.tree.height + 1)]
         levels: list[LevelSolution] = [
             DrawnLevel.from_holders(
@@ -254,57 +231,8 @@ class AdaptiveForest:
             before_alpha=zeros,
         ).rows(len(estimate))
 
-    def _explained(
-        self,
-        place: PartPlace,
-        numbers: Measurements,
-        below: list[FromBelow],
-        bottom: Explained | None,
-    ) -> list[Explained]:
-        """What explains every level of a part, roots first; ``bottom`` as in `_from_below`."""
-        height = place.tree.height
-        if bottom is None:
-            cells = below[-1]
-            bottom = explain_leaf((cells.z, cells.a), self._leaves_below(place, height), ())
-        result = [bottom]
-        for depth in reversed(range(height)):
-            own, again = self._measured(place, numbers, depth)
-            leaves = self._leaves_below(place, depth)
-            split = below[depth].split
-            assert split is not None
-            leaf = leaf_from_below(*own, *again)
-            ended = explain_leaf(leaf, leaves, (own, again))
-            result.insert(
-                0, explain_parents(place.tree, depth, result[0], own, ended, leaves, split)
-            )
-        return result
-
-    def _averages(
-        self, place: PartPlace, explained: list[Explained], top: Average
-    ) -> list[tuple[Average, Floats]]:
-        """The averages of every level of a part, and the variances of estimates below each node."""
-        result = [(top, explained[0].a)]
-        for depth in range(place.tree.height):
-            leaves = self._leaves_below(place, depth), self._leaves_below(place, depth + 1)
-            nodes = explained[depth], explained[depth + 1]
-            down = average_down(place.tree, depth, result[-1][0], nodes, leaves)
-            result.append((down, explained[depth + 1].a))
-        return result
-
-    def _leaves_below(self, place: PartPlace, depth: int) -> Integers:
-        """(rows, n) or (1, n) the leaves below each node of a level."""
-        starts, stops = self._spans(place, depth)
-        return stops - starts
-
-    def _down(
-        self,
-        place: PartPlace,
-        below: list[FromBelow],
-        top: Holders,
-        averages: list[tuple[Average, Floats]] | None,
-    ) -> list[Holders]:
-        """Holders of all levels of a part, from the holders of its roots; counts near averages,
-        where there are any."""
+    def _down(self, place: PartPlace, below: list[FromBelow], top: Holders) -> list[Holders]:
+        """Holders of all levels of a part, from the holders of its roots."""
         result = [self._with_ended(place, 0, below[0], top)]
         for depth in range(place.tree.height):
             ended = self._ended(place, depth + 1, below[depth + 1])
@@ -316,7 +244,6 @@ class AdaptiveForest:
                     (below[depth], below[depth + 1]),
                     self._spans(place, depth + 1),
                     ended,
-                    None if averages is None else _target(averages[depth + 1]),
                 )
             )
         return result
@@ -334,10 +261,6 @@ class AdaptiveForest:
         reached = top.ended < 0
         ended = np.where(reached, self._ended(place, depth, below), top.ended)
         return replace(top.nodes, ended=ended.reshape(-1)).rows(place.rows)
-
-
-def _target(average: tuple[Average, Floats]) -> tuple[Floats, Floats]:
-    return average[0].estimate, average[1]
 
 
 def _chunking(plan: AdaptivePlan, keys: int, chunk_leaves: int) -> Chunking:

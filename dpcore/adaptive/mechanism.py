@@ -19,7 +19,7 @@ from dptrees.dpcore.adaptive.forest import AdaptiveForest
 from dptrees.dpcore.adaptive.intervals import AdaptiveIntervals
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.adaptive.reported_errors import node_errors, point_errors
-from dptrees.dpcore.adaptive.roots import ENDED, AdaptiveRoots, AveragedRoots, DrawnLevel
+from dptrees.dpcore.adaptive.roots import ENDED, AdaptiveRoots, DrawnLevel
 from dptrees.dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dptrees.dpcore.irregular.node_weights import NodeWeights
 from dptrees.dpcore.questions.intervals import IntervalRule
@@ -28,8 +28,6 @@ from dptrees.dpcore.refusal import Refusal
 from dptrees.dpcore.trees.forest import LevelSolution
 from dptrees.dpcore.trees.uniform import UniformTree
 from dptrees.dpcore.uniform.plan import Consistency
-
-CONSISTENCIES = (Consistency.TOP_DOWN, Consistency.AVERAGED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +38,9 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
         plan: of trees of any shape.
         guessed_rows: the guess of the rows that the plan was made for, None where there was none.
         weights: of the levels that the plan was made for; None: 1 for each.
-        consistency: which integers are released beside the estimates: top_down or averaged.
-
-    Raises:
-        ValueError: another consistency.
     """
 
-    output_only = ("guessed_rows", "weights", "consistency")
+    output_only = ("guessed_rows", "weights")
     widths_kind = AdaptiveWidths
     errors_are_known = False
     node_fields = (ENDED,)
@@ -54,23 +48,10 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
     plan: AdaptivePlan
     guessed_rows: float | None = None
     weights: NodeWeights | None = None
-    consistency: Consistency = Consistency.TOP_DOWN
-
-    def __post_init__(self) -> None:
-        if self.consistency not in CONSISTENCIES:
-            raise ValueError(
-                f"consistency: {self.consistency.value} is not for adaptive trees; top_down and "
-                "averaged are"
-            )
-
-    @property
-    def averaged(self) -> bool:
-        """Whether counts are averages over the trees that explain the measurements."""
-        return self.consistency is Consistency.AVERAGED
 
     @property
     def roots_kind(self) -> type[AdaptiveRoots]:
-        return AveragedRoots if self.averaged else AdaptiveRoots
+        return AdaptiveRoots
 
     @property
     def is_ordered(self) -> bool:
@@ -101,12 +82,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
         self.plan.check_noise()
 
     def forest(self, layout: ChunkLayout) -> AdaptiveForest:
-        return AdaptiveForest(
-            self.plan,
-            keys=layout.keys,
-            chunk_leaves=layout.chunk_leaves,
-            averaged=self.averaged,
-        )
+        return AdaptiveForest(self.plan, keys=layout.keys, chunk_leaves=layout.chunk_leaves)
 
     def widths(self, confidence: float) -> AdaptiveWidths:
         return adaptive_widths(self.plan.budget.measure, confidence, counts=self.counts)
@@ -138,13 +114,13 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
                 "words": in_words(self.plan),
                 "levels": level_entries(self.plan),
                 "decision_part": str(self.plan.decision_part),
-                "consistency": self.consistency.value,
+                "consistency": Consistency.TOP_DOWN.value,
             }
         return {
             "mechanism": "adaptive",
             "for": "counts" if self.counts else "estimates",
             "estimation": "least_squares",
-            "consistency": self.consistency.value,
+            "consistency": Consistency.TOP_DOWN.value,
             "levels": named_level_entries(self.plan, level_names),
         }
 
@@ -152,10 +128,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
     def spec(self) -> dict[str, Any]:
         """Return the specification; `from_entries` reads it back."""
         tree, kind = self.plan.tree, {"kind": self.kind}
-        # Left out where it is what it always was, so that old specifications are as they were.
         last: dict[str, Any] = {"guessed_rows": self.guessed_rows}
-        if self.averaged:
-            last["consistency"] = self.consistency.value
         if isinstance(tree, UniformTree):
             return kind | tree.spec() | self.plan.spec() | last
         weights = None if self.weights is None else self.weights.spec()
@@ -167,7 +140,11 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
         guess, weights = left.pop("guessed_rows"), None
         if guess is not None and (isinstance(guess, bool) or not isinstance(guess, (int, float))):
             raise Refusal.from_value("guessed_rows", f"{guess!r} must be a number or null.")
-        consistency = Consistency(left.pop("consistency", Consistency.TOP_DOWN.value))
+        if "consistency" in left:
+            value = left["consistency"]
+            raise Refusal.from_value(
+                "consistency", f"{value!r} is of a development version; counts are top_down."
+            )
         if "tree" in context:
             plan, weights = AdaptivePlan.from_spec(left.pop("plan"), **context), left.pop("weights")
         else:
@@ -178,5 +155,4 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
             plan=plan,
             guessed_rows=guess,
             weights=None if weights is None else NodeWeights.from_spec(weights),
-            consistency=consistency,
         )

@@ -47,9 +47,7 @@ _PUBLIC_KEY = ReleaseKey(bytes(32))
 
 
 @lru_cache(maxsize=256)
-def adaptive_count_error(
-    plan: AdaptivePlan, objective: Objective, rows: int, *, averaged: bool
-) -> CountError | None:
+def adaptive_count_error(plan: AdaptivePlan, objective: Objective, rows: int) -> CountError | None:
     """Root mean square error of the counts of an adaptive tree, by the model.
 
     Errors and rows are both in units of the noise, so plans that differ in the budget or the unit
@@ -60,7 +58,6 @@ def adaptive_count_error(
         plan: of a uniform tree.
         objective: what is read.
         rows: a public guess.
-        averaged: whether counts are averages over trees.
 
     Returns:
         The errors, in the objective's unit; None of trees of one leaf or more than 16,384.
@@ -74,7 +71,7 @@ def adaptive_count_error(
     ...     leaves=64, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))), counts=True)
     >>> few, many = (
-    ...     adaptive_count_error(plan, CDF, rows, averaged=True) for rows in (30, 100_000))
+    ...     adaptive_count_error(plan, CDF, rows) for rows in (30, 100_000))
     >>> few.typical < many.typical
     True
     """
@@ -85,9 +82,9 @@ def adaptive_count_error(
     below = math.floor(place + _NEAR)
     weight = max(0.0, place - below)
     scaled = _at_scale_one(plan, scale)
-    logs = _log_errors(scaled, objective, below, averaged)
+    logs = _log_errors(scaled, objective, below)
     if weight > _NEAR:
-        above = _log_errors(scaled, objective, below + 1, averaged)
+        above = _log_errors(scaled, objective, below + 1)
         logs = logs + weight * (above - logs)
     errors = exp(logs) * scale
     typical = exp(float(np.mean(logs))) * scale
@@ -109,14 +106,14 @@ def _at_scale_one(plan: AdaptivePlan, scale: float) -> AdaptivePlan:
 
 
 @lru_cache(maxsize=256)
-def _log_errors(plan: AdaptivePlan, objective: Objective, place: int, averaged: bool) -> Floats:
+def _log_errors(plan: AdaptivePlan, objective: Objective, place: int) -> Floats:
     """(histograms,) logarithms of the root mean square errors at 10^(place / 4) rows."""
     tree, rows = plan.tree, max(1, round(exp(place * log(10.0) / _STEPS)))
     assert isinstance(tree, UniformTree)
     references = reference_histograms(objective, tree.leaves)
     errors = []
     for reference, prefixes in zip(
-        references, _wrong_prefixes(plan, references, rows, averaged), strict=True
+        references, _wrong_prefixes(plan, references, rows), strict=True
     ):
         reading = objective_reading(objective, tree, reference, _PAIRS)
         squares = [
@@ -127,16 +124,14 @@ def _log_errors(plan: AdaptivePlan, objective: Objective, place: int, averaged: 
 
 
 @lru_cache(maxsize=8)
-def _wrong_prefixes(
-    plan: AdaptivePlan, references: tuple[Distribution, ...], rows: int, averaged: bool
-) -> Floats:
+def _wrong_prefixes(plan: AdaptivePlan, references: tuple[Distribution, ...], rows: int) -> Floats:
     """(histograms, releases, leaves + 1) count minus truth of the leaves left of each boundary."""
     tree = plan.tree
     assert isinstance(tree, UniformTree)
     leaves, releases = tree.leaves, min(_MOST, max(_FEWEST, _LEAVES // tree.leaves))
     parts = np.arange(leaves + 1) / leaves
     exact = np.stack([np.diff(rows_below(each, rows, parts)) for each in references])
-    forest = AdaptiveForest(plan, chunk_leaves=leaves, averaged=averaged)
+    forest = AdaptiveForest(plan, chunk_leaves=leaves)
     # Each release of public data is a tree of its own, whatever the plan's unit pays for.
     forest.chunking = UniformChunking(
         keys=len(exact) * releases, chunk_leaves=max(leaves, _CHUNK), tree=tree

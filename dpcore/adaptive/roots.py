@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dptrees.dpcore.adaptive.averaging import Average
 from dptrees.dpcore.adaptive.holders import Holders, Nodes
 from dptrees.dpcore.arrays import Flags, Floats, Integers
 from dptrees.dpcore.trees.forest import LevelSolution, PrefixSolution, RootSolutions
@@ -95,36 +94,6 @@ class AdaptiveRoots(RootSolutions):
             "before": "holder_before",
         }
         return Nodes(**{name: getattr(self, own) for name, own in names.items()}).rows(rows)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AveragedRoots(AdaptiveRoots):
-    """The same where counts are averages over trees.
-
-    Attributes:
-        mass, rows_if_split, even_rows: of the root, as `dpcore.adaptive.averaging.Average`.
-    """
-
-    mass: Floats
-    rows_if_split: Floats
-    even_rows: Floats
-
-    @classmethod
-    def from_average(cls, roots: AdaptiveRoots, average: Average) -> AveragedRoots:
-        """Add the averages of the roots, (rows, n) in the order of leaf ids."""
-        return cls(
-            **{field.name: getattr(roots, field.name) for field in fields(roots)},
-            mass=average.mass.reshape(-1),
-            rows_if_split=average.rows.reshape(-1),
-            even_rows=average.even.reshape(-1),
-        )
-
-    def average(self, rows: int) -> Average:
-        """Return the averages of the roots, (rows, n)."""
-        mass, split, even = (
-            each.reshape(rows, -1) for each in (self.mass, self.rows_if_split, self.even_rows)
-        )
-        return Average(mass=mass, rows=split, even=even)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -104,7 +104,6 @@ def one_down(
     nodes: tuple[FromBelow, FromBelow],
     spans: tuple[Integers, Integers],
     ended: Integers,
-    target: tuple[Floats, Floats] | None = None,
 ) -> Holders:
     """Holders of a level, from the holders of the level above it.
 
@@ -115,8 +114,6 @@ def one_down(
         nodes: parents and children from below.
         spans: the children's first leaves, and where they stop, of a shape that broadcasts.
         ended: (rows, n) of reached children, as `Holders.ended`.
-        target: (rows, n) what the children's counts are near, and its variances; None: the
-            estimates.
     """
     parents, children = nodes
     assert parents.split is not None and parents.sum_z is not None and parents.sum_a is not None
@@ -128,8 +125,7 @@ def one_down(
     k = children.a / total
     estimate = children.z + k * tree.to_children(depth, above.estimate - parents.sum_z)
     counts = np.where(parents.split, above.count, 0)
-    near = (estimate, children.a) if target is None else target
-    count = _split_counts(tree, depth, *near, counts)
+    count = _split_counts(tree, depth, estimate, children.a, counts)
     node, shape = above.nodes.select(index[split]), split.shape
     lefts = tree.left_sum(depth, k), tree.left_sum(depth, children.a)
     a, total, k, left_k, left_a = (

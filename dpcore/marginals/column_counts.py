@@ -6,7 +6,7 @@ inverse of its variance, which is the number of cells.
 Cells of an ordered column are averaged over binary trees: cells in a block are even (one density
 for all of them) or the block is split in halves, and each half has explanations of its own. Both
 explanations of a block are weighed by their Gaussian likelihoods, with a penalty of 1 for each
-density, as in `dpcore.adaptive.averaging`. With y the noisy counts of the n cells of a block, v
+density. With y the noisy counts of the n cells of a block, v
 their variance and d = sum y / n,
 
     even   score = -sum (y - d)^2 / 2 v - 1,     density d

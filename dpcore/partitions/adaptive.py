@@ -53,9 +53,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.codec import CONTEXT, INLINE, coded
+from dptrees.dpcore.codec import CONTEXT, INLINE
 from dptrees.dpcore.noise.laws import NoiseLaw, exact_scale
-from dptrees.dpcore.partitions.averaging import averaged_estimates
 from dptrees.dpcore.partitions.consistency import BestLinear, Running
 from dptrees.dpcore.partitions.least_squares import least_squares
 from dptrees.dpcore.partitions.measurement import (
@@ -96,7 +95,6 @@ class AdaptivePartitionPlan(PartitionMechanism):
         decision_part: p, of the budgets above the last level for the numbers that decide; 0: what
             is measured decides.
         shrunk: whether counts are drawn towards even ones by how little is known.
-        averaged: whether counts are averages over trees, see `dpcore.partitions.averaging`.
         public_total: the number of rows is public: under ``substitute``, where no row is dropped.
         dense: whether a counter for every node of the last level is held.
 
@@ -116,7 +114,7 @@ class AdaptivePartitionPlan(PartitionMechanism):
     mechanism: ClassVar[str] = "adaptive"
     written = (
         *("mechanism", "measure", "unit", "public_total", "levels"),
-        *("thresholds", "most", "decision_part", "shrunk", "averaged", "dense"),
+        *("thresholds", "most", "decision_part", "shrunk", "dense"),
     )
 
     depths: tuple[int, ...] = field(metadata=CONTEXT)
@@ -127,7 +125,6 @@ class AdaptivePartitionPlan(PartitionMechanism):
     unit: PrivacyUnit = field(metadata=INLINE)
     decision_part: Fraction = Fraction(0)
     shrunk: bool = False
-    averaged: bool = field(default=False, metadata=coded(omit=False))
     public_total: bool = False
     dense: bool = field(default=False, metadata=HOLDING)
 
@@ -148,8 +145,6 @@ class AdaptivePartitionPlan(PartitionMechanism):
             raise ValueError(f"most: {self.most} is not at least 1")
         if not 0 <= self.decision_part < 1:
             raise ValueError(f"decision_part: {self.decision_part} is not at least 0 and below 1")
-        if self.averaged and self.shrunk:
-            raise ValueError("averaged: counts are averaged or shrunk, not both")
 
     def _noise(self, level: int, amount: Fraction) -> NoiseLaw | None:
         """Return the noise law of one number of a node of a level that spends an amount."""
@@ -224,10 +219,8 @@ class AdaptivePartitionPlan(PartitionMechanism):
         assert isinstance(measurement, NodeNoise)  # which the question holds for it
         tree = AdaptiveGrowth(plan=self, hierarchy=hierarchy, noise=measurement).tree()
         solved = least_squares(tree)
-        cells = [hierarchy.cells(level.depth, level.nodes) for level in tree.levels]
         wanted = [each.estimate for each in solved.estimates]
-        if self.averaged:
-            wanted = averaged_estimates(tree, cells)
+        cells = [hierarchy.cells(level.depth, level.nodes) for level in tree.levels]
         counts = whole_counts(tree, wanted, solved.below, cells if self.shrunk else None)
         return EstimatedTree(tree=tree, estimates=solved.estimates, counts=tuple(counts))
 

@@ -15,8 +15,6 @@ docs/synthetic-accuracy.md), and flat around these:
 - of two columns nodes are split in four first, which are not measured: from as many standard errors
   of what ends such a quarter on. Quarters are split where an even part exceeds half as many errors
   of what is measured next, before the last level all. So parts differ in size by 4, not by 16;
-- counts are averaged over the trees that explain what was measured (`dpcore.partitions.averaging`)
-  for one and two columns; from three on averages were as good for few rows and worse for many;
 - where numbers of their own decide, they take 3/10 of the levels above the last; a node is split
   where such a number exceeds what is said above and its own standard error, squared and added.
 """
@@ -98,17 +96,9 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
         unit=setting.unit,
         decision_part=part,
         shrunk=choices.estimation is Estimation.SHRUNK,
-        averaged=_is_averaged(setting, choices),
         public_total=setting.public_total,
         dense=is_dense(choices, depths[-1]),
     )
-
-
-def _is_averaged(setting: PartitionSetting, choices: PartitionChoices) -> bool:
-    """Whether counts are averaged: as requested, otherwise over one or two columns."""
-    if choices.estimation is None:
-        return setting.dimensions <= 2
-    return choices.estimation is Estimation.AVERAGED
 
 
 def _refuse(choices: PartitionChoices) -> None:

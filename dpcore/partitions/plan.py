@@ -67,7 +67,6 @@ class Estimation(Enum):
     EVEN_SHARES = "even_shares"  # the paper's Algorithm 4
     LEAST_SQUARES = "least_squares"
     SHRUNK = "shrunk"  # least squares; counts drawn towards even ones by how little is known
-    AVERAGED = "averaged"  # least squares; counts averaged over trees, of an adaptive partition
 
     @property
     def consistency(self) -> GrowthConsistency:
@@ -109,7 +108,7 @@ class PartitionPlan(PartitionMechanism):
         unit: what neighbors differ in.
         public_total: the number of rows is public: under ``substitute``, where no row is dropped.
         rule: which nodes are split.
-        estimation: of the counts; not AVERAGED.
+        estimation: of the counts.
         holding: of exact counts.
         sketches: where `holding` is SKETCH, else None.
 
@@ -155,8 +154,6 @@ class PartitionPlan(PartitionMechanism):
         self._check_root()
         if (self.sketches is None) == (self.holding is Holding.SKETCH):
             raise ValueError(f"sketches: they go with holding {Holding.SKETCH.value}, and only so")
-        if self.estimation is Estimation.AVERAGED:
-            raise ValueError("estimation: counts of a partition of whole levels are not averaged")
         if self.sketches is not None and self.sketches.counters >= self.height:
             raise ValueError("counters: no level is left for a sketch")
 

@@ -97,13 +97,7 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
 
 def _estimation(setting: PartitionSetting, choices: PartitionChoices) -> Estimation:
     """Choose the requested estimation; otherwise counts are shrunk where there are several columns:
-    along one column small biases of neighboring nodes add up.
-
-    Raises:
-        Refusal: averages, which only an adaptive partition has.
-    """
-    if choices.estimation is Estimation.AVERAGED:
-        raise Refusal("estimation", "only counts of an adaptive partition are averaged")
+    along one column small biases of neighboring nodes add up."""
     if choices.estimation is not None:
         return choices.estimation
     return Estimation.LEAST_SQUARES if setting.dimensions == 1 else Estimation.SHRUNK

@@ -17,7 +17,6 @@ FACE = {
     "closest_cdf": ("closest_cdf_l1", "closest_cdf_l2"),
     "consistency": ("consistent_counts", "root_count", "split_counts"),
     "exact_sums": ("LeafSums", "level_sums", "saturated_sums", "split_words", "words_total"),
-    "explanations": ("PENALTY", "weigh_explanations"),
     "forest": (
         "Forest",
         "LevelSolution",

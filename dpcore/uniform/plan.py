@@ -54,7 +54,6 @@ class Consistency(Enum):
     L1 = "l1"  # from the closest CDF, by the sum of absolute differences
     L2 = "l2"  # the same, by the sum of squares
     SHRUNK = "shrunk"  # top down, drawn to even splits where children hold little
-    AVERAGED = "averaged"  # top down, near averages over trees that explain the measurements
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,10 +52,6 @@ _AGAIN = (
     "below it: every path from the root to a part spends the same budget, whatever the partition "
     "is."
 )
-_AVERAGED = (
-    "It is close to the average over the trees that could explain the noisy counts, weighted by "
-    "how well each explains them."
-)
 _SKETCHED = (
     "Below the levels of counters, it accounts for the noise but not for other nodes in the same "
     "cell of a sketch."
@@ -144,7 +140,6 @@ def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
         ("estimate", _EVEN_SHARES if even else _ESTIMATE),
         *((("estimate", _AGAIN),) if adaptive else ()),
         *consistent_count(ADDS_UP),
-        *((("count", _AVERAGED),) if spec.get("averaged") else ()),
         *given,
         *((STANDARD_ERROR,) if question.plan.states_errors else ()),
         ("density", _DENSITY if question.plan.states_errors else f"{_INSIDE}."),

@@ -77,10 +77,6 @@ _BY_MEASUREMENT = (
 
 # What is read of counts, by the field of its predicted errors.
 _READ = {"predicted_prefix_counts": CDF, "predicted_range_counts": RangeObjective()}
-_AVERAGED = (
-    "close to averages over the trees that could explain the noisy counts, weighted by how well "
-    "each explains them; intervals are for the estimates, which are not averaged"
-)
 
 
 def adaptive_description(question: TreeQuestion[AdaptiveMechanism]) -> Description:
@@ -172,8 +168,6 @@ def _facts(mechanism: AdaptiveMechanism) -> dict[str, str]:
         )
     if plan.public_total:
         facts["Exact"] = "the number of rows, public by declaration and not protected"
-    if mechanism.averaged:
-        facts["Counts"] = _AVERAGED
     if rows is not None:
         facts["Planned for"] = f"{rows:,.0f} rows in a tree, a public guess"
     if mechanism.is_ordered:
@@ -218,8 +212,7 @@ def _predicted_counts(mechanism: AdaptiveMechanism) -> dict[str, Any]:
     plan, rows = mechanism.plan, mechanism.guessed_rows
     rows = assumed_rows(if_all_split(plan).setting) if rows is None else max(1, round(rows))
     errors = {
-        name: adaptive_count_error(plan, objective, rows, averaged=mechanism.averaged)
-        for name, objective in _READ.items()
+        name: adaptive_count_error(plan, objective, rows) for name, objective in _READ.items()
     }
     return {name: asdict(error) for name, error in errors.items() if error is not None}
 

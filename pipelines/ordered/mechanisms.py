@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from dptrees.dpcore.adaptive.candidate import AdaptiveTree
-from dptrees.dpcore.adaptive.mechanism import CONSISTENCIES, AdaptiveMechanism
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.chooser.ordered import OrderedChoice
 from dptrees.dpcore.exponential.workload import ExponentialWorkload
 from dptrees.dpcore.factorised.candidate import WeightedSums
@@ -133,7 +133,6 @@ def adaptive(section: OrderedChoices) -> OrderedWorkload[AdaptiveMechanism]:
             counts=section.read_as is ReadAs.COUNTS,
             guessed_rows=None if guess is None else float(guess),
             fanouts=section.fanouts,
-            consistency=section.consistency,
             objective=section.objective,
         ),
     )
@@ -149,8 +148,8 @@ WHOLE_LEVEL_KEYS = {"fanouts", "level_budgets", "estimation", "consistency", "wi
 
 
 def planned(section: OrderedChoices) -> Workload[Any]:
-    """Return the workload of what is closest: without a choice in the section an adaptive tree with
-    averaged counts, or under rho a strategy, where these can be had."""
+    """Return the workload of what is closest: without a choice in the section an adaptive tree for
+    counts, or under rho a strategy, where these can be had."""
     whole_count = whole_levels("planned", section)
     is_cdf = section.domain.is_ordered and section.objective.kind in ("cdf", "ranges", "quantiles")
     if section.guesses_values or not is_cdf or section.chosen & WHOLE_LEVEL_KEYS:
@@ -165,7 +164,7 @@ def planned(section: OrderedChoices) -> Workload[Any]:
             whole_count,
             for_counts=True,
             strategy=factorised(section),
-            adaptive=_averaged(counts),
+            adaptive=adaptive(counts),
         )
     if guessed:
         rows = section.guessed_rows
@@ -184,16 +183,11 @@ def _chosen_quantiles(section: OrderedChoices) -> OrderedChoice:
         whole_levels("planned", counts),
         for_counts=True,
         strategy=factorised(section),
-        adaptive=_averaged(counts),
+        adaptive=adaptive(counts),
         exponential=exponential_quantiles(section) if few else None,
         quantiles_alone=section.read_as is ReadAs.QUANTILES,
         guessed_rows=section.guessed_rows,
     )
-
-
-def _averaged(section: OrderedChoices) -> OrderedWorkload[AdaptiveMechanism]:
-    """An adaptive tree whose counts are averages over trees."""
-    return adaptive(replace(section, consistency=Consistency.AVERAGED))
 
 
 def _choice(
@@ -269,12 +263,12 @@ MECHANISMS: Mapping[str, MechanismSection] = {
         refused={
             "objective": "the mechanism adaptive has one plan for CDF, ranges and quantiles",
             **dict.fromkeys(_OF_LEVELS, _OWN),
-            "consistency": "the mechanism adaptive has top_down and averaged",
+            "consistency": "the mechanism adaptive has top_down alone",
             **_FREE,
         },
         allowed={
             "objective": ("cdf", "ranges", "quantiles"),
-            "consistency": tuple(each.value for each in CONSISTENCIES),
+            "consistency": (Consistency.TOP_DOWN.value,),
         },
     ),
     "exponential": MechanismSection(

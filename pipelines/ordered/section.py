@@ -270,12 +270,6 @@ class OrderedTree(KnownLeavesSection):
             and self.chosen_consistency in (Consistency.TOP_DOWN, Consistency.SHRUNK)
             and self.domain.is_ordered
         )
-        if self.chosen_consistency is Consistency.AVERAGED:
-            raise RuleBroken(
-                "averaged goes with the mechanism adaptive; planned has it by itself for counts "
-                "under epsilon",
-                at=".consistency",
-            )
         if self.consistency == Consistency.SHRUNK.value and not repaired:
             raise RuleBroken(
                 "shrunk goes with cells in order and estimation full, and not with the mechanism "

@@ -12,7 +12,7 @@ import numpy as np
 
 from dptrees.dpcore.adaptive.forest import AdaptiveForest
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
-from dptrees.dpcore.adaptive.roots import AdaptiveRoots, AveragedRoots, DrawnPrefixes
+from dptrees.dpcore.adaptive.roots import AdaptiveRoots, DrawnPrefixes
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
@@ -81,7 +81,6 @@ def solve_adaptive(forest: AdaptiveForest, counts: Integers, noise: Any) -> Solv
     flat, keys = counts.reshape(-1), forest.chunking.keys
     levels: list[list[Any]] = [[] for _ in forest.plan.tree.level_sizes]
     prefixes, reported = [], []
-    kind = AveragedRoots if forest.averaged else AdaptiveRoots
     for chunks in _groups(forest):
         sent, kept = {}, {}
         for chunk in chunks:
@@ -100,7 +99,7 @@ def solve_adaptive(forest: AdaptiveForest, counts: Integers, noise: Any) -> Solv
         found: list[Any] = list(spine)
         for chunk in chunks:
             place = Place(chunk.key, chunk.index)
-            mine = unpack_solutions(down[place], kind)
+            mine = unpack_solutions(down[place], AdaptiveRoots)
             assert isinstance(mine, AdaptiveRoots)
             solved, points = forest.solve(chunk, unpack_measured(kept[place], chunk.rows), mine)
             found += solved

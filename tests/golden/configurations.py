@@ -113,7 +113,7 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         PURE,
         f"domain: {NUMBERS}, optimize_for: counts, guess: {{rows: 300}}, consistency: shrunk",
     ),
-    "averaged": (
+    "planned-for-counts": (
         PURE,
         f"domain: {NUMBERS}, optimize_for: counts, {BY}, quantiles: [0.5]",
         "domain: {column: fine, type: integer, lower: 0, upper: 3000}, optimize_for: counts",

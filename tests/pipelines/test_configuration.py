@@ -533,11 +533,7 @@ def test_number_with_an_exponent_beyond_all_is_refused() -> None:
         ("level_budgets", "most", "trees[0].level_budgets: 'most' must be equal or optimal"),
         ("level_budgets", "[1, -1]", "trees[0].level_budgets[1]: -1 must be a number above 0"),
         ("estimation", "best", "trees[0].estimation: 'best' must be none, below, above, refined"),
-        (
-            "consistency",
-            "l3",
-            "trees[0].consistency: 'l3' must be top_down, l1, l2, shrunk or averaged",
-        ),
+        ("consistency", "l3", "trees[0].consistency: 'l3' must be top_down, l1, l2 or shrunk"),
         ("quantiles", "0.5", "trees[0].quantiles: 0.5 must be a list"),
         ("quantiles", "[]", "trees[0].quantiles: must have at least one value"),
         ("quantiles", "[0.5, 1.01]", "trees[0].quantiles[1]: 1.01 must be a number from 0 to 1"),

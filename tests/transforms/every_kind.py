@@ -41,7 +41,7 @@ from dptrees.dpcore.selection.question import SelectionQuestion
 from dptrees.dpcore.series.temporal import TemporalTree
 from dptrees.dpcore.sketches.shape import SketchKind
 from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan
 from dptrees.transforms.layout import (
     concluded_file,
     parquet_bytes,
@@ -114,9 +114,7 @@ def _sparse() -> ReleasePlan:
     )
 
 
-def _adaptive(
-    consistency: Consistency = Consistency.TOP_DOWN,
-) -> OrderedQuestion[AdaptiveMechanism]:
+def _adaptive() -> OrderedQuestion[AdaptiveMechanism]:
     plan = AdaptivePlan(
         tree=UniformTree(leaves=30, fanouts=(4, 4, 2)),
         unit=ADD_REMOVE_ROW,
@@ -128,7 +126,7 @@ def _adaptive(
     return OrderedQuestion(
         name="adaptive",
         domain=NUMBERS,
-        mechanism=AdaptiveMechanism(plan=plan, consistency=consistency),
+        mechanism=AdaptiveMechanism(plan=plan),
         chunk_leaves=8,
         quantiles=(0.1, 0.5),
     )
@@ -266,7 +264,6 @@ _MADE: dict[str, Callable[[], ReleasePlan]] = {
     "table": lambda: _alone(table_question()),
     "table, rho": lambda: _alone(table_question(measure=Measure.RHO, unit=SUBSTITUTE_ROW)),
     "adaptive": lambda: _alone(_adaptive()),
-    "adaptive, averaged": lambda: _alone(_adaptive(Consistency.AVERAGED)),
     "adaptive hierarchy": lambda: _alone(adaptive_question("bushy", chunk_leaves=4)),
     "factorised": lambda: _alone(_factorized()),
     "exponential": lambda: _alone(_exponential(30)),

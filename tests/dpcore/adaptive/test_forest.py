@@ -75,12 +75,9 @@ def test_chunked_equals_whole(
         rng, tree, public=public, keyed=keys > 1, counts=bool(rng.random() < 0.5)
     )
     counts = rng.poisson(rng.choice([0.3, 5, 40], (keys, tree.leaves)))
-    averaged = seed % 2 == 1
-    whole = solve_adaptive(
-        AdaptiveForest(plan, keys=keys, averaged=averaged), counts, CodedSource()
-    )
+    whole = solve_adaptive(AdaptiveForest(plan, keys=keys), counts, CodedSource())
     for size in SIZES:
-        forest = AdaptiveForest(plan, keys=keys, chunk_leaves=size, averaged=averaged)
+        forest = AdaptiveForest(plan, keys=keys, chunk_leaves=size)
         found = solve_adaptive(forest, counts, CodedSource())
         for ours, theirs in zip(found.levels, whole.levels, strict=True):
             for name in LEVELS:

@@ -20,7 +20,6 @@ from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Share
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.uniform.plan import Consistency
 
 PURE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
 RHO = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
@@ -35,7 +34,7 @@ def counts(rows: int | None, cells: int = 32, noise: Noise = Noise.BEST) -> Orde
     adaptive = OrderedWorkload(
         name="t",
         domain=domain,
-        candidate=AdaptiveTree(counts=True, guessed_rows=rows, consistency=Consistency.AVERAGED),
+        candidate=AdaptiveTree(counts=True, guessed_rows=rows),
     )
     return OrderedChoice(
         name="t", noise=noise, whole=whole, for_counts=True, strategy=strategy, adaptive=adaptive
@@ -49,7 +48,7 @@ def test_under_epsilon_they_are_of_an_adaptive_tree_up_to_some_rows_a_cell(
     workload = counts(rows)
     requested = workload.planned(PURE, TERMS)
     assert isinstance(requested.mechanism, AdaptiveMechanism)
-    assert requested.mechanism.counts and requested.mechanism.averaged
+    assert requested.mechanism.counts
     said = "more than 960" if rows is None else f"counts and the guess of {rows} rows: an"
     assert said in str(workload.why(requested))
     assert workload.error_unit == "rows" and workload.resolved(requested) is workload.adaptive

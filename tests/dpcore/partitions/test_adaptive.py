@@ -59,7 +59,6 @@ PLANS = {
     "of a rho": make_plan(measure=Measure.RHO, decision_part=Fraction(1, 5)),
     "substituted": make_plan(unit=SUBSTITUTE_ROW),
     "of a public number of rows": make_plan(unit=SUBSTITUTE_ROW, public_total=True),
-    "averaged": make_plan(averaged=True, decision_part=Fraction(1, 4)),
     "of persons": make_plan(unit=PERSON, amounts=tuple(map(Fraction, (3, 4, 5, 6)))),
 }
 
@@ -71,7 +70,6 @@ BETWEEN: dict[str, Any] = {
 }
 PLANS |= {
     "with levels between": make_plan(**BETWEEN),
-    "with levels between, averaged": make_plan(**BETWEEN, averaged=True),
     "with levels between, decided apart": make_plan(**BETWEEN, decision_part=Fraction(1, 4)),
     "with nothing but a root above": make_plan(
         amounts=(Fraction(2), Fraction(0), Fraction(0), Fraction(3)), thresholds=(8, 4, 2)
@@ -404,10 +402,6 @@ def test_a_specification_is_read_back(name: str) -> None:
         ),
         ({"thresholds": (0, 1)}, "thresholds: (0, 1) are not 3 of at least 0"),
         ({"thresholds": (0, -1, 2)}, "thresholds: (0, -1, 2) are not 3 of at least 0"),
-        (
-            {"averaged": True, "shrunk": True},
-            "averaged: counts are averaged or shrunk, not both",
-        ),
         ({"most": 0}, "most: 0 is not at least 1"),
         ({"decision_part": Fraction(1)}, "decision_part: 1 is not at least 0 and below 1"),
     ],

@@ -137,18 +137,12 @@ def test_one_column_has_even_budgets_and_large_thresholds() -> None:
     assert plan.thresholds[1] == round(6 * math.sqrt(plan.laws[2].variance))
 
 
-def test_counts_are_averaged_unless_another_estimation_is_chosen() -> None:
-    plans = {
-        estimation: plan_adaptive(make_setting(bits=16), make_choices(estimation=estimation))
-        for estimation in (None, Estimation.AVERAGED, Estimation.LEAST_SQUARES, Estimation.SHRUNK)
-    }
-    assert [plan.averaged for plan in plans.values()] == [True, True, False, False]
-    assert [plan.shrunk for plan in plans.values()] == [False, False, False, True]
-    averaged = [
-        plan_adaptive(make_setting(bits=16, dimensions=columns), make_choices()).averaged
-        for columns in (1, 2, 3, 4)
+def test_counts_are_of_least_squares_unless_they_are_to_be_shrunk() -> None:
+    plans = [
+        plan_adaptive(make_setting(bits=16), make_choices(estimation=estimation))
+        for estimation in (None, Estimation.LEAST_SQUARES, Estimation.SHRUNK)
     ]
-    assert averaged == [True, True, False, False]
+    assert [plan.shrunk for plan in plans] == [False, False, True]
 
 
 def test_decisions_of_their_own_need_more_rows() -> None:

@@ -67,10 +67,3 @@ def test_estimates_apart_need_an_adaptive_partition() -> None:
         plan_closest(make_setting(), make_choices(holding=Holding.SKETCH, decided_apart=True))
     assert caught.value.field == "decided_apart"
     assert "here PrivHP is taken" in caught.value.rule
-
-
-def test_whole_levels_are_not_averaged() -> None:
-    choices = PartitionChoices.from_mechanism("privhp", estimation=Estimation.AVERAGED)
-    with pytest.raises(Refusal) as caught:
-        plan_partition(make_setting(), choices)
-    assert caught.value.field == "estimation"

@@ -138,7 +138,7 @@ def plans(draw: st.DrawFn) -> PartitionPlan:
             estimator=draw(st.sampled_from([None, SketchEstimator.MEAN])),
         )
     plain = st.sampled_from([Holding.DENSE, Holding.SPARSE])
-    every = st.sampled_from([each for each in Estimation if each is not Estimation.AVERAGED])
+    every = st.sampled_from(Estimation)
     return PartitionPlan(
         depths=depths,
         amounts=tuple(amounts),

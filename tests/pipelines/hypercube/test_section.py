@@ -126,7 +126,6 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "planned": short(mechanism="planned"),
     "planned-for-counts": short(optimize_for="counts"),
     "planned-for-estimates": short(optimize_for="estimates"),
-    "averaged": short(consistency="averaged"),
     "the-paper's": short(mechanism="privhp_paper", k=16),
     "pmm": short(mechanism="pmm", depth=10),
 }
@@ -271,11 +270,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         short(counts="sketch", optimize_for="estimates"),
         "optimize_for",
         "estimates apart from decisions need an adaptive partition, and here PrivHP is taken",
-    ),
-    "averages-of-privhp": (
-        short(mechanism="privhp", consistency="averaged"),
-        "consistency",
-        "only counts of an adaptive partition are averaged",
     ),
     "optimize_for": (
         short(mechanism="adaptive", optimize_for="x"),

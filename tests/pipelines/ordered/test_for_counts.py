@@ -76,7 +76,7 @@ def test_shrunk_counts_are_predicted_to_be_closer(tmp_path: Path) -> None:
     assert shrunk < 0.97 * top_down
 
 
-def test_else_counts_are_averages_over_adaptive_trees(tmp_path: Path) -> None:
+def test_else_counts_are_of_adaptive_trees(tmp_path: Path) -> None:
     """Also without a guess; their errors are predicted, and smaller than whole levels'."""
     workspace = Workspace(tmp_path)
     guessed, free = planned(workspace, COUNTS), planned(workspace, {"optimize_for": "counts"})
@@ -86,7 +86,6 @@ def test_else_counts_are_averages_over_adaptive_trees(tmp_path: Path) -> None:
     whole = planned(workspace, SPARSE | {"objective": "ranges"})["predicted_counts"]["typical"]
     assert guessed["predicted_range_counts"]["typical"] < whole
     said = workspace.run("plan", workspace.configure(configured(COUNTS))).out
-    assert "counts: close to averages over the trees that could explain" in said
     assert (
         said.count("expected error by a model (") == 2 and said.count("a guess of 200 rows)") == 2
     )
@@ -94,8 +93,8 @@ def test_else_counts_are_averages_over_adaptive_trees(tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.err
     manifest = json.loads((workspace.output / "manifest.json").read_text(encoding="utf-8"))
     tree = manifest["spec"]["trees"][0]
-    assert (tree["kind"], tree["consistency"]) == ("adaptive", "averaged")
-    assert manifest["trees"][0]["consistency"] == "averaged"
+    assert tree["kind"] == "adaptive" and "consistency" not in tree
+    assert manifest["trees"][0]["consistency"] == "top_down"
     assert workspace.run("verify", str(workspace.output)).code == 0
 
 
@@ -130,13 +129,21 @@ def test_errors_share_a_budget_where_they_are_known(
     assert first == pytest.approx(second, rel=0.01)
 
 
-def test_averages_are_of_adaptive_trees(tmp_path: Path) -> None:
+def test_averaged_counts_of_development_versions_are_refused(tmp_path: Path) -> None:
+    """In a configuration, and in a manifest, whose field and value the message names."""
     workspace = Workspace(tmp_path)
     tree = {"optimize_for": "counts", "consistency": "averaged"}
     outcome = workspace.run("plan", workspace.configure(configured(tree)))
-    assert outcome.code == 2 and ".consistency: averaged goes with the mechanism" in outcome.err
-    named = planned(workspace, tree | {"mechanism": "adaptive"})
-    assert named["levels"] == planned(workspace, {"optimize_for": "counts"})["levels"]
+    assert outcome.code == 2
+    assert ".consistency: 'averaged' must be top_down, l1, l2 or shrunk" in outcome.err
+    assert workspace.release(configured(COUNTS)).code == 0
+    path = workspace.output / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest["spec"]["trees"][0]["consistency"] = "averaged"
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    outcome = workspace.run("report", str(workspace.output))
+    assert outcome.code == 2
+    assert "consistency 'averaged' is of a development version" in outcome.err
 
 
 @pytest.mark.parametrize(
