@@ -130,7 +130,7 @@ STEPS = {
             "dpcore/bounding/**",
             "dpcore/noise/**",
             "dpcore/privacy/**",
-            "dpcore/release/in_memory.py",
+            "dpcore/release/released.py",
             "tests/audit/test_black_box.py",
         ),
     ),

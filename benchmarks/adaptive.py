@@ -22,21 +22,22 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.harness import geometric_mean, print_lines, public_noise, solved_chunk
+from dptrees.dpcore.adaptive.drawn_trees import DrawnLevel, DrawnPrefixes
 from dptrees.dpcore.adaptive.forest import AdaptiveForest
-from dptrees.dpcore.adaptive.intervals import node_intervals, prefix_intervals
+from dptrees.dpcore.adaptive.mechanism import (
+    AdaptiveWidths,
+    adaptive_widths,
+    node_intervals,
+    prefix_intervals,
+)
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.adaptive.planner import plan_adaptive
-from dptrees.dpcore.adaptive.roots import DrawnLevel, DrawnPrefixes
-from dptrees.dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dptrees.dpcore.arrays import Flags, Floats, Integers
 from dptrees.dpcore.levels.planner import plan_tree
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.trees.exact_sums import level_sums
-from dptrees.dpcore.trees.forest import Forest
-from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.trees.chunks import level_sums
+from dptrees.dpcore.trees.forests import Forest
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
 
 CONFIDENCE = 0.95
 KINDS = ("nodes of the drawn tree", "nodes inside", "prefixes at edges", "prefixes between")

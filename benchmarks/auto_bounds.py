@@ -23,12 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.choices.unit_bounds import BoundPlan, BoundQuestion
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.questions.tables import CDF
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.questions.released import CDF
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.unit_bounds.plan import BoundPlan
-from dptrees.dpcore.unit_bounds.question import BoundQuestion
+from dptrees.dpcore.release.released import release_counts
 from dptrees.pipelines.accounting.unit_bounds import UnitNumbers
 from dptrees.pipelines.configuration import Configuration, parse_configuration
 from dptrees.pipelines.unit_bounds.plan import tolerated_units

@@ -29,14 +29,12 @@ import pyarrow as pa
 
 from benchmarks.harness import geometric_mean, print_lines, public_noise
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dptrees.dpcore.partitions.mechanism import EstimatedTree, PartitionMechanism
-from dptrees.dpcore.partitions.tree import Nodes
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.partition import CodeCounts, NodeNoise, Nodes
+from dptrees.dpcore.boxes.plan import EstimatedTree, PartitionMechanism
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.pipelines.hypercube.section import HypercubeTree
 
 # Bits of each column, by the number of columns.

@@ -29,21 +29,19 @@ from benchmarks.harness import table
 from benchmarks.synthetic.__main__ import line_distance
 from benchmarks.synthetic.generators import Partition
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.hypercube.released import ReleasedHypercube
-from dptrees.dpcore.hypercube.workload import HypercubeWorkload
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.plan import Holding
+from dptrees.dpcore.boxes.planner import PartitionChoices
+from dptrees.dpcore.boxes.question import HypercubeWorkload
+from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import make_domain
-from dptrees.dpcore.partitions.choices import PartitionChoices
-from dptrees.dpcore.partitions.plan import Holding
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.place import STATE
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.release.in_memory import RunBefore, release_rows
+from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.messages import STATE
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.series.runs import Series
-from dptrees.dpcore.series.spans import select_span
+from dptrees.dpcore.release.released import RunBefore, release_rows
+from dptrees.dpcore.series.runs import Series, select_span
 from dptrees.dpcore.series.workload import SeriesWorkload
 
 KEY = ReleaseKey(bytes(32))

@@ -42,22 +42,20 @@ from dptrees.dpcore.adaptive.forest import AdaptiveForest
 from dptrees.dpcore.adaptive.hierarchy_planner import is_worth_it, plan_adaptive_hierarchy
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.irregular.forest import IrregularForest
-from dptrees.dpcore.irregular.node_weights import NodeWeights
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.irregular.planner import (
+    NodeWeights,
     predicted_level_rmse,
     predicted_node_rmse,
     with_best_shares,
     with_shares,
 )
-from dptrees.dpcore.levels.relative_objective import RelativeObjective
-from dptrees.dpcore.levels.relative_planner import threshold_candidate
+from dptrees.dpcore.levels.relative_errors import RelativeObjective, threshold_candidate
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.group import GroupPrivacy
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.thresholds.forest import ThresholdForest, TreeThresholds
-from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.shapes import IrregularTree
 
 LEVELS = ("state", "county", "tract", "block group", "block")
 # The digits of a GEOID that name a node of each level.

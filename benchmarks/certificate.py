@@ -1,4 +1,4 @@
-"""How far the certified delta of `dpcore.privacy.loss` lies above the exact one.
+"""How far the certified delta of `dpcore.privacy.composition` lies above the exact one.
 
 The exact delta is computed without a grid, a tilt or a Fourier transform: the losses of counts with
 rational sigma^2 and scales lie on a common lattice, so that their law is a convolution of positive
@@ -33,8 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.privacy.composition import certified_delta
 from dptrees.dpcore.privacy.conversion import calibrated_rho, zcdp_rho
-from dptrees.dpcore.privacy.loss import certified_delta
 
 Moved = Sequence[tuple[NoiseLaw, int]]
 LARGEST, SMALLEST = 0.5, 1e-12

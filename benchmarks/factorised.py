@@ -24,25 +24,24 @@ import numpy as np
 
 from benchmarks.accuracy.cases import CELLS, DataSet, draw_ranges, found_sets
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.factorised.candidate import WeightedSums
-from dptrees.dpcore.factorised.optimum import optimal_weights, prefix_gram
-from dptrees.dpcore.factorised.planner import MOST_OPTIMAL, best_strategy
-from dptrees.dpcore.factorised.read import Read
-from dptrees.dpcore.factorised.strategy import MatrixStrategy
-from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
-from dptrees.dpcore.levels.candidate import WholeLevels
-from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse
+from dptrees.dpcore.factorised.mechanism import WeightedSums
+from dptrees.dpcore.factorised.optimum import Read, optimal_weights, prefix_gram
+from dptrees.dpcore.factorised.strategies import (
+    MOST_OPTIMAL,
+    MatrixStrategy,
+    ToeplitzStrategy,
+    best_strategy,
+)
+from dptrees.dpcore.levels.planner import WholeLevels, plan_tree, predicted_cdf_rmse
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.uniform.plan import Consistency
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.uniform.plan import Consistency, TreeSetting
 
 _HALF = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
 _KEY = ReleaseKey(b"accuracy: a public constant key.")

@@ -18,7 +18,7 @@ import numpy as np
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.trees.forest import Forest, LevelSolution
+from dptrees.dpcore.trees.forests import Forest, LevelSolution
 
 PROJECT = Path(__file__).resolve().parents[1]
 SHARED_DATA = PROJECT.parent / "shared" / "data"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 
-from dptrees.dpcore.noise.digit_tables import digit_table
+from dptrees.dpcore.noise.exact_sampling import digit_table
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dptrees.dpcore.noise.randomness import public_stream
 

@@ -23,13 +23,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dptrees.dpcore.choices.key_selection import KeyColumns, SelectionPlan, SelectionQuestion
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.selection.key_columns import KeyColumns
-from dptrees.dpcore.selection.plan import SelectionPlan
-from dptrees.dpcore.selection.question import SelectionQuestion
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.running.job import beam_options
 from dptrees.transforms.key_reference import KeyReference

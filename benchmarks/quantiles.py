@@ -16,7 +16,7 @@
   shape held exactly as stated; intervals of one release are not independent, which makes it less.
 - choice: the mean distance of ranks from the requested ones, in rows times epsilon, by the
   exponential mechanism and by a tree for counts: geometric means over two shapes of each family, or
-  over two others that are held out. `dpcore.exponential.better` decides by these.
+  over two others that are held out. `dpcore.exponential.plan` decides by these.
 """
 
 from __future__ import annotations
@@ -36,23 +36,21 @@ import numpy as np
 from benchmarks.adaptive import AMOUNTS, PRODUCTS, released_cells
 from benchmarks.harness import geometric_mean, print_lines, public_noise, solved_chunk
 from benchmarks.regret import COUNTS, make_shapes
-from dptrees.dpcore.adaptive.widths import AdaptiveWidths
+from dptrees.dpcore.adaptive.mechanism import AdaptiveWidths
 from dptrees.dpcore.arrays import Flags, Floats, Integers
-from dptrees.dpcore.exponential.choosing import chosen_quantiles
 from dptrees.dpcore.exponential.plan import ExponentialPlan
-from dptrees.dpcore.exponential.workload import ExponentialWorkload
-from dptrees.dpcore.factorised.widths import NormalWidths
+from dptrees.dpcore.exponential.quantiles import chosen_quantiles
+from dptrees.dpcore.exponential.question import ExponentialWorkload
+from dptrees.dpcore.factorised.mechanism import NormalWidths
 from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.question import QuantileCells, Totals, chunk_quantiles
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism, ReleaseTerms, Share
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.release.in_memory import release_counts
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.uniform.intervals import IntervalWidths
 from dptrees.pipelines.ordered.section import OrderedTree
 
 CELLS, CONFIDENCE = 4096, 0.95

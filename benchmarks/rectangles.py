@@ -36,16 +36,17 @@ from benchmarks.box_regret import Boxes, estimated, spread
 from benchmarks.harness import SHARED_DATA, print_lines, table
 from benchmarks.synthetic.classifier import read_codes
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.partitions.adaptive_planner import plan_adaptive
-from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dptrees.dpcore.partitions.growth import GrowthRule
-from dptrees.dpcore.partitions.mechanism import PartitionMechanism
-from dptrees.dpcore.partitions.plan import Estimation, PartitionPlan
-from dptrees.dpcore.partitions.planner import plan_partition, plan_privtree
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.boxes.adaptive import plan_adaptive
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.plan import Estimation, GrowthRule, PartitionMechanism, PartitionPlan
+from dptrees.dpcore.boxes.planner import (
+    PartitionChoices,
+    PartitionSetting,
+    plan_partition,
+    plan_privtree,
+)
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from examples.flights import flights_archive, read_flights
 
 

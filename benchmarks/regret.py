@@ -25,10 +25,8 @@ import numpy as np
 from benchmarks.adaptive import AMOUNTS, PRODUCTS, prefix_error, range_error, released_cells
 from benchmarks.harness import geometric_mean, print_lines
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism, ReleaseTerms, Share
 from dptrees.pipelines.ordered.section import OrderedTree
 
 COUNTS = {"optimize_for": "counts"}

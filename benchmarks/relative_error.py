@@ -2,7 +2,7 @@
 
     python -m benchmarks.relative_error [--releases 10]
 
-Every candidate of `dpcore.levels.relative_planner` at epsilon = 1, add_remove: the Laplace and
+Every candidate of `dpcore.levels.relative_errors` at epsilon = 1, add_remove: the Laplace and
 the Gaussian tree, least squares on either (the better of an equal and of the best split of the
 budget; above 24 levels Laplace's equal split alone), and counts between thresholds (Ghazi et al.,
 calibrated). Errors are in rows.
@@ -33,21 +33,20 @@ import numpy.typing as npt
 from benchmarks.papers.relative_estimation import smallest_threshold
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.irregular.plan import IrregularPlan
-from dptrees.dpcore.levels.relative_objective import RelativeObjective
-from dptrees.dpcore.levels.relative_planner import (
+from dptrees.dpcore.levels.relative_errors import (
     RelativeCandidate,
+    RelativeObjective,
     noise_candidates,
     threshold_candidate,
 )
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.noise.source import MAX_COUNT
-from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.conversion import zcdp_rho
-from dptrees.dpcore.privacy.group import GroupPrivacy
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.thresholds.forest import finding_rounds
 from dptrees.dpcore.thresholds.plan import ThresholdPlan
-from dptrees.dpcore.thresholds.rounds import finding_rounds
-from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.shapes import IrregularTree
 
 EPSILON = Fraction(1)
 RELEASES = 10

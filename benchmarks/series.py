@@ -45,40 +45,36 @@ import pyarrow.parquet as pq
 import yaml
 
 from benchmarks.harness import make_key, run_command
-from dptrees.dpcore.bounding.counted_units import CountedUnits
+from dptrees.dpcore.bounding.row_choice import CountedUnits
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
-from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.place import STATE, UNIT_SHARDS, Place
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.messages import STATE, UNIT_SHARDS, Place
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.series.carried_counts import CarriedCounts
-from dptrees.dpcore.series.linear import scaled
-from dptrees.dpcore.series.period_sums import PeriodSums
-from dptrees.dpcore.series.question import SeriesQuestion
-from dptrees.dpcore.series.runs import Series
-from dptrees.dpcore.series.spans import select_span
+from dptrees.dpcore.series.question import CarriedCounts, SeriesQuestion
+from dptrees.dpcore.series.released import WindowTables
+from dptrees.dpcore.series.runs import Series, select_span
 from dptrees.dpcore.series.temporal import (
     MOST_PERIODS,
     Span,
     TemporalSetting,
     TemporalSplit,
     TemporalTree,
+    Window,
     best_split,
     estimated_variances,
+    scaled,
     split_of_fanout,
 )
-from dptrees.dpcore.series.weighted import WeightedPeriods
-from dptrees.dpcore.series.window_tables import WindowTables
-from dptrees.dpcore.series.windows import Window
+from dptrees.dpcore.series.totals_to_date import PeriodSums, WeightedPeriods
 from dptrees.dpcore.series.workload import SeriesWorkload
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
 from dptrees.pipelines.releasing import run_release
 

@@ -24,14 +24,13 @@ import pyarrow.parquet
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource, combine_digests
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.questions.place import Increments, Place
-from dptrees.dpcore.sparse.counter import SparseCounter, merge_shard
+from dptrees.dpcore.questions.messages import Increments, Place
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain
-from dptrees.dpcore.sparse.plan import SparsePlan, plan_sparse
+from dptrees.dpcore.sparse.plan import SparsePlan, plan_sparse, publish_shard
 from dptrees.dpcore.sparse.pruning import PrunedLevel, Pruning, solve_levels
-from dptrees.dpcore.sparse.publication import publish_shard
+from dptrees.dpcore.sparse.question import SparseCounter, merge_shard
 
 TREES: dict[str, SparseDomain] = {
     "addresses": CodeDomain(column="address", widths=(8, 8, 8, 8)),

@@ -18,8 +18,8 @@ from fractions import Fraction
 import numpy as np
 
 from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.choices.value_bounds import ValueBoundsQuestion
 from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
 from dptrees.pipelines.configuration import parse_configuration
 
 RUNS = 200

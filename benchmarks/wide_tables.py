@@ -14,7 +14,7 @@ files are there:
     diamonds  the first eight columns of FILE, 53,940 rows, numbers in 45 cells of equal width
               between the least and the largest; the package plotnine on PyPI has the file
 
-and four shapes that took no part in any choice of `dpcore.marginals.plan`: a chain of ordered
+and four shapes that took no part in any choice of `dpcore.tables.plan`: a chain of ordered
 columns, three latent classes, correlated normal columns, and independent ones, 50,000 rows each.
 
 Under ``--rho`` the budget is the rho that is (e, 1e-5)-DP at an epsilon of e, as the peers have it;
@@ -47,27 +47,24 @@ import pyarrow.csv
 
 from benchmarks.harness import SHARED_DATA, print_lines, table
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dptrees.dpcore.hypercube.workload import HypercubeWorkload
-from dptrees.dpcore.marginals.measured import MeasuredTables
-from dptrees.dpcore.marginals.measuring import measure_tables
-from dptrees.dpcore.marginals.model import TableModel
-from dptrees.dpcore.marginals.plan import MarginalsPlan
-from dptrees.dpcore.marginals.shape import TableShape
+from dptrees.dpcore.boxes.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.boxes.planner import PartitionChoices
+from dptrees.dpcore.boxes.question import HypercubeWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
 from dptrees.dpcore.noise.source import NoiseSource, add_noise
-from dptrees.dpcore.ordered.category import CategoryDomain
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.ordered.make import OrderedDomain
-from dptrees.dpcore.partitions.choices import PartitionChoices
-from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.privacy.conversion import zcdp_rho
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.table.domain import TableDomain
-from dptrees.dpcore.table.workload import TableWorkload
+from dptrees.dpcore.release.released import release_rows
+from dptrees.dpcore.tables.domain import TableDomain
+from dptrees.dpcore.tables.estimates import MeasuredTables
+from dptrees.dpcore.tables.model import TableModel
+from dptrees.dpcore.tables.plan import MarginalsPlan, TableShape
+from dptrees.dpcore.tables.question import TableWorkload, measure_tables
 
 ORDERED_OF_ADULT = {
     *("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"),

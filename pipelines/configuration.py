@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from dptrees.dpcore.privacy.budget import Neighbors
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.questions.workload import ReleaseTerms, Workload
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.choices.key_selection import KeyColumns
+from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit
+from dptrees.dpcore.questions.planning import ReleaseTerms, Workload
 from dptrees.dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dptrees.dpcore.release.plan import ReleasePlan, UnitBounds
 from dptrees.dpcore.release.split import BudgetSplit
-from dptrees.dpcore.rows.key_table import INTEGER, KeyTable
-from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.rows.key_tables import INTEGER, KeyTable
 from dptrees.dpcore.series.runs import Series
+from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.draft.placeholders import check_filled
 from dptrees.pipelines.ledger.url import LedgerUrl
 from dptrees.pipelines.sections.by import PrivateKeys

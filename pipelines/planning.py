@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.release.guarantee import stated_guarantee
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.accounting.composition import composition_entry, composition_lines

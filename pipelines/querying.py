@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dptrees.dpcore.questions.answer_errors import StatisticKind
 from dptrees.dpcore.questions.released import Answer, Released
-from dptrees.dpcore.questions.statistics import StatisticKind
 from dptrees.pipelines.answers.entries import AnswerEntry, answer_remarks, narrow_table, wide_table
 from dptrees.pipelines.answers.overview import Figure, overview, overview_table
 from dptrees.pipelines.answers.statistics import StatisticEntry, statistic_remarks, statistic_table

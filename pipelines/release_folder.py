@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from dptrees.dpcore import __version__
 from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.questions.place import Part
-from dptrees.dpcore.questions.tables import QUANTILES
+from dptrees.dpcore.questions.messages import Part
+from dptrees.dpcore.questions.released import QUANTILES
 from dptrees.dpcore.release.guarantee import (
     CHECKSUM,
     LATER_NUMBERS,
@@ -30,8 +30,8 @@ from dptrees.dpcore.release.guarantee import (
     manifest_checksum,
 )
 from dptrees.dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
-from dptrees.dpcore.release.release import ReleaseReader
-from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.release.released import ReleaseReader
+from dptrees.dpcore.rows.key_tables import KeyTable
 from dptrees.pipelines.quiet_logs import quiet_logs
 from dptrees.transforms.layout import MANIFEST, PART_KINDS, concluded_file, keys_name, universe_name
 from dptrees.transforms.universe_parts import universe_of_parquet

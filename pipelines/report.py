@@ -22,8 +22,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader
 
 from dptrees.dpcore.arithmetic.elementary import exp
-from dptrees.dpcore.privacy.budget import Measure
 from dptrees.dpcore.privacy.conversion import zcdp_epsilon
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.guarantee import budget_text, guarantee_in_words, stated_guarantee
 from dptrees.dpcore.release.plan import ReleasePlan

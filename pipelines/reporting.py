@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dptrees.dpcore.choices.unit_bounds import BoundQuestion
+from dptrees.dpcore.choices.value_bounds import ValueBoundsQuestion
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.unit_bounds.question import BoundQuestion
-from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
 from dptrees.pipelines.kinds import find_kind, is_tree
 from dptrees.pipelines.release_folder import ReleaseFolder, beam_files
 from dptrees.pipelines.terminal_text import print_line

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dptrees.dpcore.release.guarantee import stated_guarantee, weak_guarantees
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.totals import full_edge, odd_totals
+from dptrees.dpcore.release.released import full_edge, odd_totals
 from dptrees.pipelines.kinds import find_kind
 from dptrees.pipelines.terminal_text import print_line
 

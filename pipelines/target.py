@@ -7,8 +7,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
+from dptrees.dpcore.privacy.unit import Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
 from dptrees.pipelines.sections.error import to_refusal
 from dptrees.pipelines.sections.tree import TreeSection
 from dptrees.pipelines.user_error import UserError

@@ -119,9 +119,9 @@ EXACT_PRODUCTS = "every product and every sum of products is a whole number belo
 CORRECTED = "a start that is corrected to more digits than are kept"
 # By file: why what the rules forbid is the same on every processor all the same.
 _REVIEWED: tuple[tuple[str, dict[str, str]], ...] = (
-    ("dpcore/arithmetic/angles.py", dict.fromkeys(["(-1.0) ** n"], "a sign, of whole n")),
+    ("dpcore/arithmetic/elementary.py", dict.fromkeys(["(-1.0) ** n"], "a sign, of whole n")),
     (
-        "dpcore/arithmetic/convolutions.py",
+        "dpcore/arithmetic/sums.py",
         dict.fromkeys(
             ["numpy.complex128", "numpy.fft", "numpy.fft.irfft", "numpy.fft.rfft"],
             "errors of the transforms stay below a half, and results are rounded to whole numbers",
@@ -132,7 +132,7 @@ _REVIEWED: tuple[tuple[str, dict[str, str]], ...] = (
         {"Decimal(x) ** Decimal(y)": "decimal arithmetic, in whole numbers"},
     ),
     (
-        "dpcore/arithmetic/products.py",
+        "dpcore/arithmetic/matrices.py",
         dict.fromkeys(
             [
                 "slices[i] @ slices[level - i].T",
@@ -144,7 +144,7 @@ _REVIEWED: tuple[tuple[str, dict[str, str]], ...] = (
         ),
     ),
     (
-        "dpcore/arithmetic/square_roots.py",
+        "dpcore/arithmetic/matrices.py",
         {
             **dict.fromkeys(
                 [
@@ -171,20 +171,20 @@ _REVIEWED: tuple[tuple[str, dict[str, str]], ...] = (
             "np.argsort(words)": "of equal words only whole numbers are summed",
         },
     ),
-    ("dpcore/exponential/places.py", dict.fromkeys(["STEPS ** LEVELS", "STEPS ** turn"], WHOLE)),
+    ("dpcore/exponential/choice.py", dict.fromkeys(["STEPS ** LEVELS", "STEPS ** turn"], WHOLE)),
     (
-        "dpcore/factorised/planner.py",
+        "dpcore/factorised/strategies.py",
         dict.fromkeys(["FANOUT ** (below + 1)", "FANOUT ** below"], WHOLE),
     ),
     ("dpcore/noise/laws.py", dict.fromkeys(["_MAX_SCALE ** power", "_MIN_SCALE ** power"], WHOLE)),
     (
-        "dpcore/papers/level_budgets.py",
+        "dpcore/papers/cdf_mechanisms.py",
         dict.fromkeys(
             ["_SHARE_UNITS ** (2 * degree)", "root ** degree", "root ** (degree - 1)"], WHOLE
         ),
     ),
     (
-        "dpcore/papers/whole_fanouts.py",
+        "dpcore/papers/cdf_mechanisms.py",
         dict.fromkeys(
             [
                 *("height ** power", "len(fanouts) ** power"),
@@ -194,7 +194,7 @@ _REVIEWED: tuple[tuple[str, dict[str, str]], ...] = (
         ),
     ),
     (
-        "dpcore/privacy/loss.py",
+        "dpcore/privacy/composition.py",
         dict.fromkeys(
             [
                 *("numpy.complex128", "numpy.fft", "numpy.fft.irfft", "numpy.fft.rfft"),
@@ -410,7 +410,7 @@ def test_every_review_is_needed() -> None:
     assert not unneeded
 
 
-OUTSIDE = "dpcore/errors/law.py"
+OUTSIDE = "dpcore/trees/error_laws.py"
 PLANTED = (
     "import numpy as np\ny = np.exp(x)",
     "import numpy as np\ny = list(map(np.log, x))",

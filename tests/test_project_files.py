@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 import dptrees
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.specification import Refusal
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", ".ci/README.md")

@@ -99,7 +99,7 @@ def test_a_room_is_small_and_says_what_it_is_for(room: str) -> None:
 
 
 PLANTED = {
-    "climbs": ("dpcore/noise/laws.py", "from dptrees.dpcore.trees.uniform import Tree", climbs),
+    "climbs": ("dpcore/noise/laws.py", "from dptrees.dpcore.trees.shapes import Tree", climbs),
     "climbs to its own floor": (
         "dpcore/noise/laws.py",
         "from dptrees.dpcore.rows.keys import KeyList",

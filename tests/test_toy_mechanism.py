@@ -15,13 +15,12 @@ import pytest
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.pipelines.configuration import load_configuration
 from tests import toy_mechanism

@@ -18,11 +18,10 @@ from pydantic import PlainValidator
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise, counts_digest
-from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.sensitivity import level_law
-from dptrees.dpcore.privacy.spending import Spending
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.questions.place import (
+from dptrees.dpcore.privacy.unit import Budget, PrivacyUnit
+from dptrees.dpcore.questions.messages import (
     Drawn,
     Gathered,
     Increments,
@@ -32,9 +31,9 @@ from dptrees.dpcore.questions.place import (
     ReleasedPart,
     RowIncrements,
 )
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import Answer, Released
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
 from dptrees.dpcore.release import kinds as release_kinds
 from dptrees.dpcore.rows.keys import KeyList, make_key_list
 from dptrees.pipelines import kinds as command_kinds

@@ -15,19 +15,22 @@ import pyarrow as pa
 import pytest
 from pydantic import PlainValidator, create_model
 
-from dptrees.dpcore.codec import INLINE
-from dptrees.dpcore.levels.answer_errors import UniformAnswerErrors
-from dptrees.dpcore.levels.candidate import Candidate
-from dptrees.dpcore.levels.uniform import UniformIntervals
+from dptrees.dpcore.levels.planner import Candidate
+from dptrees.dpcore.levels.uniform import UniformAnswerErrors, UniformIntervals
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dptrees.dpcore.release import mechanisms as release_mechanisms
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.plan import TreePlan, level_entries, moved_counts
-from dptrees.dpcore.uniform.setting import TreeSetting
-from dptrees.dpcore.uniform.widths import IntervalWidths, interval_widths
+from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism
+from dptrees.dpcore.release import kinds as release_mechanisms
+from dptrees.dpcore.specification import INLINE
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.intervals import IntervalWidths, interval_widths
+from dptrees.dpcore.uniform.plan import (
+    TreePlan,
+    TreeSetting,
+    UniformForest,
+    level_entries,
+    moved_counts,
+)
 from dptrees.pipelines import kinds as command_kinds
 from dptrees.pipelines.description.description import Description, Table, level_noise, spent_columns
 from dptrees.pipelines.mechanisms import mechanisms as described_mechanisms

@@ -4,8 +4,8 @@
     counts ((tree, place), bytes)
 
 The rows of a unit meet in one shard, whichever files and bundles they were in; which of them stay
-is a keyed function of their multiset (`dpcore.bounding.choice`). In a release whose unit is the row
-these steps are not there.
+is a keyed function of their multiset (`dpcore.bounding.row_choice`). In a release whose unit is the
+row these steps are not there.
 
 Engines count elements. Every bundle sends every shard of every tree, with rows or without, as often
 as the number of its rows makes due, so these counters reveal nothing about where rows are. How many
@@ -24,18 +24,17 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from dptrees.dpcore.bounding.counted_units import CountedUnits
-from dptrees.dpcore.bounding.unit_ids import NEEDED, UnitIds, Units, check_unit_types
-from dptrees.dpcore.bounding.unit_rows import (
+from dptrees.dpcore.bounding.row_choice import (
     MOST_SHARDS,
     SHARDS,
     WAITING_ROWS,
+    CountedUnits,
     TreeBounding,
     planned_shards,
 )
+from dptrees.dpcore.bounding.unit_ids import NEEDED, UnitIds, Units, check_unit_types
 from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
-from dptrees.dpcore.questions.leaf_counts import BUFFERED_ROWS
-from dptrees.dpcore.questions.place import UNIT_SHARDS
+from dptrees.dpcore.questions.messages import BUFFERED_ROWS, UNIT_SHARDS
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.conservation import unit_rows, unit_shards
 from dptrees.transforms.counting import CountingDoFn, PlaceKey, in_window, read_rows

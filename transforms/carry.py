@@ -20,7 +20,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dptrees.dpcore.questions.place import STATE, Place
+from dptrees.dpcore.questions.messages import STATE, Place
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.transforms import files

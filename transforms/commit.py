@@ -15,8 +15,8 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.questions.place import Part
-from dptrees.dpcore.questions.roles import TreeTables
+from dptrees.dpcore.questions.messages import Part
+from dptrees.dpcore.questions.question import TreeTables
 from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms import files

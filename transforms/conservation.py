@@ -9,9 +9,9 @@ stay inside the job. How many increments a bundle gives follows from the plan al
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from dptrees.dpcore.bounding.unit_families import mixed_families
-from dptrees.dpcore.questions.place import UNIT_SHARDS, Place
-from dptrees.dpcore.questions.roles import TreeCounting
+from dptrees.dpcore.bounding.unit_ids import mixed_families
+from dptrees.dpcore.questions.messages import UNIT_SHARDS, Place
+from dptrees.dpcore.questions.question import TreeCounting
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import ConservationError, InputError
 

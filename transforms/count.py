@@ -19,8 +19,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dptrees.dpcore.questions.leaf_counts import BUFFERED_ROWS
-from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.questions.messages import BUFFERED_ROWS, Place
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.bound import BoundRows
 from dptrees.transforms.conservation import (

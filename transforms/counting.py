@@ -8,9 +8,8 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.questions.leaf_counts import DENSE_CELLS
-from dptrees.dpcore.questions.place import Counter, Increments
-from dptrees.dpcore.questions.roles import TreeCounting
+from dptrees.dpcore.questions.messages import DENSE_CELLS, Counter, Increments
+from dptrees.dpcore.questions.question import TreeCounting
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.conservation import (
     balance_name,
@@ -66,7 +65,7 @@ class CountingDoFn(KeyedDoFn):
         return self._counters[question.name]
 
     def counted(self, question: TreeCounting, increments: Increments, rows: int) -> Iterator[Any]:
-        """Counts rows, and gives what is due: as `dpcore.questions.place.Counter.add`."""
+        """Counts rows, and gives what is due: as `dpcore.questions.messages.Counter.add`."""
         counter = self.counter(question)
         rows_name = (tree_slots if question.is_matched else tree_rows)(question.name)
         self._balance[rows_name] += counter.add(increments, rows)

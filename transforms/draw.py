@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 import apache_beam as beam
 
 from dptrees.dpcore.noise.source import LargeSumError
-from dptrees.dpcore.questions.place import Gathered, Place, ReleasedPart
+from dptrees.dpcore.questions.messages import Gathered, Place, ReleasedPart
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.rows.packing import pack_many, unpack_many
+from dptrees.dpcore.rows.columns import pack_many, unpack_many
 from dptrees.transforms import files
 from dptrees.transforms.conservation import check_once
 from dptrees.transforms.counting import PlaceKey

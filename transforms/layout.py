@@ -27,11 +27,10 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from dptrees.dpcore.questions.place import STATE, UNITS, Part
-from dptrees.dpcore.questions.tables import CDF, NODES
+from dptrees.dpcore.questions.messages import STATE, UNITS, Part
+from dptrees.dpcore.questions.released import CDF, NODES
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.trees.chunks import branch_index
-from dptrees.dpcore.trees.forest import SPINE
+from dptrees.dpcore.trees.chunks import SPINE, branch_index
 
 MANIFEST, RECORD, NONCE = "manifest.json", "record.json", "nonce.json"
 PLAN = "plan.json"

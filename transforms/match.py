@@ -8,7 +8,7 @@ such trees these steps are not there.
 
 Engines count elements. Every place gets one more, empty, and gives what follows from the place
 alone. A bundle of rows sends every place something where they are at most
-`dpcore.questions.slot_counts.MOST_SENT`; else those that its rows touch (docs/engines.md).
+`dpcore.questions.sparse_counts.MOST_SENT`; else those that its rows touch (docs/engines.md).
 """
 
 from collections import Counter as Increases
@@ -17,8 +17,8 @@ from typing import Any
 
 import apache_beam as beam
 
-from dptrees.dpcore.questions.place import Place
-from dptrees.dpcore.questions.roles import TreeCounting
+from dptrees.dpcore.questions.messages import Place
+from dptrees.dpcore.questions.question import TreeCounting
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.conservation import (
     balance_name,

@@ -14,8 +14,8 @@ from typing import Any
 
 import apache_beam as beam
 
-from dptrees.dpcore.questions.place import Place
-from dptrees.dpcore.questions.roles import TreeRounds
+from dptrees.dpcore.questions.messages import Place
+from dptrees.dpcore.questions.question import TreeRounds
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.conservation import check_once
 from dptrees.transforms.counting import PlaceKey

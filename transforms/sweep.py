@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from dptrees.dpcore.questions.tables import QUANTILES
+from dptrees.dpcore.questions.released import QUANTILES
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms import files
 from dptrees.transforms.errors import ReleaseError

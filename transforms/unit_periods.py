@@ -13,9 +13,9 @@ from typing import Any
 
 import apache_beam as beam
 
-from dptrees.dpcore.bounding.counted_units import CountedUnits
-from dptrees.dpcore.bounding.unit_families import mixed_families
-from dptrees.dpcore.questions.place import UNITS
+from dptrees.dpcore.bounding.row_choice import CountedUnits
+from dptrees.dpcore.bounding.unit_ids import mixed_families
+from dptrees.dpcore.questions.messages import UNITS
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms import files
 from dptrees.transforms.carry import (

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dptrees.dpcore.hierarchy.leaf_codes import universe_from_table
 from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.hierarchy.universe_table import universe_from_table
 from dptrees.dpcore.questions.question import PublicTable
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.rows.key_tables import KeyTable
 from dptrees.transforms import files
 from dptrees.transforms.errors import UniverseError
 from dptrees.transforms.layout import keys_name, parquet_bytes, sha256, universe_name

@@ -14,15 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.hierarchy.level_labels import read_labels
-from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.hierarchy.universe_table import (
+from dptrees.dpcore.hierarchy.leaf_codes import (
     leaf_picture,
     parted_universe,
     universe_from_table,
     universe_tables,
 )
-from dptrees.dpcore.rows.parted import PartedIntegers
+from dptrees.dpcore.hierarchy.universe import Universe, read_labels
+from dptrees.dpcore.rows.value_lists import PartedIntegers
 from dptrees.transforms.errors import UniverseError
 
 _LABEL = "label"

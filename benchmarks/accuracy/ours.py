@@ -28,9 +28,8 @@ from benchmarks.accuracy.cases import (
     Tree,
 )
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.release.in_memory import release_counts
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.pipelines.configuration import checked_configuration
 from dptrees.pipelines.python.config import plain
 from dptrees.pipelines.sections.error import ConfigurationError

@@ -5,7 +5,7 @@ kind of mechanism, from configurations as users write them.
 
 Each release has a key of its own. The plan is the product's own for the configuration, and the
 rows go through the product's own reading of columns, bounding of units, counting, noise and
-estimation (`dpcore.release.in_memory.release_rows`). Beam alone is left out: it would take 0.08 s a
+estimation (`dpcore.release.released.release_rows`). Beam alone is left out: it would take 0.08 s a
 release.
 Half of the releases choose the event that distinguishes the two tables best; the other half bound
 its probabilities from both sides (Clopper and Pearson), and so epsilon from below. A bound above
@@ -40,15 +40,14 @@ from scipy import stats
 from benchmarks.audit.recording import LAWS
 from benchmarks.harness import number, section, table
 from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.choices.key_selection import SelectionPlan
+from dptrees.dpcore.choices.unit_bounds import BoundPlan
 from dptrees.dpcore.exponential.plan import ExponentialPlan
-from dptrees.dpcore.marginals.plan import MarginalsPlan
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.release.in_memory import release_rows
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.release import ReleaseReader
-from dptrees.dpcore.selection.plan import SelectionPlan
-from dptrees.dpcore.unit_bounds.plan import BoundPlan
+from dptrees.dpcore.release.released import ReleaseReader, release_rows
+from dptrees.dpcore.tables.plan import MarginalsPlan
 from dptrees.pipelines.configuration import load_configuration
 
 RELEASES, ALARM = 10_000, 1e-6

@@ -24,16 +24,13 @@ import pyarrow as pa
 
 from benchmarks.audit.exact import Finding
 from benchmarks.audit.recording import SECRET
+from dptrees.dpcore.choices.key_selection import KeyColumns
+from dptrees.dpcore.choices.unit_bounds import BoundOf, BoundPlan, BoundQuestion
+from dptrees.dpcore.choices.value_bounds import ValueBoundsPlan, ValueBoundsQuestion
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.selection.key_columns import KeyColumns
-from dptrees.dpcore.unit_bounds.plan import BoundPlan
-from dptrees.dpcore.unit_bounds.question import BoundOf, BoundQuestion
-from dptrees.dpcore.value_bounds.plan import ValueBoundsPlan
-from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
+from dptrees.dpcore.release.released import release_rows
 
 # Orders of Renyi divergences: a claim of rho bounds the divergence of order a by a rho.
 ORDERS = (1.5, 2.0, 5.0, 8.0, 30.0, 40.0)

@@ -4,7 +4,7 @@ All noise is recorded where it is added (`benchmarks.audit.recording`). Discrete
 scale b on counts that differ by d loses at most |d| / b, discrete Gaussian noise of sigma^2 loses
 d^2 / (2 sigma^2) of rho, and losses add up over all draws: both sums are rationals and are compared
 with the claim without rounding. Under (epsilon, delta) the losses of Gaussian noise are composed by
-the dp-accounting library, which has no code in common with `dpcore.privacy.loss`.
+the dp-accounting library, which has no code in common with `dpcore.privacy.composition`.
 
 Two things more must hold for the sums to be all that is lost: that laws do not depend on the data,
 and that all which is published follows from the noisy counts. The second is tried by giving the
@@ -51,17 +51,16 @@ from benchmarks.audit.trees import (
     shared,
     tree_counts,
 )
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.boxes.question import HypercubeQuestion
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.composition import certified_delta
 from dptrees.dpcore.privacy.conversion import calibrated_rho, zcdp_rho
-from dptrees.dpcore.privacy.loss import certified_delta
-from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.release.plan import ReleasePlan, total_spending
 

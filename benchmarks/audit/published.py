@@ -63,18 +63,17 @@ from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_paths
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.levels.relative_objective import RelativeObjective
-from dptrees.dpcore.levels.thresholds import ThresholdMechanism
+from dptrees.dpcore.levels.irregular import ThresholdMechanism
+from dptrees.dpcore.levels.relative_errors import RelativeObjective
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.privacy.unit import ROW_UNITS, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.sparse.publication import publish_shard
+from dptrees.dpcore.sparse.plan import publish_shard
 from dptrees.dpcore.thresholds.forest import ThresholdForest, TreeThresholds
 from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 

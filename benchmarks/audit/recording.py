@@ -1,6 +1,6 @@
 """What a release draws, to which exact counts it adds it, and what follows from the sums alone.
 
-The release runs as it is, through `dpcore.release.in_memory.release_counts`. Only the `sample`
+The release runs as it is, through `dpcore.release.released.release_counts`. Only the `sample`
 methods of the laws are exchanged, for ones whose noise records what it is added to: whatever module
 draws, and however it came to its counts, is recorded. A second release may be given the noisy
 counts of a first one: what it publishes must then be the same, for else something exact got past
@@ -23,10 +23,9 @@ from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import Bits, PlacedStreams, ReleaseKey
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.sparse import question as sparse_question
 
 # The tree, the key, the chunk, the level, and how many draws that stream had before; of noise that
@@ -205,7 +204,7 @@ def recorded_release(
     """A release of exact counts with a record of its draws.
 
     Args:
-        plan, counts: as for `dpcore.release.in_memory.release_counts`.
+        plan, counts: as for `dpcore.release.released.release_counts`.
         wanted: the noisy counts to use at a place instead of exact counts and noise, if any.
     """
     return recorded(lambda key: release_counts(plan=plan, counts=counts, key=key), wanted)

@@ -47,25 +47,21 @@ from benchmarks.audit.recording import (
 from benchmarks.audit.trees import Palettes, batches, neighboring_rows, ordered_domain
 from benchmarks.audit.units import neighboring_units, with_units
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.distinct.domain import DistinctDomain
-from dptrees.dpcore.distinct.workload import DistinctWorkload
+from dptrees.dpcore.distinct import DistinctDomain, DistinctWorkload
 from dptrees.dpcore.exponential.choice import Chosen, flipped, weighed
-from dptrees.dpcore.marginals import choosing
-from dptrees.dpcore.marginals.plan import MarginalsPlan, PairDesign
-from dptrees.dpcore.marginals.shape import TableShape
-from dptrees.dpcore.mean.workload import MeanWorkload
+from dptrees.dpcore.mean import MeanWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.ordered.make import make_domain
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
-from dptrees.dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dptrees.dpcore.release.in_memory import _bounded_increments, _plain_increments, release_rows
+from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.privacy.unit import ROW_UNITS, Budget, Measure, Neighbors, PrivacyUnit
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.released import _bounded_increments, _plain_increments, release_rows
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.table.counter import ALL_TABLES
-from dptrees.dpcore.table.domain import TableDomain
-from dptrees.dpcore.table.question import TableQuestion
+from dptrees.dpcore.tables import question as choosing
+from dptrees.dpcore.tables.domain import ALL_TABLES, TableDomain
+from dptrees.dpcore.tables.plan import MarginalsPlan, PairDesign, TableShape
+from dptrees.dpcore.tables.question import TableQuestion
 
 NAME = "table"
 AMOUNTS = (Fraction(1, 10), Fraction(1), Fraction(7, 3), Fraction(20))

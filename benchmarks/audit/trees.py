@@ -22,6 +22,18 @@ import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.boxes.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.boxes.plan import (
+    Estimation,
+    GrowthRule,
+    Holding,
+    LevelSketches,
+    PartitionMechanism,
+    PartitionPlan,
+)
+from dptrees.dpcore.boxes.planner import PartitionChoices
+from dptrees.dpcore.boxes.question import HypercubeQuestion, HypercubeWorkload
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import (
     universe_from_codes,
@@ -29,43 +41,36 @@ from dptrees.dpcore.hierarchy.leaves import (
     universe_from_paths,
 )
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
-from dptrees.dpcore.hypercube.workload import HypercubeWorkload
-from dptrees.dpcore.irregular.node_weights import NodeWeights
 from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
-from dptrees.dpcore.irregular.planner import with_best_shares, with_equal_shares, with_shares
+from dptrees.dpcore.irregular.planner import (
+    NodeWeights,
+    with_best_shares,
+    with_equal_shares,
+    with_shares,
+)
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.levels.planner import plan_mechanism, plan_tree
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.category import CategoryDomain
-from dptrees.dpcore.ordered.date import DateDomain, TimestampDomain
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dptrees.dpcore.partitions.choices import PartitionChoices
-from dptrees.dpcore.partitions.growth import GrowthRule
-from dptrees.dpcore.partitions.mechanism import PartitionMechanism
-from dptrees.dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
-from dptrees.dpcore.privacy.budget import Budget
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, PrivacyUnit
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import TreeQuestion
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.rows.sums import MeasureColumn
-from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.rows.policies import MeasureColumn
+from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
 from dptrees.dpcore.sparse.question import SparseQuestion
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
-from dptrees.dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.intervals import IntervalWidths
+from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan, TreeSetting, UniformForest
 
 Row = tuple[Any, ...]
 NOT_NUMBERS = (None, math.nan, math.inf, -math.inf, 1e300, -1e300)

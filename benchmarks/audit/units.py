@@ -51,33 +51,34 @@ from benchmarks.audit.published import (
 )
 from benchmarks.audit.recording import SECRET, Draw, KnownCounts, Place, Recorded, recorded
 from benchmarks.audit.trees import Palette, Palettes, Row, batches, random_row, sparse_draft
-from dptrees.dpcore.distinct.domain import DistinctDomain
-from dptrees.dpcore.distinct.workload import DistinctWorkload
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.hypercube.workload import HypercubeWorkload
-from dptrees.dpcore.mean.workload import MeanWorkload
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.plan import Holding
+from dptrees.dpcore.boxes.planner import PartitionChoices
+from dptrees.dpcore.boxes.question import HypercubeWorkload
+from dptrees.dpcore.choices import key_selection as selection_question
+from dptrees.dpcore.choices.key_selection import (
+    KeyColumns,
+    SelectionPlan,
+    SelectionQuestion,
+    counted_once,
+)
+from dptrees.dpcore.distinct import DistinctDomain, DistinctWorkload
+from dptrees.dpcore.mean import MeanWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.partitions.choices import PartitionChoices
-from dptrees.dpcore.partitions.plan import Holding
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
-from dptrees.dpcore.privacy.selection import SelectionLaw
-from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.questions.place import STATE, Increments
-from dptrees.dpcore.questions.place import UNITS as UNIT_FILES
+from dptrees.dpcore.privacy.partition_selection import SelectionLaw
+from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, NullUnits, PrivacyUnit
+from dptrees.dpcore.questions.messages import STATE, Increments
+from dptrees.dpcore.questions.messages import UNITS as UNIT_FILES
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
 from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import TreeQuestion
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dptrees.dpcore.release.in_memory import RunBefore, _bounded_increments, release_rows
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.released import RunBefore, _bounded_increments, release_rows
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.selection import question as selection_question
-from dptrees.dpcore.selection.key_columns import KeyColumns
-from dptrees.dpcore.selection.plan import SelectionPlan, counted_once
-from dptrees.dpcore.selection.question import SelectionQuestion
 from dptrees.dpcore.series.runs import Series
 from dptrees.dpcore.series.workload import SeriesWorkload
 

@@ -31,9 +31,8 @@ from benchmarks.audit.trees import (
     sparse_draft,
     tree_counts,
 )
-from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.conversion import zcdp_rho
-from dptrees.dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ROW_UNITS, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.release.plan import ReleasePlan
 
 # What the trees spend that share a rho, and what the pure and the sparse tree spend.

@@ -5,7 +5,7 @@ the K points. The paper's normalized errors are these divided by N^2; the mean p
 
 - independent: noise on each prefix count by itself (F^ind).
 - histogram: noise on the counts of the leaves, which are then summed (F^hist).
-- tree and refined: `dpcore.papers.cdf_errors`, at level budgets (F^tree, F^tree,ref).
+- tree and refined: `dpcore.papers.cdf_mechanisms`, at level budgets (F^tree, F^tree,ref).
 - optimal: the least tree error of a height over real fan-outs (E_2^OPT).
 
 The neighboring relation is the paper's: one row is substituted, and the number of rows N is public.
@@ -19,17 +19,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dptrees.dpcore.arithmetic.elementary import expm1, log
-from dptrees.dpcore.papers.cdf_errors import (
+from dptrees.dpcore.papers.cdf_mechanisms import (
     Amount,
     checked_leaves,
     positive,
     refined_error_from_variances,
     tree_error_from_variances,
 )
-from dptrees.dpcore.privacy.budget import Measure
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
-from dptrees.dpcore.trees.uniform import MAX_LEAVES
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Measure
+from dptrees.dpcore.trees.shapes import MAX_LEAVES
 
 # Each level at least doubles the leaves.
 _MAX_HEIGHT = MAX_LEAVES.bit_length() - 1
@@ -48,7 +47,7 @@ def level_variance(amount: Amount, measure: Measure = Measure.EPSILON) -> float:
     Raises:
         ValueError: an amount that is not a positive finite number, or is beyond floating point.
 
-    Source: Section IV, equation (3); the Gaussian of zCDP by `dpcore.privacy.budget`.
+    Source: Section IV, equation (3); the Gaussian of zCDP by `dpcore.privacy.unit`.
 
     >>> level_variance(0.5), level_variance(0.5, Measure.RHO)
     (32.0, 2.0)

@@ -24,9 +24,12 @@ import numpy as np
 from dptrees.dpcore.arrays import Flags, Integers
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dptrees.dpcore.thresholds.heavy_nodes import classify_forest, whole_tree
-from dptrees.dpcore.thresholds.sparse_vector import SparseVectorParameters
-from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.thresholds.sparse_vector import (
+    SparseVectorParameters,
+    classify_forest,
+    whole_tree,
+)
+from dptrees.dpcore.trees.shapes import Shape
 
 
 @dataclass(frozen=True, kw_only=True)

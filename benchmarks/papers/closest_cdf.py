@@ -1,7 +1,7 @@
 """The consistent CDF that is closest by any additive distance, by the shortest path of a trellis.
 
 Source: Rameshwar, Tandon, Sharma, Section VI, problem (O^c). For l1 and l2
-`dpcore.trees.closest_cdf` is much faster.
+`dpcore.trees.isotonic` is much faster.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.trees.closest_cdf import read_estimates, with_last
+from dptrees.dpcore.trees.isotonic import read_estimates, with_last
 
 Distance = Callable[[Integers, Floats], npt.ArrayLike]
 

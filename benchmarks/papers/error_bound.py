@@ -21,8 +21,8 @@ from dptrees.dpcore.arithmetic.sums import hypotenuse
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dptrees.dpcore.thresholds.heavy_nodes import tree_weights
-from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.thresholds.sparse_vector import tree_weights
+from dptrees.dpcore.trees.shapes import Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ def bound_error(
     Source: Ghazi et al., Lemma 3.3.
 
     >>> from dptrees.dpcore.noise.randomness import public_stream
-    >>> from dptrees.dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.trees.shapes import UniformTree
     >>> tree, bound = UniformTree(leaves=2, fanouts=(2,)), ErrorBound(
     ...     depth=2, epsilon=Fraction(8), delta=Fraction(1, 100))
     >>> clipped = bound_error(tree, np.array([5, 9]), [np.array([0]), np.array([5, 99])],

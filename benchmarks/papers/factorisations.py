@@ -1,9 +1,9 @@
 """Published choices of fan-outs whose product is the number of leaves.
 
 With equal budgets the error of a tree is proportional to h^p sum_i (n_i - 1), p being 2 for epsilon
-and 1 for rho (`dpcore.papers.cdf_errors`). Where prod n_i = K, it does not depend on the order of
-the fan-outs, so unordered factorizations suffice. `dpcore.papers.whole_fanouts` finds better ones
-with a larger product.
+and 1 for rho (`dpcore.papers.cdf_mechanisms`). Where prod n_i = K, it does not depend on the order
+of the fan-outs, so unordered factorizations suffice. `dpcore.papers.cdf_mechanisms` finds better
+ones with a larger product.
 
 Source: Rameshwar, Tandon, Sharma, Section V.
 """
@@ -17,10 +17,9 @@ import numpy as np
 from benchmarks.papers.prime_factors import factorised, is_prime
 from benchmarks.papers.real_fanouts import optimal_fanout
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.papers.cdf_errors import checked_leaves
-from dptrees.dpcore.papers.level_budgets import VARIANCE_POWER, integer_root
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.trees.uniform import MAX_LEAVES
+from dptrees.dpcore.papers.cdf_mechanisms import VARIANCE_POWER, checked_leaves, integer_root
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.trees.shapes import MAX_LEAVES
 
 Fanouts = tuple[int, ...]
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.sketches.hashing import Codes
+from dptrees.dpcore.sketches.sketch import Codes
+from dptrees.dpcore.specification import Refusal
 
 Estimate = Callable[[int, Codes], Floats]  # of a level and prefixes of as many bits
 

@@ -1,8 +1,8 @@
 """Published choices of real fan-outs, and level budgets that protect users: what makes the error
 before estimation small.
 
-The error of a tree is K / 2 sum_i (n_i - 1) v_i (`dpcore.papers.cdf_errors`), with level variances
-v_i proportional to 1 / epsilon_i^2, or to 1 / rho_i for zCDP: p is 2 or 1 below.
+The error of a tree is K / 2 sum_i (n_i - 1) v_i (`dpcore.papers.cdf_mechanisms`), with level
+variances v_i proportional to 1 / epsilon_i^2, or to 1 / rho_i for zCDP: p is 2 or 1 below.
 
 Source: Rameshwar, Tandon, Sharma, Section IV.
 """
@@ -17,9 +17,14 @@ from functools import cache
 from benchmarks.papers.cdf_errors import level_variance
 from dptrees.dpcore.arithmetic.elementary import exp, log
 from dptrees.dpcore.arithmetic.sums import integer_power
-from dptrees.dpcore.papers.cdf_errors import Amount, checked_leaves
-from dptrees.dpcore.papers.level_budgets import VARIANCE_POWER, exact_budget, integer_root
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.papers.cdf_mechanisms import (
+    VARIANCE_POWER,
+    Amount,
+    checked_leaves,
+    exact_budget,
+    integer_root,
+)
+from dptrees.dpcore.privacy.unit import Measure
 
 # Binary digits of a root behind its point.
 _ROOT_BITS = 60

@@ -1,7 +1,7 @@
 """Counts between thresholds: Reduction of Ghazi et al., which estimates by classifying.
 
 A tree is classified with falling thresholds, each time only what was below the one before, so that
-every node's count ends up between two thresholds (dpcore/thresholds/heavy_nodes.py classifies,
+every node's count ends up between two thresholds (dpcore/thresholds/sparse_vector.py classifies,
 benchmarks/papers/relative_estimation.py chooses the thresholds).
 
 Corrections to the paper:
@@ -26,8 +26,8 @@ import numpy as np
 from benchmarks.papers.classification import Classification, classify
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.thresholds.heavy_nodes import remaining_trees, tree_weights, whole_tree
-from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.thresholds.sparse_vector import remaining_trees, tree_weights, whole_tree
+from dptrees.dpcore.trees.shapes import Shape
 
 
 @dataclass(frozen=True, kw_only=True)

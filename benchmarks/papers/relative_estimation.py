@@ -31,9 +31,9 @@ from dptrees.dpcore.arithmetic.elementary import expm1, log, log1p
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dptrees.dpcore.privacy.group import check_budget, rounded_down
-from dptrees.dpcore.thresholds.heavy_nodes import tree_weights
-from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.privacy.sensitivity import check_budget, rounded_down
+from dptrees.dpcore.thresholds.sparse_vector import tree_weights
+from dptrees.dpcore.trees.shapes import Shape
 
 # Covers that rounding and float64's.
 _ROUNDING = 1e-9
@@ -215,7 +215,7 @@ def estimate(
 
     >>> import numpy as np
     >>> from dptrees.dpcore.noise.randomness import public_stream
-    >>> from dptrees.dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.trees.shapes import UniformTree
     >>> parameters = Estimation(
     ...     depth=2, alpha=Fraction(1, 2), epsilon=Fraction(1), delta=Fraction(1, 10**6),
     ...     eta=Fraction(1, 100), tau_min=Fraction(5 * 10**5))

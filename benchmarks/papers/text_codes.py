@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.rows.column import is_text
-from dptrees.dpcore.sketches.hashing import Codes
+from dptrees.dpcore.rows.columns import is_text
+from dptrees.dpcore.sketches.sketch import Codes
 
 
 class TextHash:

@@ -17,10 +17,8 @@ from benchmarks.papers.cdf_errors import (
 )
 from benchmarks.reproduction.simulation import Mean, measured, prefix_error
 from dptrees.dpcore.levels.planner import plan_mechanism, predicted_cdf_rmse
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
-from dptrees.dpcore.uniform.plan import Estimator, TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan, TreeSetting
 
 LEAVES = 256
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(4))

@@ -12,10 +12,8 @@ from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.simulation import Mean, measured, poisson_counts, simulate
 from dptrees.dpcore.levels.planner import plan_mechanism
 from dptrees.dpcore.papers.estimator_errors import EstimatorErrors
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.uniform.plan import Estimator, TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan, TreeSetting
 
 LEAVES, SIGMA_SQUARED, TREES = 16, 9, 10_000
 ESTIMATORS = (Estimator.NONE, Estimator.BELOW, Estimator.ABOVE, Estimator.FULL)

@@ -13,11 +13,10 @@ from benchmarks.papers.factorisations import best_factorization
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.simulation import Mean, measured, prefix_error
 from dptrees.dpcore.levels.planner import predicted_cdf_rmse
-from dptrees.dpcore.papers.cdf_errors import tree_error_from_variances
-from dptrees.dpcore.papers.level_budgets import optimal_level_budgets
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.papers.cdf_mechanisms import optimal_level_budgets, tree_error_from_variances
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.prefix_error import mean_prefix_variance
+from dptrees.dpcore.uniform.prefix_errors import mean_prefix_variance
 from dptrees.dpcore.uniform.strategies import search_strategies
 
 # Measured by simulation up to here: runs of more leaves are fewer.

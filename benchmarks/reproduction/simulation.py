@@ -2,7 +2,7 @@
 
 Every run is a data set of its own with noise of its own: the trees are side by side in the forest,
 as the trees of the keys of a group-by column are. A run of one data set has the bits that
-`dpcore.release.in_memory.release_counts` gives it. The release key is fixed, so that all figures
+`dpcore.release.released.release_counts` gives it. The release key is fixed, so that all figures
 repeat.
 """
 
@@ -18,13 +18,12 @@ from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource, combine_digests, counts_digest
-from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.trees.chunks import UniformChunking
-from dptrees.dpcore.trees.forest import LevelSolution, PrefixSolution
-from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.plan import Consistency, TreePlan
+from dptrees.dpcore.trees.forests import LevelSolution, PrefixSolution
+from dptrees.dpcore.uniform.plan import Consistency, TreePlan, UniformForest
 
 # Public, and so of no use for a release: it makes the figures the same in every run.
 KEY = ReleaseKey(bytes(range(32)))

@@ -23,7 +23,7 @@ from benchmarks.papers.real_fanouts import (
 from benchmarks.reproduction.cdf_errors import public_total_plan
 from benchmarks.reproduction.simulation import Mean, measured, prefix_error
 from dptrees.dpcore.levels.planner import predicted_cdf_rmse
-from dptrees.dpcore.papers.level_budgets import optimal_level_budgets
+from dptrees.dpcore.papers.cdf_mechanisms import optimal_level_budgets
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan
 
 Fanouts = tuple[int, ...]

@@ -34,15 +34,13 @@ from benchmarks.harness import SHARED_DATA, table
 from benchmarks.synthetic.generators import GENERATORS, Generator
 from benchmarks.wide_tables import DELTA, ORDERED_OF_ADULT, PEERS, peer_rows
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.marginals.measuring import measure_tables
-from dptrees.dpcore.marginals.model import TableModel
-from dptrees.dpcore.marginals.plan import MarginalsPlan
-from dptrees.dpcore.marginals.shape import TableShape
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.conversion import zcdp_rho
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.tables.model import TableModel
+from dptrees.dpcore.tables.plan import MarginalsPlan, TableShape
+from dptrees.dpcore.tables.question import measure_tables
 
 # (m, c) rows, as many synthetic ones as there are of these, from an rng.
 Synthesize = Callable[[Integers, np.random.Generator], Integers]

@@ -55,20 +55,22 @@ from scipy.optimize import isotonic_regression
 
 from benchmarks.reproduction.simulation import simulate
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.plan import Holding, PartitionMechanism
+from dptrees.dpcore.boxes.planner import (
+    PartitionChoices,
+    PartitionSetting,
+    plan_partition,
+    plan_privtree,
+)
+from dptrees.dpcore.boxes.question import HypercubeQuestion
 from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.number import NumberDomain
-from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dptrees.dpcore.partitions.mechanism import PartitionMechanism
-from dptrees.dpcore.partitions.plan import Holding
-from dptrees.dpcore.partitions.planner import plan_partition, plan_privtree
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.release.released import release_rows
+from dptrees.dpcore.uniform.plan import TreeSetting
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,12 +1,9 @@
 """Adaptive trees, one per key, drawn and solved in chunks.
 
 A chunk draws its subtrees as if their roots were reached, and sends (z, a) of its roots, which
-depend on the shape that came out, with their exact counts. The spine draws the levels above. Where
-it does not split a node above a chunk's root, the chunk throws its numbers away, which were never
-released, and spreads what it receives about that node. So it needs no more rounds than
-`dpcore.trees.forest.Forest`.
-
-Source: `dpcore.adaptive.plan`, `dpcore.adaptive.solving`.
+depend on the shape that was drawn, with their exact counts. The spine draws the levels above.
+Where it does not split a node above a chunk's root, the chunk discards its numbers, which were
+never released, and spreads what it receives about that node. So no further rounds are needed.
 """
 
 from __future__ import annotations
@@ -15,39 +12,45 @@ from dataclasses import replace
 
 import numpy as np
 
-from dptrees.dpcore.adaptive.drawing import Draw, PartPlace, deciding, first_variances, split_nodes
-from dptrees.dpcore.adaptive.holders import Holders, Nodes
-from dptrees.dpcore.adaptive.plan import AdaptivePlan
-from dptrees.dpcore.adaptive.roots import AdaptiveRoots, DrawnLevel, DrawnPrefixes
-from dptrees.dpcore.adaptive.solving import (
+from dptrees.dpcore.adaptive.drawn_trees import AdaptiveRoots, DrawnLevel, DrawnPrefixes
+from dptrees.dpcore.adaptive.least_squares import (
     FromBelow,
+    Holders,
+    Nodes,
     leaf_from_below,
     leaf_spans,
     one_down,
     parents_from_below,
     to_children,
 )
+from dptrees.dpcore.adaptive.plan import (
+    AdaptivePlan,
+    Draw,
+    PartPlace,
+    deciding,
+    first_variances,
+    split_nodes,
+)
 from dptrees.dpcore.arrays import Flags, Floats, Integers
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.trees.chunks import (
     CHUNK_LEAVES,
     Chunk,
     Chunking,
     IrregularChunking,
     UniformChunking,
+    level_sums,
 )
 from dptrees.dpcore.trees.consistency import root_count
-from dptrees.dpcore.trees.exact_sums import level_sums
-from dptrees.dpcore.trees.forest import LevelSolution, Measurements, PrefixSolution, RootSolutions
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.forests import LevelSolution, Measurements, PrefixSolution, RootSolutions
+from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
 
 Spans = tuple[Integers, Integers]
 
 
 class AdaptiveForest:
-    """The adaptive trees of one plan, one per key; a `dpcore.trees.forest.Forest`.
+    """The adaptive trees of one plan, one per key; a `dpcore.trees.forests.Forest`.
 
     Args:
         plan: how each is drawn.
@@ -61,9 +64,9 @@ class AdaptiveForest:
         ValueError: several keys for a plan that pays for one tree.
 
     >>> from dptrees.dpcore.adaptive.planner import plan_adaptive
-    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dptrees.dpcore.uniform.setting import TreeSetting
+    >>> from dptrees.dpcore.uniform.plan import TreeSetting
     >>> from fractions import Fraction
     >>> plan = plan_adaptive(TreeSetting(
     ...     leaves=100, unit=ADD_REMOVE_ROW,
@@ -90,7 +93,7 @@ class AdaptiveForest:
     def measure(
         self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
     ) -> Measurements:
-        """The numbers of a chunk: `dpcore.adaptive.drawing.Draw.numbers`."""
+        """The numbers of a chunk: `dpcore.adaptive.plan.Draw.numbers`."""
         levels = level_sums(chunk.tree, counts.reshape(chunk.rows, -1))
         draw = Draw(
             plan=self.plan,
@@ -114,7 +117,7 @@ class AdaptiveForest:
     def solve_spine(
         self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
     ) -> tuple[AdaptiveRoots, list[LevelSolution]]:
-        """Solve the spine, as `dpcore.trees.forest.Forest.solve_spine` does.
+        """Solve the spine, as `dpcore.trees.forests.Forest.solve_spine` does.
 
         Args:
             tree, key, totals, noise: as there.
@@ -140,7 +143,7 @@ class AdaptiveForest:
     def solve(
         self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
     ) -> tuple[list[LevelSolution], PrefixSolution | None]:
-        """Solve a chunk, as `dpcore.trees.forest.Forest.solve` does: levels are `DrawnLevel`,
+        """Solve a chunk, as `dpcore.trees.forests.Forest.solve` does: levels are `DrawnLevel`,
         prefixes `DrawnPrefixes`."""
         assert isinstance(roots, AdaptiveRoots)
         place, top = self._place(chunk), roots.holders(chunk.rows)

@@ -1,20 +1,11 @@
-"""Shares and thresholds of an adaptive hierarchy, and what can be said of its errors beforehand.
+"""Budget shares and thresholds of adaptive hierarchies, and their predicted errors.
 
-No data is touched. What a node's count must be for its children to be worth their noise follows
-from the plan: splitting adds the noise of its children, n of them of variance s each, so a node is
-not split where its noisy count is below a multiple of sqrt(n s). The multiples were chosen by
-measurement (docs/census.md); the optimum is flat.
-
-With a public guess of the rows of a tree, plans are compared by a model: each level's rows spread
-evenly over its nodes. A node of c rows whose estimate has variance v is off by v; where counts are
-read by c^2 + c sqrt(v) at most, since no count is below 0. Nodes end at the first level that
-decides and where their rows are fewer than the threshold, but for those that the noise of their
-decisions has split: below a node that is not split a node is off by its own count, beside its part
-of the noise. What a level that decides gets at least is found by trying: one where
-all nodes are split needs much of the budget, one where most end needs little, since what is left of
-the path measures them again.
-
-Source: derived here; compared with simulated releases in the tests.
+Splitting a node adds the noise of its n children, of variance s each, so it is not split where
+its noisy count is below a multiple of sqrt(n s). The multiples were chosen by measurement
+(docs/census.md). With a public guess of the rows, plans are compared by a model that spreads each
+level's rows evenly over its nodes: a node of c rows whose estimate has variance v is off by v,
+where counts are read by c^2 + c sqrt(v) at most, and below a node that is not split by its own
+count. No data is read. Source: derived here; compared with simulated releases in the tests.
 """
 
 from __future__ import annotations
@@ -23,21 +14,22 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
+from dptrees.dpcore.adaptive.planner import AdaptiveCandidate
 from dptrees.dpcore.arithmetic.elementary import exp, log
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.irregular.node_weights import NodeWeights
-from dptrees.dpcore.irregular.plan import IrregularPlan
-from dptrees.dpcore.irregular.planner import predicted_level_rmse
-from dptrees.dpcore.irregular.variances import NodeVariances
+from dptrees.dpcore.irregular.plan import IrregularPlan, NodeVariances
+from dptrees.dpcore.irregular.planner import NodeWeights, predicted_level_rmse
+from dptrees.dpcore.levels.irregular import IrregularSetting, best_split
 from dptrees.dpcore.noise.laws import NoiseLaw
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.trees.shapes import IrregularTree, Shape
 
 # A node is split where its noisy count is at least so many times the error that splitting adds.
 _MULTIPLES = {Measure.EPSILON: 2.0, Measure.RHO: 1.5}
@@ -293,3 +285,56 @@ def _geometric_mean(errors: Sequence[float], weights: Sequence[float]) -> float:
     total = math.fsum(own for _, own in pairs)
     logs = math.fsum(own * log(error) for error, own in pairs)
     return exp(logs / total) if total else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveHierarchy(AdaptiveCandidate):
+    """An adaptive tree of any shape. Its error is predicted for a guess of the rows alone.
+
+    Args:
+        weights: what errors in rows are worth, by level; None: 1 for each level.
+    """
+
+    otherwise = "every node is split"
+    compared = "where every node is split"
+
+    weights: NodeWeights | None = None
+
+    @property
+    def error_unit(self) -> str | None:
+        return None if self.guessed_rows is None else "rows"
+
+    def condition(self, mechanism: AdaptiveMechanism) -> str | None:
+        if self.guessed_rows is None:
+            return None
+        return f"for {self.guessed_rows:,.0f} rows, spread evenly"
+
+    def mechanism(self, setting: IrregularSetting) -> AdaptiveMechanism:
+        """
+        Raises:
+            ValueError: the share is too small or too large for its decisions.
+        """
+        plan = self._find(best_split(setting.plan, self.weights)).plan
+        return AdaptiveMechanism(plan=plan, weights=self.weights, guessed_rows=self.guessed_rows)
+
+    def predicted(self, mechanism: AdaptiveMechanism) -> float:
+        """Return the weighted root mean square error in rows: for the guess; without one, if every
+        node is split."""
+        return predicted_rmse(mechanism)
+
+    def is_better(self, setting: IrregularSetting) -> bool:
+        if self.guessed_rows is None:
+            return False
+        split, guess = best_split(setting.plan, self.weights), self.guessed_rows
+        found = self._find(split)
+        return is_worth_it(found, split, self.weights, counts=self.counts, guessed_rows=guess)
+
+    def why_not(self, whole: TreeQuestion[Any]) -> str:
+        _ = replace(whole, mechanism=self.mechanism(IrregularSetting(plan=whole.mechanism.plan)))
+        read = "counts" if self.counts else "estimates"
+        return f"{read} of an adaptive tree are not expected to be closer"
+
+    def _find(self, split: IrregularPlan) -> Planned:
+        return plan_adaptive_hierarchy(
+            split, self.weights, counts=self.counts, guessed_rows=self.guessed_rows
+        )

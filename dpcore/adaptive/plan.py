@@ -1,58 +1,54 @@
-"""A plan of an adaptive tree: what each level may spend, and from which count on a node is split.
+"""A plan of an adaptive tree: what each level may spend, and which nodes are split.
 
-The tree is drawn from the root down. The levels have amounts b_0, ..., b_h that sum to the budget.
-A node of level l that is reached is measured with b_l. If its *decision number* is below the
-threshold of its level it is not split: it is measured again, with all that is left of its path,
-b_{l+1} + ... + b_h. Else its children are reached. Leaves of the tree are measured with b_h. So
-every path from the root to a leaf of the tree that comes out, the *drawn tree*, spends the budget.
+The levels have amounts b_0, ..., b_h that sum to the budget. A node of level l that is reached is
+measured with b_l. If its *decision number* is below the level's threshold it is not split: it is
+measured again, with what is left of its path, b_{l+1} + ... + b_h. Else its children are reached.
+So every path from the root to a leaf of the *drawn tree* spends the budget. The decision number
+is the measurement itself (``decision_part`` 0) or a number of its own, which p b_l pays for, so
+that measurements are independent of the shape. A level of amount 0 is not measured and its nodes
+are always split; so is a node with a single child, whose amount is pooled with the child's.
 
-The decision number is the measurement itself (``decision_part`` 0), or, so that measurements are
-independent of the shape that comes out, a number of its own that p b_l pays for, while (1 - p) b_l
-pays for the measurement. A level of amount 0 is not measured and its nodes are always split. So is
-a node with a single child, which has its child's count: its amount is pooled with the child's, as
-in `dpcore.irregular.plan`.
-
-Guarantee (proof sketch). Fix two neighboring data sets and a transcript: all numbers of all nodes
-that were reached. It says which nodes were measured at what amounts, so both data sets give it
-along the same path, and its likelihood is the product of the numbers' likelihoods. Let D_v be the
-change of the count of node v, and L_l the L1 sensitivity of a level's counts. A number that x of
-level l's amount pays for has Laplace noise of scale L_l / x, and loses at most |D_v| x / L_l. (The
-second measurement of a node of level l is made with L_l.) The nodes that pay for level l, those
-reached there and those not split above, are an antichain, so sum |D_v| <= L over them: they lose
-b_l together, and all of them sum b_l, whatever the transcript. Integrated over transcripts: pure
+Guarantee (proof sketch). Fix neighboring data sets and a transcript. The likelihood is the
+product of the numbers' likelihoods, given all before. Let D_v be the change of node v's count and
+L_l the L1 sensitivity of a level. A number that x of level l's amount pays for has Laplace noise
+of scale L_l / x (so have the second measurements of level l) and loses at most |D_v| x / L_l. The
+nodes that pay for level l, those reached there and those not split above, are an antichain, so
+sum |D_v| <= L: they lose b_l together, and all of them sum b_l, whatever the transcript: pure
 epsilon-DP.
 
-Under rho a number loses x D_v^2 / L2_l^2. Let the D of a unit be the sum of its rows' paths. With
-r_v the amount spent on node v and every path's sum of r_v equal to B, the norm sqrt(sum r_v D_v^2)
-of c rows in one tree is at most c sqrt(B), by the triangle inequality; trees of several keys add
-squares; and of x, y >= 0, (x - y)^2 <= x^2 + y^2 for a substitution. These are the squared L2
-sensitivities of one level (`dpcore.privacy.sensitivity`), so the transcript never spends more than
-B. The privacy loss Z_t after t numbers makes exp((a - 1) Z_t - a (a - 1) sum of rho's so far) a
-supermartingale for every order a > 1, although amounts are chosen on the way; so the Renyi
-divergence of order a is at most a B: B-zCDP. Where the root has no keys beside it, level 0 has the
-sensitivity of a single node, and is paid for apart.
+Under rho a number loses x D_v^2 / L2_l^2. With r_v the amount spent on node v and every path's
+sum equal to B, the norm sqrt(sum r_v D_v^2) of c rows in one tree is at most c sqrt(B), by the
+triangle inequality; trees of several keys add squares; of x, y >= 0, (x - y)^2 <= x^2 + y^2 for a
+substitution. These are the squared L2 sensitivities of one level, so no transcript spends more
+than B. With Z_t the privacy loss after t numbers, exp((a - 1) Z_t - a (a - 1) sum of rho's so
+far) is a supermartingale for every order a > 1, though amounts are chosen on the way: B-zCDP. A
+root without keys beside it has the sensitivity of a single node at level 0, which is paid for
+apart.
 
-Source: derived here; adaptive choice under a budget that is spent exactly: Feldman, Zrnic 2021
-(Renyi filters); for trees, DAWA and PrivTree decide alike, with other noise.
+Chunks draw their nodes as if their roots were reached; numbers of nodes that are not reached
+never leave the worker. Source: derived here; Feldman, Zrnic 2021 (Renyi filters).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
+from dptrees.dpcore.adaptive.least_squares import to_children
 from dptrees.dpcore.arrays import Flags, Floats, Integers
-from dptrees.dpcore.codec import CONTEXT, INLINE, Coded
 from dptrees.dpcore.noise.laws import NoiseLaw
-from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity, noise_law
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.specification import CONTEXT, INLINE, Coded
+from dptrees.dpcore.trees.forests import Measurements
+from dptrees.dpcore.trees.shapes import IrregularTree, Shape
 
 # Noise other than 0 never comes below it, and quotients of variances stay within floating point.
 LEAST_VARIANCE = 1e-60
@@ -78,7 +74,7 @@ class AdaptivePlan(Coded):
             root where the relation or the keys forbid it.
 
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dptrees.dpcore.trees.uniform import UniformTree
+    >>> from dptrees.dpcore.trees.shapes import UniformTree
     >>> plan = AdaptivePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(2, 2)), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
@@ -245,3 +241,151 @@ class AdaptivePlan(Coded):
 def law_variance(law: NoiseLaw | None) -> float:
     """Return the variance of a noise law, in rows^2; infinite where there is no measurement."""
     return math.inf if law is None else max(law.variance, LEAST_VARIANCE)
+
+
+class Kinds(NamedTuple):
+    """The plan's kinds of some nodes of a level, (n,) or (1,): see `AdaptivePlan`."""
+
+    chains: Integers
+    passed_on: Flags
+
+    @classmethod
+    def from_plan(cls, plan: AdaptivePlan, level: int, first: int, stop: int) -> Kinds:
+        """The kinds of the nodes ``first`` to ``stop`` - 1 of a level."""
+        chains, passed_on = plan.chains(level), plan.passed_on(level)
+        return cls(
+            chains if chains.size == 1 else chains[first:stop],
+            passed_on if passed_on.size == 1 else passed_on[first:stop],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartPlace:
+    """A part's place in the tree, and the source of its noise.
+
+    Attributes:
+        first_level: of its roots.
+        ranges: per level, the nodes of the tree.
+        tree: the shape of a row.
+        rows: of its arrays.
+    """
+
+    first_level: int
+    ranges: Sequence[tuple[int, int]]
+    tree: Shape
+    rows: int
+
+    def kinds(self, plan: AdaptivePlan, depth: int) -> Kinds:
+        """Return the kinds of the nodes of a level; in a uniform tree all are alike."""
+        return Kinds.from_plan(plan, self.first_level + depth, *self.ranges[depth])
+
+    def ones(self, depth: int) -> Flags:
+        """(rows, n) true."""
+        return np.ones((self.rows, self.tree.level_sizes[depth]), dtype=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """Draw the numbers of one part.
+
+    Attributes:
+        plan: of the tree.
+        name: (tree, key, chunk) of its streams.
+        own: the source of noise, for these very counts.
+    """
+
+    plan: AdaptivePlan
+    name: tuple[str, int, int]
+    own: NoiseSource
+
+    def numbers(self, place: PartPlace, levels: Sequence[Integers]) -> Measurements:
+        """Draw the noisy measurements of all levels, from the roots down, given the exact counts
+        (rows, n) of each. A level of parents has three arrays (rows, n): the measurements, the
+        numbers that decide (None where measurements do) and the second measurements, each None
+        where there are none. The leaves have measurements only."""
+        result: Measurements = []
+        reached = place.ones(0)
+        for depth, exact in enumerate(levels):
+            level, kinds = place.first_level + depth, place.kinds(self.plan, depth)
+            measured = self._measured(level, kinds, exact, decides=False)
+            result.append(_kept(measured, reached & ~kinds.passed_on))
+            if level == self.plan.tree.height:
+                break
+            decisions = self._measured(level, kinds, exact, decides=True)
+            result.append(_kept(decisions, reached & ~kinds.passed_on))
+            split = split_nodes(self.plan, level, kinds, deciding(result, depth), reached)
+            last = self.plan.last_law(level)
+            again = None if last is None else self._noisy(last, 2, level, 0, exact)
+            result.append(_kept(again, reached & ~split))
+            if depth < place.tree.height:
+                reached = to_children(place.tree, depth, split)
+        return result
+
+    def _measured(
+        self, level: int, kinds: Kinds, exact: Integers, *, decides: bool
+    ) -> Integers | None:
+        """The measurements of a level, or the numbers that only decide; class by class."""
+        law_of = self.plan.decision_law if decides else self.plan.law
+        if kinds.chains.size == 1:
+            chain = int(kinds.chains[0])
+            law = law_of(level, chain)
+            return None if law is None else self._noisy(law, int(decides), level, chain, exact)
+        result = None
+        for chain in np.unique(kinds.chains).tolist():
+            law, mine = law_of(level, chain), (kinds.chains == chain) & ~kinds.passed_on
+            if law is None or not mine.any():
+                continue
+            result = np.zeros_like(exact) if result is None else result
+            result[..., mine] = self._noisy(law, int(decides), level, chain, exact[..., mine])
+        return result
+
+    def _noisy(
+        self, law: NoiseLaw, purpose: int, level: int, chain: int, exact: Integers
+    ) -> Integers:
+        """Counts with noise of the stream of (purpose, level, chain)."""
+        levels = self.plan.tree.height + 1
+        code = level + levels * (chain + levels * purpose)
+        return add_noise(law, exact, self.own.stream(*self.name, code))
+
+
+def _kept(values: Integers | None, kept: Flags) -> Integers | None:
+    return None if values is None else np.where(kept, values, 0)
+
+
+def split_nodes(
+    plan: AdaptivePlan, level: int, kinds: Kinds, number: Integers | None, reached: Flags
+) -> Flags:
+    """(rows, n) which nodes of a level of parents are reached and split.
+
+    Args:
+        plan: of the tree.
+        level: of the nodes.
+        kinds: of the nodes.
+        number: (rows, n) those that decide; None where none does.
+        reached: (rows, n).
+    """
+    if number is None:
+        return reached
+    split: Flags = reached & (~may_end(plan, level, kinds) | (number >= plan.thresholds[level]))
+    return split
+
+
+def may_end(plan: AdaptivePlan, level: int, kinds: Kinds) -> Flags:
+    """(n,) or (1,) which nodes of a level may be leaves of the drawn tree."""
+    if level == plan.tree.height:
+        return np.ones(kinds.passed_on.shape, dtype=bool)
+    decides = np.array([plan.decides(level, chain) for chain in range(level + 1)])
+    possible: Flags = decides[kinds.chains] & ~kinds.passed_on
+    return possible
+
+
+def deciding(numbers: Measurements, depth: int) -> Integers | None:
+    """Return the numbers of a part that decide at a level of parents."""
+    measured, decisions = numbers[3 * depth : 3 * depth + 2]
+    return measured if decisions is None else decisions
+
+
+def first_variances(plan: AdaptivePlan, level: int, kinds: Kinds) -> Floats:
+    """(n,) or (1,) the variances of the measurements of a level; infinite where there are none."""
+    variances: Floats = np.where(kinds.passed_on, np.inf, plan.class_variances[level][kinds.chains])
+    return variances

@@ -1,30 +1,47 @@
-"""Shapes, shares and thresholds of adaptive trees.
+"""Shapes, budget shares and thresholds of adaptive trees over ordered domains, as candidates.
 
-How good an adaptive tree is depends on the data, so nothing here is optimal: the rules were found
-on public shapes of data (`benchmarks/adaptive.py` measures what they give), where the optimum is
-flat. Under epsilon a level has about 3.2 halvings, a little fewer above and more below; under rho,
-where a level costs less, one. The root gets no budget; shares fall a little from level to level,
-and less so where a guess of the rows says that lower levels will be reached. A node is split where
-its decision number is at least 3 times the error that splitting adds, sqrt(n v) with n its children
-and v the variance of one's measurement: that of the sum of all of them.
+How good an adaptive tree is depends on the data, so the rules were found on public shapes of data
+(`benchmarks/adaptive.py`), where the optimum is flat. Under epsilon a level has about 3.2
+halvings, under rho one. The root gets no budget. A node is split where its decision number is at
+least 3 times the error that splitting adds, sqrt(n v), with n its children and v the variance of
+a child's measurement.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar
 
+import numpy as np
+
+from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
-from dptrees.dpcore.arithmetic.elementary import exp2, log, log2
+from dptrees.dpcore.arithmetic.elementary import exp, exp2, log, log2
 from dptrees.dpcore.arithmetic.sums import integer_power
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.levels.planner import Candidate, predicted_cdf_rmse, predicted_error
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.shape import Shape
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.repair.paths import Distribution, rows_below
+from dptrees.dpcore.repair.planner import (
+    CountError,
+    assumed_rows,
+    objective_reading,
+    reference_histograms,
+)
+from dptrees.dpcore.trees.chunks import Chunk, UniformChunking
+from dptrees.dpcore.trees.shapes import IrregularTree, Shape, UniformTree
+from dptrees.dpcore.uniform.objectives import CDF, Objective
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 
 # Of the budget of a level that decides, what its decisions get where they are apart.
 DECISION_PART = Fraction(1, 5)
@@ -57,7 +74,7 @@ def plan_adaptive(
         fanouts: the shape, where it is given.
 
     Raises:
-        ValueError: as `AdaptivePlan` and `dpcore.trees.uniform.UniformTree`.
+        ValueError: as `AdaptivePlan` and `dpcore.trees.shapes.UniformTree`.
     """
     shape = tuple(fanouts or rule_fanouts(setting.leaves, setting.budget.measure))
     tree = UniformTree(leaves=setting.leaves, fanouts=shape)
@@ -69,7 +86,7 @@ def most_rows(setting: TreeSetting) -> float:
     than the counts of a tree planned for estimates: they are on public shapes of data, in the
     geometric mean, until so many rows are in each cell that nearly all nodes are split.
 
-    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import Budget
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> most_rows(TreeSetting(leaves=1000, unit=ADD_REMOVE_ROW,
     ...                       budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
@@ -195,3 +212,288 @@ def rule_fanouts(leaves: int, measure: Measure) -> tuple[int, ...]:
         below = below[1:]
         first = -(-leaves // math.prod(below))
     return (first, *below)
+
+
+# Decisions that are measured apart cost so much that whole levels win this much earlier (measured
+# as `benchmarks/adaptive.py` does: at 4,096 cells estimates are closer up to 10,000 rows times
+# epsilon, and not at 100,000).
+_EARLIER = 4
+
+
+def if_all_split(plan: AdaptivePlan) -> TreePlan:
+    """The plan of the measurements that estimates are made of if every node is split."""
+    assert isinstance(plan.tree, UniformTree)
+    measured = 1 - plan.decision_part
+    return TreePlan(
+        tree=plan.tree,
+        unit=plan.unit,
+        budget=plan.budget,
+        level_amounts=tuple(
+            amount * (measured if plan.decides(level) else Fraction(1))
+            for level, amount in enumerate(plan.level_amounts)
+        ),
+        public_total=plan.public_total,
+        keyed=plan.keyed,
+    )
+
+
+def noise_if_all_split(plan: AdaptivePlan) -> float:
+    """The root mean square of the errors of all CDF points in rows, if every node is split.
+
+    >>> from dptrees.dpcore.adaptive.planner import plan_adaptive
+    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.uniform.plan import TreeSetting
+    >>> setting = TreeSetting(
+    ...     leaves=4096, unit=ADD_REMOVE_ROW,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> apart, together = (
+    ...     noise_if_all_split(plan_adaptive(setting, counts=counts)) for counts in (False, True))
+    >>> apart > together
+    True
+    """
+    return predicted_cdf_rmse(if_all_split(plan))
+
+
+def most_undivided(plan: AdaptivePlan) -> int:
+    """The largest count from which on a node is split, in rows; 0 where all are."""
+    return max(
+        (plan.thresholds[level] for level in range(plan.tree.height) if plan.decides(level)),
+        default=0,
+    )
+
+
+def rows_of_adaptive(setting: TreeSetting, *, counts: bool) -> float:
+    """Up to how many rows an adaptive tree is expected to be closer than whole levels.
+
+    Args:
+        setting: of the tree.
+        counts: whether its counts are read, and not its estimates.
+    """
+    if setting.leaves == 1:
+        return 0.0
+    return most_rows(setting) / (1 if counts else _EARLIER)
+
+
+# A tree of more leaves is not simulated: it would take longer than the rest of the plan.
+MOST_LEAVES = 2**14
+# Of so many leaves in all, in between so many releases.
+_LEAVES, _FEWEST, _MOST = 2**17, 8, 64
+_PAIRS = 1024
+_CHUNK = 2**17
+# Simulations in each power of ten of the rows, and how near to one is at it.
+_STEPS, _NEAR = 4, 0.01
+_LEAST = 1e-12
+# Everybody knows it: it protects nothing, and makes a prediction the same in every run.
+_PUBLIC_KEY = ReleaseKey(bytes(32))
+
+
+@lru_cache(maxsize=256)
+def adaptive_count_error(plan: AdaptivePlan, objective: Objective, rows: int) -> CountError | None:
+    """Root mean square error of the counts of an adaptive tree, by the model.
+
+    Errors and rows are both in units of the noise, so plans that differ in the budget or the unit
+    alone share their simulations; between these, a quarter of a power of ten apart, the logarithm
+    of the error is interpolated. So the error falls as the budget grows, without jumps.
+
+    Args:
+        plan: of a uniform tree.
+        objective: what is read.
+        rows: a public guess.
+
+    Returns:
+        The errors, in the objective's unit; None of trees of one leaf or more than 16,384.
+
+    >>> from dptrees.dpcore.adaptive.planner import plan_adaptive
+    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.uniform.objectives import CDF
+    >>> from dptrees.dpcore.uniform.plan import TreeSetting
+    >>> plan = plan_adaptive(TreeSetting(
+    ...     leaves=64, unit=ADD_REMOVE_ROW,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))), counts=True)
+    >>> few, many = (
+    ...     adaptive_count_error(plan, CDF, rows) for rows in (30, 100_000))
+    >>> few.typical < many.typical
+    True
+    """
+    if not 1 < plan.tree.leaves <= MOST_LEAVES:
+        return None
+    scale = 1 / rows_in_noise(if_all_split(plan).setting, 1.0)
+    place = max(0.0, _STEPS * log(rows / scale) / log(10.0))
+    below = math.floor(place + _NEAR)
+    weight = max(0.0, place - below)
+    scaled = _at_scale_one(plan, scale)
+    logs = _log_errors(scaled, objective, below)
+    if weight > _NEAR:
+        above = _log_errors(scaled, objective, below + 1)
+        logs = logs + weight * (above - logs)
+    errors = exp(logs) * scale
+    typical = exp(float(np.mean(logs))) * scale
+    return CountError(
+        rows=rows, typical=typical, least=float(errors.min()), most=float(errors.max())
+    )
+
+
+def _at_scale_one(plan: AdaptivePlan, scale: float) -> AdaptivePlan:
+    """The plan at the budget that gives one count noise of scale 1."""
+    times = scale if plan.budget.measure is Measure.EPSILON else scale * scale
+    ratio = Fraction(round(float(plan.budget.amount) * times, 3)) / plan.budget.amount
+    scaled = replace(
+        plan,
+        budget=replace(plan.budget, amount=plan.budget.amount * ratio),
+        level_amounts=tuple(amount * ratio for amount in plan.level_amounts),
+    )
+    return replace(scaled, thresholds=rule_thresholds(scaled))
+
+
+@lru_cache(maxsize=256)
+def _log_errors(plan: AdaptivePlan, objective: Objective, place: int) -> Floats:
+    """(histograms,) logarithms of the root mean square errors at 10^(place / 4) rows."""
+    tree, rows = plan.tree, max(1, round(exp(place * log(10.0) / _STEPS)))
+    assert isinstance(tree, UniformTree)
+    references = reference_histograms(objective, tree.leaves)
+    errors = []
+    for reference, prefixes in zip(
+        references, _wrong_prefixes(plan, references, rows), strict=True
+    ):
+        reading = objective_reading(objective, tree, reference, _PAIRS)
+        squares = [
+            reading.mean_square(each[reading.stops], np.full(_PAIRS, each[-1])) for each in prefixes
+        ]
+        errors.append(math.sqrt(max(_LEAST, math.fsum(squares) / len(squares))))
+    return log(np.array(errors))
+
+
+@lru_cache(maxsize=8)
+def _wrong_prefixes(plan: AdaptivePlan, references: tuple[Distribution, ...], rows: int) -> Floats:
+    """(histograms, releases, leaves + 1) count minus truth of the leaves left of each boundary."""
+    tree = plan.tree
+    assert isinstance(tree, UniformTree)
+    leaves, releases = tree.leaves, min(_MOST, max(_FEWEST, _LEAVES // tree.leaves))
+    parts = np.arange(leaves + 1) / leaves
+    exact = np.stack([np.diff(rows_below(each, rows, parts)) for each in references])
+    forest = AdaptiveForest(plan, chunk_leaves=leaves)
+    # Each release of public data is a tree of its own, whatever the plan's unit pays for.
+    forest.chunking = UniformChunking(
+        keys=len(exact) * releases, chunk_leaves=max(leaves, _CHUNK), tree=tree
+    )
+    counts = [
+        _released(forest, chunk, np.repeat(exact, releases, axis=0)[chunk.key :][: chunk.rows])
+        for chunk in forest.chunking
+    ]
+    wrong = np.cumsum(
+        np.concatenate(counts).reshape(len(exact), releases, leaves) - exact[:, None], axis=2
+    )
+    return np.pad(wrong, ((0, 0), (0, 0), (1, 0))).astype(np.float64)
+
+
+def _released(forest: AdaptiveForest, chunk: Chunk, exact: Integers) -> Integers:
+    """(trees, leaves) counts of the leaves of a chunk's trees, from public ones."""
+    noise = NoiseSource(key=_PUBLIC_KEY, release="model", spec_digest=b"", global_digest=b"")
+    measured = forest.measure("", chunk, exact.reshape(-1), noise)
+    roots = forest.chunk_roots(chunk, measured)
+    totals = forest.chunk_totals(chunk, exact.reshape(-1))
+    solved, _ = forest.solve_spine("", chunk.key, roots, totals, noise)
+    levels, _ = forest.solve(chunk, measured, solved)
+    return levels[-1].count
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveCandidate(Candidate[AdaptiveMechanism]):
+    """A tree whose nodes are split only where rows are.
+
+    Args:
+        counts: whether what is read is the integers; else estimates, with intervals.
+        guessed_rows: a public guess of the rows of a tree (of each key), None where there is none.
+    """
+
+    # What an adaptive tree takes the place of, and is compared with, in words.
+    otherwise: ClassVar[str]
+    compared: ClassVar[str]
+
+    counts: bool = False
+    guessed_rows: float | None = None
+
+    @abstractmethod
+    def is_better(self, setting: Any) -> bool:
+        """Whether it is expected to be closer than whole levels, by the guess of the rows."""
+
+    @abstractmethod
+    def why_not(self, whole: TreeQuestion[Any]) -> str:
+        """Return why a question is measured by whole levels, in words.
+
+        Raises:
+            ValueError: an adaptive tree cannot be had.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveTree(AdaptiveCandidate):
+    """An adaptive tree over an ordered domain.
+
+    How far off it will be depends on the data. The error of its counts is predicted by a model, the
+    error of its estimates is not.
+
+    Args:
+        objective: what is read, for the prediction alone: there is one plan for all.
+        fanouts: the shape if all nodes are split; None: planned.
+
+    >>> from fractions import Fraction
+    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> AdaptiveTree().mechanism(TreeSetting(
+    ...     leaves=4096, unit=ADD_REMOVE_ROW,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))).plan.tree.leaves
+    4096
+    """
+
+    otherwise = "whole levels"
+    compared = "whole levels'"
+
+    objective: Objective = CDF
+    fanouts: tuple[int, ...] | None = None
+
+    @property
+    def error_unit(self) -> str | None:
+        return self.objective.unit if self.counts else None
+
+    def condition(self, mechanism: AdaptiveMechanism) -> str | None:
+        if not self.counts:
+            return None
+        is_simulated = self._simulated(mechanism) is not None
+        return "in its counts, by a model" if is_simulated else "if every node is split"
+
+    def predicted(self, mechanism: AdaptiveMechanism) -> float:
+        """Return the error of what is read of the counts, by `dpcore.adaptive.planner`; of
+        a tree too large for that model, and of estimates, their error if every node is split."""
+        if not self.counts:
+            return noise_if_all_split(mechanism.plan)
+        simulated = self._simulated(mechanism)
+        if simulated is not None:
+            return simulated.typical
+        return predicted_error(if_all_split(mechanism.plan), self.objective)
+
+    def _simulated(self, mechanism: AdaptiveMechanism) -> CountError | None:
+        plan, rows = mechanism.plan, mechanism.guessed_rows
+        assumed = assumed_rows(if_all_split(plan).setting) if rows is None else max(1, round(rows))
+        return adaptive_count_error(plan, self.objective, assumed)
+
+    def mechanism(self, setting: TreeSetting) -> AdaptiveMechanism:
+        rows, fanouts = self.guessed_rows, self.fanouts
+        plan = plan_adaptive(setting, counts=self.counts, guessed_rows=rows, fanouts=fanouts)
+        return AdaptiveMechanism(plan=plan, guessed_rows=rows)
+
+    def is_better(self, setting: TreeSetting) -> bool:
+        """Also without a guess, of counts: whole levels would need one. A tree of few cells has no
+        node that could be left whole."""
+        if len(self.fanouts or rule_fanouts(setting.leaves, setting.budget.measure)) < 2:
+            return False
+        if self.guessed_rows is None:
+            return self.counts
+        return self.guessed_rows <= rows_of_adaptive(setting, counts=self.counts)
+
+    def why_not(self, whole: TreeQuestion[Any]) -> str:
+        setting = whole.mechanism.plan.setting
+        most = float(f"{rows_of_adaptive(setting, counts=self.counts):.2g}")
+        return f"an adaptive tree is expected to be closer up to {most:,.0f} rows"

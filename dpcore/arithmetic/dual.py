@@ -1,10 +1,9 @@
 """Dual numbers: values with their derivatives, by real arithmetic.
 
-A formula that is written for arrays, with + - * /, squares, `np.where`, `np.stack` and sums over
-the last axis, computes its derivatives when it is given dual numbers. (A complex step would too,
-but NumPy multiplies complex numbers with fused operations where the processor has them.)
-
-Source: Clifford 1873; Wengert 1964, "A simple automatic derivative evaluation program".
+A formula for arrays with + - * /, squares, `np.where`, `np.stack` and sums over the last axis
+computes its derivatives when it is given dual numbers. (NumPy may multiply complex numbers with
+fused operations, so a complex step would depend on the processor.) Source: Clifford 1873; Wengert
+1964, "A simple automatic derivative evaluation program".
 """
 
 from __future__ import annotations

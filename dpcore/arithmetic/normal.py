@@ -1,11 +1,9 @@
-"""The normal law's distribution, tails and quantiles, whose bits do not depend on the processor.
+"""Distribution, tails and quantiles of the normal law, with the same bits on every processor.
 
-Everything follows from the scaled tail exp(x^2) erfc(x), for which Cody has rational functions in
-three ranges, and from `dpcore.arithmetic.elementary`. Relative errors stay below 1e-15, of the
-normal law's far tails below 1e-13 and of its quantiles below 1e-11 close to 1/2.
-
-Source: Cody 1969, "Rational Chebyshev approximations for the error function"; a quantile is where
-Newton's steps on the logarithm of the tail end.
+All follow from the scaled tail exp(x^2) erfc(x), for which Cody 1969, "Rational Chebyshev
+approximations for the error function", has rational functions in three ranges; a quantile is the
+limit of Newton's steps on the logarithm of the tail. Relative errors stay below 1e-15, below
+1e-13 in the far tails, and below 1e-11 for quantiles close to 1/2.
 """
 
 from __future__ import annotations

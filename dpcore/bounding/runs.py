@@ -1,7 +1,7 @@
 """Rows of units in runs: equal rows of one unit are stored once, with their number.
 
-In flight they are bytes, sorted by unit, cell and value, which add up in any order. A unit with ten
-million rows is as many runs as it has cells and values.
+In flight they are bytes, sorted by unit, cell and value, which add up in any order. A unit with
+ten million rows is as many runs as it has cells and values.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Flags, Integers
 from dptrees.dpcore.bounding.unit_ids import Blocks
-from dptrees.dpcore.questions.place import Increments
-from dptrees.dpcore.rows.column import fixed_width_values
-from dptrees.dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dptrees.dpcore.questions.messages import Increments
+from dptrees.dpcore.rows.columns import fixed_width_values, pack, pack_many, unpack, unpack_many
 
 Words = npt.NDArray[np.uint64]
 

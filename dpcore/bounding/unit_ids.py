@@ -1,41 +1,42 @@
 """Ids of privacy units: 16 bytes for the values of a row's unit columns, whatever their type.
 
-An id is a keyed pseudorandom function of what the values are, not of how a file stores them: the
-CBC-MAC of AES-256 over an encoding of the value in blocks of 16 bytes. The first block says how
-many there are, so no encoding begins another, and CBC-MAC is a pseudorandom function (Bellare,
-Kilian, Rogaway, "The Security of the Cipher Block Chaining Message Authentication Code", JCSS 2000;
-for prefix-free messages Petrank, Rackoff, J. Cryptology 2000). It is computed for all rows at once,
-block by block; only strings above 4096 bytes are hashed one by one first.
+An id is a keyed pseudorandom function of the values, not of how a file stores them: the CBC-MAC
+of AES-256 over an encoding in blocks of 16 bytes. The first block holds their number, so no
+encoding begins another, and CBC-MAC is a pseudorandom function (Bellare, Kilian, Rogaway, "The
+Security of the Cipher Block Chaining Message Authentication Code", JCSS 2000; for prefix-free
+messages Petrank, Rackoff, J. Cryptology 2000). Only strings above 4096 bytes are hashed one by
+one first.
 
-*Two units with one id* would be bounded as if they were one, and a unit more could move the counts
-of the other: the guarantee would be that of two units. Encodings of one block (numbers,
-timestamps, strings of up to ten bytes) never collide, since AES is a permutation. Else the chance
-that any two of n units do is at most some n^2 / 2^128 for a random function: 10^-20 for 10^9 units,
-far below every delta, and nobody without the key can look for such a pair. All noise already
-assumes that the values of AES cannot be distinguished from random ones, so ids add no assumption to
-the guarantee.
+*Two units with one id* would be bounded as one, and the guarantee would be that of two units.
+Encodings of one block (numbers, timestamps, strings of up to ten bytes) never collide, since AES
+is a permutation. Else any two of n units collide with a chance of at most some n^2 / 2^128:
+10^-20 for 10^9 units, far below every delta, and nobody without the key can look for such a pair.
+All noise already assumes that AES cannot be distinguished from random, so ids add no assumption.
 
-Source: the design, section 4.
+*Types.* The same person as 7 and "7", or 2^53 + 1 as an integer and as a float, has two ids. So
+all inputs of a release, and all periods of a series that remembers units, keep one family of
+types for each unit column; only names of types decide, and a type listed nowhere is its own
+family. A declared type makes equal what files write differently: numbers are never rounded, and a
+value that is none of the type is null. Source: the design, section 4.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Flags, Integers
-from dptrees.dpcore.bounding.unit_families import unit_families
-from dptrees.dpcore.bounding.unit_values import NEEDED as DECLARED_NEEDED
-from dptrees.dpcore.bounding.unit_values import declared_values, is_readable_as
 from dptrees.dpcore.noise.randomness import KeyedBlocks
 from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.privacy.unit import PrivacyUnit, UnitType
-from dptrees.dpcore.rows.column import (
+from dptrees.dpcore.rows.columns import (
     AnyArray,
     fixed_width_values,
     is_text,
@@ -43,8 +44,178 @@ from dptrees.dpcore.rows.column import (
     missing_rows,
     null_rows,
 )
-from dptrees.dpcore.rows.number_texts import text_buffers
-from dptrees.dpcore.rows.whole_numbers import is_number, whole_numbers
+from dptrees.dpcore.rows.numbers import is_number, text_buffers, whole_numbers
+
+_ENCODED = re.compile(r"dictionary<values=(.+), indices=.*>")
+_FAMILIES = {
+    "integers": r"u?int\d+|decimal\d+\(.+\)",
+    "truth values": r"bool",
+    "text": r"(large_)?string(_view)?|text|of the path",
+    "bytes": r"(large_)?binary(_view)?",
+    "fixed_size_binary[16]": r"extension<arrow\.uuid>",
+    "dates or times without a zone": r"date\d+\[\w+\]|timestamp\[\w+\]",
+    "times with a zone": r"timestamp\[\w+, tz=.+\]",
+    "times of day": r"time\d+\[\w+\]",
+    "durations": r"duration\[\w+\]",
+}
+# The types that a declared type reads as one: an unequal value is null, or differs as text.
+_DECLARED = {
+    UnitType.INTEGER: r".*",
+    UnitType.TEXT: f"{_FAMILIES['text']}|u?int\\d+|(large_)?binary(_view)?",
+}
+
+
+def unit_family(type_name: str, declared: UnitType | None = None) -> str | None:
+    """Return the family of a type; None for the type of nulls, whose rows have no unit,
+    and for a type that is not known.
+
+    Args:
+        type_name: as Arrow writes it, or "text" for a file of strings.
+        declared: the declared type of the unit.
+
+    >>> unit_family("int8") == unit_family("decimal128(20, 0)"), unit_family("double")
+    (True, 'double')
+    >>> unit_family("dictionary<values=large_string, indices=int8, ordered=0>")
+    'text'
+    >>> unit_family("int8", UnitType.TEXT), unit_family("fixed_size_binary[16]", UnitType.TEXT)
+    ('text', 'fixed_size_binary[16]')
+    """
+    encoded = _ENCODED.fullmatch(type_name)
+    name = encoded[1] if encoded else type_name
+    if name in ("null", "unknown"):  # `check --no-rows` does not look at values of SQLite
+        return None
+    if declared is not None and re.fullmatch(_DECLARED[declared], name):
+        return declared.value
+    return next((each for each, types in _FAMILIES.items() if re.fullmatch(types, name)), name)
+
+
+def unit_families(
+    unit: PrivacyUnit, types: Mapping[str, str], others: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the families of the unit's columns in all inputs that were seen, by column.
+
+    Args:
+        unit: the privacy unit.
+        types: the names of the types of an input's columns; a column that is missing is null.
+        others: the families in other inputs.
+
+    Raises:
+        ValueError: a column has another family than in other inputs; it names the way out.
+    """
+    result = dict(others or {})
+    for column in unit.columns:
+        family = unit_family(types.get(column, "null"), unit.type)
+        if family is not None and result.setdefault(column, family) != family:
+            raise mixed_families(column, family, result[column])
+    return result
+
+
+def mixed_families(column: str, one: str, other: str) -> ValueError:
+    """Return the error of a column of the unit that has two families."""
+    return ValueError(
+        f"column {column!r} of the privacy unit is of type {one}, and elsewhere of type {other}: "
+        "one unit could count as two. Write one type everywhere, or declare privacy.unit_type"
+    )
+
+
+_INTEGER_PATTERN = r"^\s*([+-]?)0*([0-9]+)(\.0*)?\s*$"
+DECLARED_NEEDED = {
+    UnitType.INTEGER: "integers, whole floats or decimals, or texts of integers",
+    UnitType.TEXT: "texts or integers",
+}
+
+
+def is_readable_as(type: pa.DataType, unit_type: UnitType) -> bool:
+    """Return whether columns of a type can have values of a declared type."""
+    types = pa.types
+    if types.is_dictionary(type):
+        return is_readable_as(type.value_type, unit_type)
+    if isinstance(type, pa.BaseExtensionType):
+        return is_readable_as(type.storage_type, unit_type)
+    if types.is_boolean(type):
+        return False
+    if types.is_null(type) or is_text(type) or types.is_integer(type):
+        return True
+    if unit_type is UnitType.TEXT:
+        return bool(types.is_fixed_size_binary(type))
+    return is_number(type)
+
+
+def declared_values(column: pa.Array, unit_type: UnitType) -> pa.Array:
+    """Return values as strings: equal where the values are one of the declared type, else not.
+
+    Args:
+        column: (rows,), of a type that `is_readable_as` accepts.
+        unit_type: INTEGER: 7, 7.0, decimal 7.00 and the strings "7", "+7", "007", " 7" and "7.0"
+            are one; fractions, floats from 2^53 on, to which another integer may have been rounded,
+            and all other strings are null. TEXT: strings as they are, integers by their digits.
+
+    Returns:
+        (rows,) strings or bytes, null for a value that is null or none of the type; with a
+        dictionary where the column has one.
+
+    >>> ids = pa.array(["7", "7.0", " 007", "7.5", "x", None, "-0"])
+    >>> declared_values(ids, UnitType.INTEGER).cast(pa.string()).to_pylist()
+    ['7', '7', '7', None, None, None, '0']
+    >>> declared_values(pa.array([7.0, 0.5, 2.0**53]), UnitType.INTEGER).to_pylist()
+    ['7', None, None]
+    """
+    while isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    type, types = column.type, pa.types
+    if types.is_dictionary(type):
+        values = declared_values(column.dictionary, unit_type)
+        return pa.DictionaryArray.from_arrays(column.indices, values, safe=False)
+    if types.is_null(type):
+        return column
+    if types.is_integer(type):
+        return column.cast(pa.large_string())
+    if is_text(type):
+        texts = large_texts(column)
+        return texts if unit_type is UnitType.TEXT else _integer_texts(texts)
+    if types.is_fixed_size_binary(type):
+        return column.cast(pa.large_binary())
+    return _whole_texts(column)
+
+
+def _integer_texts(texts: pa.Array) -> pa.Array:
+    """The shortest text of each integer; null for a text that is none."""
+    # As bytes: a text need not be UTF-8, and must not stop a release.
+    data = texts.cast(pa.large_binary()) if texts.type != pa.large_binary() else texts
+    is_integer = pc.match_substring_regex(data, _INTEGER_PATTERN)
+    data = pc.if_else(is_integer, data, pa.scalar(None, pa.large_binary()))
+    data = pc.replace_substring_regex(data, _INTEGER_PATTERN, r"\1\2")
+    return pc.replace_substring_regex(data, r"^(?:\+|-(0)$)", r"\1")
+
+
+def _whole_texts(column: pa.Array) -> pa.Array:
+    """Floats and decimals that are integers as strings; null for the others."""
+    values, is_none = whole_numbers(column)
+    plain = pa.array(values.astype(np.int64)).cast(pa.large_string())
+    if is_none is None:
+        return plain
+    nothing = pa.scalar(None, pa.large_string())
+    result = pc.if_else(pa.array(is_none), nothing, plain)
+    if not pa.types.is_decimal(column.type):
+        return result
+    # Of decimals beyond 64 bits each is read by itself.
+    rows = np.flatnonzero(is_none)
+    texts = [_whole_text(each) for each in column.take(pa.array(rows)).to_pylist()]
+    return pc.replace_with_mask(result, pa.array(is_none), pa.array(texts, pa.large_string()))
+
+
+def _whole_text(value: Decimal | None) -> str | None:
+    """The text of a decimal that is an integer.
+
+    >>> _whole_text(Decimal("12345678901234567890.00")), _whole_text(Decimal("0.5"))
+    ('12345678901234567890', None)
+    """
+    if value is None:
+        return None
+    # Not by arithmetic, which rounds to the digits of a context.
+    whole, _, fraction = f"{value:f}".partition(".")
+    return whole if not fraction.strip("0") else None
+
 
 Blocks = npt.NDArray[np.uint64]  # (n, 2): the halves of blocks of 16 bytes
 
@@ -164,7 +335,7 @@ def value_ids(column: pa.Array, blocks: KeyedBlocks) -> Units:
 
     Integers, floats and decimals that are one number, truth values as 0 and 1, are equal; so are
     dates and timestamps of one moment, and strings and bytes alike. A float to which another
-    integer may have been rounded (`dpcore.rows.whole_numbers`) is equal to floats alone.
+    integer may have been rounded (`dpcore.rows.numbers`) is equal to floats alone.
 
     Args:
         column: (rows,), plain or with a dictionary.

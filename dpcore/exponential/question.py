@@ -1,39 +1,175 @@
-"""A question about quantiles alone: chosen by the exponential mechanism, without a CDF."""
+"""A tree of quantiles alone, without a CDF: its counting, choices, planning and released answers.
+
+What is measured of a key is where its quantiles lie: their cells, then their shares. Only the
+requested quantiles are released, and no number of rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.exponential.choosing import ChosenQuantiles
-from dptrees.dpcore.exponential.forest import from_measurements, to_measurements
-from dptrees.dpcore.exponential.intervals import reach
-from dptrees.dpcore.exponential.margins import Margin, margins
-from dptrees.dpcore.exponential.mechanism import ExponentialMechanism
-from dptrees.dpcore.exponential.plan import ExponentialPlan
-from dptrees.dpcore.exponential.rounds import answered, next_request, read_request
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.exponential.choice import PLACES
+from dptrees.dpcore.exponential.plan import (
+    ExponentialPlan,
+    Margin,
+    margins,
+    rank_errors,
+    root_mean_square,
+)
+from dptrees.dpcore.exponential.quantiles import (
+    ChosenQuantiles,
+    answered,
+    chosen_quantiles,
+    next_request,
+    reach,
+    read_request,
+)
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.ordered.make import OrderedDomain, make_domain
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.questions.entry import budget_entry, column_policies
-from dptrees.dpcore.questions.parts import ChunkAnswer
-from dptrees.dpcore.questions.place import Drawn, Gathered, Increments, Part, Place, ReleasedPart
-from dptrees.dpcore.questions.root_messages import pack_measured, unpack_measured
-from dptrees.dpcore.questions.tables import NODES, NODES_SCHEMA, QUANTILES, tree_and_key
-from dptrees.dpcore.questions.tree_question import TreeQuestion
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit
+from dptrees.dpcore.questions.messages import (
+    Drawn,
+    Gathered,
+    Increments,
+    Part,
+    Place,
+    ReleasedPart,
+    pack_measured,
+    unpack_measured,
+)
+from dptrees.dpcore.questions.planning import (
+    ChunkAnswer,
+    ChunkLayout,
+    Mechanism,
+    ReleaseTerms,
+    Share,
+    Workload,
+)
+from dptrees.dpcore.questions.released import (
+    NODES,
+    NODES_SCHEMA,
+    QUANTILES,
+    Answer,
+    Released,
+    Total,
+    tree_and_key,
+)
+from dptrees.dpcore.questions.tree_question import TreeQuestion, budget_entry, column_policies
+from dptrees.dpcore.rows.columns import pack, unpack
 from dptrees.dpcore.rows.keys import keys_from_spec
-from dptrees.dpcore.rows.packing import pack, unpack
-from dptrees.dpcore.trees.chunks import Chunk
-from dptrees.dpcore.trees.forest import Measurements, RootSolutions
+from dptrees.dpcore.specification import INLINE, Refusal
+from dptrees.dpcore.trees.chunks import Chunk, UniformChunking
+from dptrees.dpcore.trees.forests import (
+    LevelSolution,
+    Measurements,
+    PrefixSolution,
+    RootSolutions,
+    SingleChunkTrees,
+)
+from dptrees.dpcore.trees.shapes import UniformTree
+
+
+class ExponentialForest(SingleChunkTrees):
+    """Quantiles of histograms.
+
+    Args:
+        plan: of each.
+        keys: how many there are.
+        chunk_leaves: the most cells of a chunk.
+    """
+
+    def __init__(self, plan: ExponentialPlan, *, keys: int, chunk_leaves: int) -> None:
+        self.plan = plan
+        tree = plan.tree
+        if plan.cells > chunk_leaves > 1:  # cut in chunks of cells, which answer in rounds
+            fanouts = (-(-plan.cells // chunk_leaves), chunk_leaves)
+            tree = UniformTree(leaves=plan.cells, fanouts=fanouts)
+        self.chunking = UniformChunking(tree=tree, keys=keys, chunk_leaves=chunk_leaves)
+
+    def measure(
+        self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
+    ) -> Measurements:
+        stream = noise.for_counts(counts).stream(tree, chunk.key, chunk.index, 0)
+        rows = counts.reshape(chunk.rows, -1)
+        results = [chosen_quantiles(row, self.plan, stream) for row in rows]
+        return to_measurements(results)
+
+    def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
+        return np.zeros(chunk.units)
+
+    def chunk_totals(self, chunk: Chunk, counts: Integers) -> Integers:
+        """No totals are sent, not even to the group."""
+        return np.zeros(chunk.units, np.int64)
+
+    def solve(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> tuple[list[LevelSolution], PrefixSolution | None]:
+        return [], None
+
+
+def to_measurements(found: Sequence[ChosenQuantiles]) -> Measurements:
+    """The choices of consecutive keys, as `from_measurements` reads them."""
+    measured: Measurements = [
+        np.stack([each.cells for each in found]),
+        np.stack([each.shares for each in found]).view(np.int64),
+    ]
+    ends = [each.ends for each in found if each.ends is not None]
+    return [*measured, *np.stack(ends, axis=1)] if ends else measured
+
+
+def from_measurements(measured: Measurements) -> ChosenQuantiles:
+    """The choices of `ExponentialForest.measure`, (keys, quantiles) each; ends are (2, keys,
+    quantiles)."""
+    cells, shares, *ends = (each for each in measured if each is not None)
+    return ChosenQuantiles(cells, shares.view(np.float64), np.stack(ends) if ends else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExponentialMechanism(Mechanism[ExponentialForest, Any]):
+    """Quantiles alone, chosen one after the other; there are no nodes and no intervals of counts.
+
+    Args:
+        plan: the quantiles, and what the choice of each spends.
+    """
+
+    written = ("kind", "plan", "places")
+    leading = ("kind", "budget", "places")
+    # Of quantiles inside a cell; another number makes another law.
+    places: ClassVar[int] = PLACES
+
+    plan: ExponentialPlan = field(metadata=INLINE)
+
+    @property
+    def kind(self) -> str:
+        return "exponential"
+
+    @property
+    def public_total(self) -> bool:
+        """False: no number of rows is released."""
+        return False
+
+    def forest(self, layout: ChunkLayout) -> ExponentialForest:
+        return ExponentialForest(self.plan, keys=layout.keys, chunk_leaves=layout.chunk_leaves)
+
+    def widths(self, confidence: float) -> NoReturn:
+        raise TypeError("exponential: quantiles have no half-widths")
+
+    def intervals(self, forest: ExponentialForest, widths: Any) -> NoReturn:
+        raise TypeError("exponential: there are no nodes")
+
+    def entry(self, level_names: Sequence[str] | None) -> dict[str, object]:
+        return {"mechanism": self.kind}
+
 
 # The weights' floor then adds less than a thousandth of a percent to any margin's probability of a
 # cell, and a tenth of a percent to that of a place.
@@ -278,7 +414,7 @@ _INTERVAL = ("ci_low", "ci_high")
 def chosen_table(question: ExponentialQuestion, chosen: ChosenQuantiles) -> pa.Table:
     """The rows of the quantiles of all keys, (keys, quantiles) in ``chosen``.
 
-    The error of their ranks is bounded without the data (`dpcore.exponential.margins`), the error
+    The error of their ranks is bounded without the data (`dpcore.exponential.plan`), the error
     of their values is not: without intervals, the ends of these are null.
     """
     keys, wanted = chosen.cells.shape
@@ -312,3 +448,134 @@ def chosen_table(question: ExponentialQuestion, chosen: ChosenQuantiles) -> pa.T
             )
         )
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExponentialWorkload(Workload[ExponentialQuestion]):
+    """Quantiles of an ordered domain, by the exponential mechanism.
+
+    Args:
+        domain: the map from rows to cells.
+        quantiles: each above 0 and below 1.
+        interval_share: of the budget, for intervals; 0: there are none.
+
+    >>> from fractions import Fraction
+    >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
+    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> ages = ExponentialWorkload(name="age", quantiles=(0.5,), domain=make_domain(
+    ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120}))
+    >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> round(ages.predicted(ages.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW))),
+    ...     3)  # rows, of rank
+    1.414
+    """
+
+    domain: OrderedDomain
+    quantiles: tuple[float, ...]
+    interval_share: Fraction = Fraction(0)
+
+    @property
+    def error_unit(self) -> str:
+        return "rows"
+
+    def planned(self, share: Share, terms: ReleaseTerms) -> ExponentialQuestion:
+        if self.domain.counts_units and self.keys is not None:
+            raise Refusal("domain", "a tree of units by their rows goes with no by")
+        plan = ExponentialPlan(
+            cells=self.domain.cells,
+            unit=self.domain.counted(terms.unit),
+            budget=share.budget,
+            quantiles=tuple(sorted(map(exact_quantile, self.quantiles))),
+            keyed=self.keys is not None,
+            interval_share=self.interval_share,
+            confidence=terms.confidence,
+        )
+        return ExponentialQuestion(
+            name=self.name,
+            domain=self.domain,
+            mechanism=ExponentialMechanism(plan=plan),
+            keys=self.keys,
+            quantiles=self.quantiles,
+            confidence=terms.confidence,
+            weight=self.weight,
+        )
+
+    def predicted(self, question: ExponentialQuestion) -> float:
+        """The standard deviation of ranks, root mean square over the quantiles, where rows lie
+        densely."""
+        return root_mean_square(rank_errors(question.plan))
+
+
+class ReleasedQuantiles(Released):
+    """The quantiles of one tree.
+
+    Args:
+        question: the tree.
+        quantiles: the table of quantiles, of all trees.
+    """
+
+    question: ExponentialQuestion
+    unordered = "has the exponential mechanism's quantiles alone, which give no CDF"
+
+    def __init__(self, question: ExponentialQuestion, quantiles: pa.Table) -> None:
+        self.question, self._quantiles = question, quantiles
+
+    @property
+    def height(self) -> int:
+        return 0
+
+    def rows_in_all(self) -> Total | None:
+        """Rows are not counted."""
+        return None
+
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        raise self._without_counts("top")
+
+    def numbered_level(self, name: str | None) -> int:
+        raise self._without_counts("node")
+
+    def sum(self, paths: object, key: object = None) -> Answer:
+        raise self._without_counts("sum")
+
+    def quantiles(self, key: object = None) -> list[dict[str, Any]]:
+        """The released quantiles, rows of the quantiles table in the order they were requested."""
+        keys, code = self.question.keys, 0
+        if (keys is None) != (key is None):
+            needed = "has no keys" if keys is None else "needs a key"
+            raise ValueError(f"key: tree {self._name} {needed}")
+        if keys is not None:
+            code = keys.find_code(key)
+        quantile_count = len(self.question.quantiles)
+        mine = pc.equal(self._quantiles["tree"].cast(pa.string()), self._name)
+        rows: list[dict[str, Any]] = (
+            self._quantiles.filter(mine).slice(code * quantile_count, quantile_count).to_pylist()
+        )
+        return list(map(self.question.domain.quantile_in_words, rows))
+
+    def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
+        """One of the quantiles that were requested, and by how many rows and what share of all
+        rows its rank is off at most, with the tree's confidence."""
+        rows = self.quantiles(key)
+        try:
+            place = list(map(exact_quantile, self.question.quantiles)).index(
+                exact_quantile(float(quantile))
+            )
+        except ValueError:
+            released = ", ".join(f"{each:g}" for each in self.question.quantiles)
+            raise ValueError(
+                f"quantile: tree {self._name} has only these quantiles: {released}; {quantile} was "
+                "not released"
+            ) from None
+        margin = self.question.rank_margins[place]
+        return rows[place] | {"rank_rows": margin.rows, "rank_share": margin.share}
+
+    @property
+    def released_quantiles(self) -> tuple[float, ...]:
+        return self.question.quantiles
+
+    def _without_counts(self, wanted: str) -> ValueError:
+        return ValueError(
+            f"{wanted}: tree {self._name} has the exponential mechanism's quantiles alone, no "
+            "counts"
+        )

@@ -1,28 +1,205 @@
-"""Matrix factorization as a mechanism: noisy weighted sums of cells, and all counts from them."""
+"""Matrix factorization as a mechanism: noisy weighted sums of cells, and all counts from them.
+
+Each tree is within one chunk. An error mixes the discrete Gaussian noise of many sums, each of
+hundreds of units or more, so intervals are normal, to a part in a million. Nonnegative integers
+follow by isotonic regression of the prefixes, since a strategy keeps the errors of prefixes small
+and all alike (docs/factorised.md).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.codec import INLINE, coded
-from dptrees.dpcore.errors.intervals import prefix_margin
-from dptrees.dpcore.factorised.forest import FactorizedForest, compute_errors
-from dptrees.dpcore.factorised.plan import FactorizedPlan
-from dptrees.dpcore.factorised.planner import listed_tree
-from dptrees.dpcore.factorised.widths import NormalWidths
+from dptrees.dpcore.arithmetic.elementary import power
+from dptrees.dpcore.arithmetic.normal import normal_quantile
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.factorised.optimum import Read
+from dptrees.dpcore.factorised.plan import ROWS, FactorizedErrors, FactorizedPlan
+from dptrees.dpcore.factorised.strategies import MOST_LEAVES, listed_tree, plan_strategy
+from dptrees.dpcore.levels.planner import Candidate
 from dptrees.dpcore.noise.laws import exact_scale
-from dptrees.dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumError
-from dptrees.dpcore.questions.intervals import Ends, SlopedIntervals, difference_ends
-from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dptrees.dpcore.trees.forest import LevelSolution, PrefixSolution
-from dptrees.dpcore.uniform.plan import Consistency
+from dptrees.dpcore.noise.source import LARGEST_DIVIDED, NoiseSource, add_noise
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.questions.answer_errors import (
+    AnswerErrors,
+    Ends,
+    LeafRun,
+    SlopedIntervals,
+    SumError,
+    difference_ends,
+)
+from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism, Noise, Way
+from dptrees.dpcore.specification import INLINE, Refusal, coded
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk, UniformChunking, saturated_sums
+from dptrees.dpcore.trees.consistency import consistent_counts
+from dptrees.dpcore.trees.error_laws import QuantileMargin, QuantileWidths, one_sided, prefix_margin
+from dptrees.dpcore.trees.forests import (
+    LevelSolution,
+    Measurements,
+    PrefixSolution,
+    RootSolutions,
+    SingleChunkTrees,
+    level_solutions,
+)
+from dptrees.dpcore.trees.isotonic import closest_cdf_l2
+from dptrees.dpcore.uniform.objectives import CDF, Objective, QuantileObjective, RangeObjective
+from dptrees.dpcore.uniform.plan import Consistency, TreeSetting
+
+# Of counts: cells are fewer than 2^20, so that their low parts together are fewer than 2^32 rows.
+_LOW_BITS, _WORD_BITS = 12, 32
+
+
+class FactorizedForest(SingleChunkTrees):
+    """The trees of one plan, one per key.
+
+    Args:
+        plan: of every tree.
+        keys: how many trees.
+        chunk_leaves: the most leaves of a chunk with several trees.
+        top_down: whether integers are made from the top down, as in releases of before.
+    """
+
+    def __init__(
+        self,
+        plan: FactorizedPlan,
+        keys: int = 1,
+        chunk_leaves: int = CHUNK_LEAVES,
+        *,
+        top_down: bool = False,
+    ) -> None:
+        self.plan, self.root_is_known = plan, plan.public_total
+        self._top_down = top_down
+        most = max(chunk_leaves, plan.tree.leaves)
+        self.chunking = UniformChunking(tree=plan.tree, keys=keys, chunk_leaves=most)
+
+    @property
+    def errors(self) -> FactorizedErrors:
+        """Standard errors of all estimates."""
+        return compute_errors(self.plan)
+
+    @property
+    def root_variance(self) -> float:
+        """Variance of the estimated total of a tree."""
+        return self.errors.total
+
+    def measure(
+        self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
+    ) -> Measurements:
+        """The noisy sums, (rows, K)."""
+        leaves = counts.reshape(chunk.rows, -1)
+        stream = noise.for_counts(leaves).stream(
+            tree, chunk.key, chunk.index, self.plan.tree.height
+        )
+        return [add_noise(self.plan.law, self._sums(leaves), stream, largest=LARGEST_DIVIDED)]
+
+    def _sums(self, leaves: Integers) -> Integers:
+        """M x, saturated: each sum changes by no more than without that. Sums of more than `ROWS`
+        rows are added up from low and high parts of the counts, so that none wraps."""
+        measured = self.plan.strategy.measured
+        if int(leaves.sum(axis=-1).max()) <= ROWS:
+            return measured(leaves)
+        low, high = measured(leaves & (2**_LOW_BITS - 1)), measured(leaves >> _LOW_BITS)
+        carried = (high & (2 ** (_WORD_BITS - _LOW_BITS) - 1)) << _LOW_BITS
+        return saturated_sums(np.stack([low + carried, high >> (_WORD_BITS - _LOW_BITS)]))
+
+    def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
+        return np.asarray(self._estimated(measurements).sum(axis=-1))
+
+    def solve(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> tuple[list[LevelSolution], PrefixSolution]:
+        prefixes = np.cumsum(self._estimated(measurements), axis=-1)
+        variance, alpha = self.prefix_variances(chunk)
+        if self.root_is_known:
+            prefixes += alpha * (roots.total[:, None] - prefixes[:, -1:])
+        tree = self.plan.tree
+        estimates = tree.level_counts(np.diff(prefixes, axis=-1, prepend=0.0))
+        counts = self._counts(prefixes, estimates, roots.count)
+        ranges = self.chunking.node_ranges(chunk)
+        levels = level_solutions(0, ranges, estimates, self.errors.levels, counts)
+        return levels, PrefixSolution(
+            estimate=prefixes,
+            variance=np.broadcast_to(variance, prefixes.shape),
+            alpha=np.broadcast_to(alpha, prefixes.shape),
+            count=np.cumsum(counts[-1], axis=-1),
+        )
+
+    def _counts(
+        self, prefixes: Floats, estimates: list[Floats], totals: Integers
+    ) -> list[Integers]:
+        """(rows, n) per level: integers that are near the prefixes, or near the nodes."""
+        tree = self.plan.tree
+        if self._top_down:
+            alike = [np.ones(size) for size in tree.level_sizes]
+            return consistent_counts(tree, alike, estimates, totals[:, None])
+        rising = closest_cdf_l2(prefixes, totals)
+        return list(tree.level_counts(np.diff(rising, axis=-1, prepend=0)))
+
+    def prefix_variances(self, chunk: Chunk) -> tuple[Floats, Floats]:
+        """The variance of every prefix, and the coefficient of the total's estimate in it: (1, K)
+        each, from the plan alone."""
+        return self.errors.prefixes[None], self.errors.alpha[None]
+
+    def _estimated(self, measurements: Measurements) -> Floats:
+        (measured,) = measurements
+        assert measured is not None
+        return self.plan.strategy.estimated(measured)
+
+
+@lru_cache(maxsize=4)
+def compute_errors(plan: FactorizedPlan) -> FactorizedErrors:
+    """Compute the errors of a plan, which takes long."""
+    return FactorizedErrors(plan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalWidths(QuantileWidths):
+    """Half-widths of intervals on either side, in standard errors.
+
+    Args:
+        confidence: the coverage.
+        closer: whether quantiles have margins of their own; not for widths that were stored
+            without.
+
+    >>> round(NormalWidths(confidence=0.95).width, 2)
+    1.96
+    """
+
+    later = "closer"
+
+    confidence: float
+    closer: bool = field(default=False, metadata=coded(omit=False))
+
+    @property
+    def quantile(self) -> QuantileMargin | None:
+        """The margins that decide a quantile; None: the margins of prefixes do."""
+        if not self.closer:
+            return None
+        one = NormalWidths(confidence=one_sided(self.confidence)).width
+        return QuantileMargin(both=(self.width, 0.0), one=(one, 0.0))
+
+    @property
+    def width(self) -> float:
+        """Half-width of the interval of a node, a prefix or a range."""
+        return normal_quantile((1.0 + self.confidence) / 2.0)
+
+    def band(self, prefixes: int) -> float:
+        """Return the half-width of a simultaneous band over all prefixes. Normal errors are all
+        within their limits at least as often as if they were independent.
+
+        Source: Sidak 1967.
+
+        >>> round(NormalWidths(confidence=0.95).band(1000), 2)
+        4.05
+        """
+        return normal_quantile((1.0 + power(self.confidence, 1.0 / prefixes)) / 2.0)
 
 
 class FactorizedAnswerErrors(AnswerErrors):
@@ -175,3 +352,88 @@ class FactorizedIntervals(SlopedIntervals):
 
     def margins(self, solved: LevelSolution) -> Floats:
         return self._width * np.sqrt(solved.variance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedSums(Candidate[FactorizedMechanism]):
+    """The strategy whose predicted error is the smallest, of weighted sums of cells.
+
+    Args:
+        objective: what the strategy is best for.
+
+    >>> from fractions import Fraction
+    >>> from dptrees.dpcore.privacy.unit import Budget
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> half = TreeSetting(leaves=120, unit=ADD_REMOVE_ROW,
+    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
+    >>> sums = WeightedSums()
+    >>> round(sums.predicted(sums.mechanism(half)), 2)
+    2.29
+    """
+
+    objective: Objective = CDF
+
+    @property
+    def ways(self) -> frozenset[Way]:
+        return frozenset({Way.SHARED})
+
+    @property
+    def error_unit(self) -> str:
+        return "rows"
+
+    def check(
+        self, cells: int, noise: Noise, measure: Measure, *, delta: bool, is_ordered: bool
+    ) -> None:
+        """Check that the mechanism serves the domain, as `Candidate.check` does.
+
+        Raises:
+            Refusal: also of an objective that no strategy is made for, of cells without an order or
+                too many of them.
+        """
+        if measure is Measure.EPSILON and not delta:
+            raise Refusal(
+                "mechanism",
+                "factorised needs rho, or epsilon with a delta: under epsilon alone trees have the "
+                "smaller errors",
+            )
+        if noise is Noise.LAPLACE:
+            raise Refusal("noise", "the mechanism factorised has Gaussian noise")
+        if not is_ordered:
+            raise Refusal("mechanism", "factorised is for cells that have an order")
+        if cells > MOST_LEAVES:
+            raise Refusal(
+                "mechanism",
+                f"factorised measures at most {MOST_LEAVES:,} cells, and these are {cells:,}; "
+                "planned measures any number",
+            )
+        if self.objective.kind not in ("cdf", "quantiles", "ranges"):
+            raise Refusal(
+                "objective", f"the mechanism factorised is not planned for {self.objective.kind}"
+            )
+
+    def mechanism(self, setting: TreeSetting) -> FactorizedMechanism:
+        plan = FactorizedPlan(
+            tree=listed_tree(setting.leaves),
+            unit=setting.unit,
+            budget=setting.budget,
+            strategy=plan_strategy(setting.leaves, self.read(public_total=setting.public_total)),
+            public_total=setting.public_total,
+            keyed=setting.keyed,
+        )
+        _ = plan.law  # refuses a budget that is too small
+        return FactorizedMechanism(plan=plan)
+
+    def read(self, *, public_total: bool) -> Read:
+        """Return what the strategy is best for."""
+        if isinstance(self.objective, RangeObjective):
+            return Read(kind="ranges", widths=self.objective.widths)
+        if public_total:
+            return Read(kind="centred")
+        if isinstance(self.objective, QuantileObjective):
+            return Read(kind="quantiles", shares=self.objective.quantiles)
+        return Read(kind="cdf")
+
+    def predicted(self, mechanism: FactorizedMechanism) -> float:
+        """Return the error of what the strategy is for, in rows."""
+        plan = mechanism.plan
+        return compute_errors(plan).rmse(self.read(public_total=plan.public_total))

@@ -1,32 +1,18 @@
-"""The best of all unbiased linear mechanisms under Gaussian noise, with a proof of how good it is.
+"""The best unbiased linear mechanism under Gaussian noise, with a certificate of its optimality.
 
-A strategy measures M x with noise of variance sigma^2 on each sum; estimates by least squares have
-the covariance sigma^2 X^-1, X = M'M. A row that comes or goes moves M x by a column of M, so with
-columns of norm at most 1, that is diag X <= 1, and sigma = 1, a workload A has the total variance
-tr(G X^-1), G = A'A. Any factorization of a positive X is as good as another, so what is looked for
-is
-
-    min tr(G X^-1)  over X > 0 with diag X <= 1.
-
-For weights v > 0 of the cells, D = diag(v)^(1/2) and S = (D G D)^(1/2): of X >= 0,
+A strategy measures M x with noise of variance sigma^2; least squares has the covariance sigma^2
+X^-1, X = M'M. With columns of M of norm at most 1, that is diag X <= 1, a workload A has the
+total variance tr(G X^-1), G = A'A. So X > 0 with diag X <= 1 is to minimize tr(G X^-1). For
+weights v > 0 of the cells, D = diag(v)^(1/2) and S = (D G D)^(1/2),
 
     tr(G X^-1) = tr(G X^-1) + 2 tr(S) - 2 tr(S) >= 2 tr(S) - tr(D X D) >= 2 tr(S) - sum v,
 
-with equality in the first step at X = D^-1 S D^-1 (the squared norm of D X^(1/2) - S D^-1 X^(-1/2)
-is not negative); the best multiple of v gives the *dual bound* (tr S)^2 / sum v. The X of the
-equality, divided by its largest diagonal entry m = max S_ii / v_i, is feasible and has tr(S) m. So
-
-    tr(S) m / ((tr S)^2 / sum v) = m sum v / tr S
-
-is a certificate of how far it is from the best: 1 where v = diag S, which is the fixed point of
-v <- diag (D G D)^(1/2). The map halves the logarithm of a multiple of v, and contracts other
-errors as much and more; mixing some past steps (Anderson) makes it fast.
-
-The same weights come out on every processor: each step is rounded to some bits
-(`dpcore.arithmetic.square_roots`), and all else is arithmetic in a fixed order.
-
-Source: the dual is that of Li, Miklau, Hay, McGregor, Rastogi 2015 (the matrix mechanism) and of
-Yuan, Zhang, Winslett, Yang, Xiao, Hao 2016 in another form; Anderson 1965 for the mixing. The
+with equality in the first step at X = D^-1 S D^-1 (the squared norm of D X^(1/2) - S D^-1
+X^(-1/2) is not negative); the best multiple of v gives the *dual bound* (tr S)^2 / sum v. That X,
+divided by its largest diagonal entry m = max S_ii / v_i, is feasible and has tr(S) m, so m sum v
+/ tr S is a certificate: 1 at the fixed point of v <- diag (D G D)^(1/2). The map contracts;
+mixing past steps (Anderson 1965) makes it fast. Steps are rounded, so all processors get the same
+weights. Source: the dual is that of Li et al. 2015 and, in another form, Yuan et al. 2016; the
 steps are derived here.
 """
 
@@ -34,17 +20,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dptrees.dpcore.arithmetic.elementary import exp, log
-from dptrees.dpcore.arithmetic.interpolation import interpolated
-from dptrees.dpcore.arithmetic.path_roots import path_root_diagonal
-from dptrees.dpcore.arithmetic.products import integer_product
-from dptrees.dpcore.arithmetic.square_roots import decided_rounding, rounded_root_diagonal
-from dptrees.dpcore.arithmetic.sums import dot
+from dptrees.dpcore.arithmetic.matrices import (
+    decided_rounding,
+    integer_product,
+    path_root_diagonal,
+    rounded_root_diagonal,
+)
+from dptrees.dpcore.arithmetic.sums import dot, interpolated
 from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.specification import Coded
 
 # The largest part of the variance that may be left to gain.
 TOLERANCE = 1e-3
@@ -255,3 +244,51 @@ def range_gram(cells: int, widths: tuple[int, ...]) -> Floats:
         together = integer_product(inside.T, inside).astype(np.float64)
         gram += together * (cells / starts.size / len(widths))
     return gram
+
+
+KINDS = ("cdf", "centred", "quantiles", "ranges")
+# The part of all prefixes in what is read else, so that every cell is estimated.
+_PREFIXES = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read(Coded):
+    """The sums of the cells that are read.
+
+    Args:
+        kind: "cdf": all prefixes; "centred": the same where the total is public, less their even
+            share of it; "quantiles": prefix - q total, over all prefixes; "ranges".
+        shares: q of quantiles.
+        widths: of ranges, in cells; none for all ranges.
+
+    Raises:
+        ValueError: no such kind.
+
+    >>> Read(kind="ranges", widths=(10,)).gram(20).shape
+    (20, 20)
+    """
+
+    kind: str
+    shares: tuple[float, ...] = ()
+    widths: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"read: {self.kind!r} is none of {', '.join(KINDS)}")
+
+    def gram(self, cells: int) -> Floats:
+        """G = A'A of so many sums as there are cells, (n, n)."""
+        if self.kind == "cdf":
+            return prefix_gram(cells)
+        if self.kind == "centred":
+            return centerd_gram(cells)
+        if self.kind == "quantiles":
+            own = rank_gram(cells, self.shares)
+        else:
+            own = range_gram(cells, self.widths)
+        return (1 - _PREFIXES) * own + _PREFIXES * prefix_gram(cells)
+
+    def on_fewer(self, cells: int, wanted: int) -> Read:
+        """The same on ``wanted`` cells in place of ``cells``."""
+        widths = (max(1, round(width * wanted / cells)) for width in self.widths)
+        return replace(self, widths=tuple(widths))

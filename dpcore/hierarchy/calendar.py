@@ -1,13 +1,10 @@
-"""The universe of a calendar: the years, quarters, months, days or hours of an interval of time,
-its weeks, or the days of the week, which come again.
+"""The universe of a calendar: years to hours of an interval, its weeks, or days of the week.
 
-Days and hours are counted from 1970-01-01 in the proleptic Gregorian calendar, and labels are
-written as ISO 8601 writes them, with Q1 to Q4 for quarters and Mon to Sun for the days of a week.
-So the nodes of a level are a run of integers: nothing is sorted, and only the labels' codes are
-written down.
-
-Weeks follow ISO 8601: they begin on Mondays and belong to the year of their Thursday. They do
-not nest in months, nor in years that begin on January 1: above weeks, a year is one of whole weeks.
+Days and hours are counted from 1970-01-01 in the proleptic Gregorian calendar, and labels follow
+ISO 8601, with Q1 to Q4 for quarters and Mon to Sun for the days of a week, so the nodes of a
+level are a run of integers. Weeks begin on Mondays and belong to the year of their Thursday. They
+nest neither in months nor in years that begin on January 1: above weeks, a year is one of whole
+weeks.
 """
 
 from __future__ import annotations
@@ -20,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.hierarchy.level_labels import LevelLabels
-from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.hierarchy.universe import LevelLabels, Universe
+from dptrees.dpcore.specification import Refusal
 
 CALENDAR_LEVELS = ("year", "quarter", "month", "week", "day", "weekday", "hour")
 # What may be below what, from coarse to fine; of the last, weekdays come again in each unit.
@@ -204,7 +200,8 @@ def check_calendar(levels: Sequence[str]) -> None:
 
     >>> check_calendar(("week", "hour"))
     Traceback (most recent call last):
-    dptrees.dpcore.refusal.Refusal: levels ('week', 'hour') must hold weekday between week and hour.
+    dptrees.dpcore.specification.Refusal: levels ('week', 'hour') must hold weekday between week \
+and hour.
     """
     rule, names = "", list(levels)
     crossed = [name for name in ("quarter", "month") if name in names]

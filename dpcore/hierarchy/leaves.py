@@ -1,7 +1,6 @@
-"""Universes made from lists of their leaves: in columns, codes, paths, or a table of parents.
+"""Universes from lists of their leaves: in columns, codes, paths, or a table of parents.
 
-The leaves may be in any order, and each occurs once. What is wrong with them is said with the
-column and the rule.
+The leaves may be in any order, and each occurs once. An error names the column and the rule.
 """
 
 from __future__ import annotations
@@ -21,12 +20,11 @@ from dptrees.dpcore.hierarchy.leaf_codes import (
     ranked_codes,
     universe_of_codes,
 )
-from dptrees.dpcore.hierarchy.level_labels import LevelLabels
-from dptrees.dpcore.hierarchy.universe import MAX_DEPTH, Universe, check_level_names
-from dptrees.dpcore.rows.code_blocks import CodeBlocks, CodeTwice
-from dptrees.dpcore.rows.column import fixed_width_values
-from dptrees.dpcore.rows.number_texts import ABSENT, read_numbers, write_numbers
+from dptrees.dpcore.hierarchy.universe import MAX_DEPTH, LevelLabels, Universe, check_level_names
+from dptrees.dpcore.rows.columns import fixed_width_values
+from dptrees.dpcore.rows.numbers import ABSENT, read_numbers, write_numbers
 from dptrees.dpcore.rows.policies import is_integer
+from dptrees.dpcore.rows.value_lists import CodeBlocks, CodeTwice
 
 # A decimal number of so many digits is an int64.
 MAX_DIGITS = 18

@@ -1,11 +1,12 @@
-"""A question about a hierarchy: the counts, or bounded sums, of all nodes of a public universe.
+"""A tree over a hierarchy: its counting or bounded sums, its plan and its released nodes.
 
-The universe may be large, so a question travels without what follows from it: the shape of the tree
-is taken from the universe again where the question arrives.
+The universe may be large, so a question travels without what follows from it: the shape of the
+tree is taken from the universe again where the question arrives.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -17,14 +18,19 @@ import pyarrow as pa
 from dptrees.dpcore.arrays import Flags, Integers
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain, hierarchy_domain_from_spec
 from dptrees.dpcore.hierarchy.universe import OTHER, Universe
-from dptrees.dpcore.irregular.plan import sum_sensitivities
+from dptrees.dpcore.irregular.plan import IrregularPlan, Sensitivities, sum_sensitivities
+from dptrees.dpcore.levels.irregular import IrregularLevels, IrregularSetting
+from dptrees.dpcore.levels.planner import COUNTED, Candidate, TreeWorkload
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
-from dptrees.dpcore.questions.entry import budget_entry, column_policies
-from dptrees.dpcore.questions.mechanism import ChunkLayout
-from dptrees.dpcore.questions.parts import ChunkAnswer
-from dptrees.dpcore.questions.place import Counter, Drawn, Gathered, Increments, Matched, Place
-from dptrees.dpcore.questions.question import PublicTable
-from dptrees.dpcore.questions.root_messages import (
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.questions.answer_errors import LeafRun
+from dptrees.dpcore.questions.messages import (
+    Counter,
+    Drawn,
+    Gathered,
+    Increments,
+    Matched,
+    Place,
     SentRoots,
     pack_measured,
     pack_roots,
@@ -32,15 +38,33 @@ from dptrees.dpcore.questions.root_messages import (
     unpack_measured,
     unpack_solutions,
 )
-from dptrees.dpcore.questions.slot_counts import MOST_SLOTS, SlotCounter, Slots
-from dptrees.dpcore.questions.tables import NODES
-from dptrees.dpcore.questions.tree_question import M, TreeQuestion
+from dptrees.dpcore.questions.planning import ChunkAnswer, ChunkLayout, ReleaseTerms, Share
+from dptrees.dpcore.questions.question import PublicTable
+from dptrees.dpcore.questions.released import (
+    NODES,
+    Answer,
+    NamedRun,
+    check_apart,
+    in_natural_order,
+    named_level,
+    sum_label,
+)
+from dptrees.dpcore.questions.released_tree import ReleasedTree
+from dptrees.dpcore.questions.sparse_counts import MOST_SLOTS, SlotCounter, Slots
+from dptrees.dpcore.questions.tree_question import M, TreeQuestion, budget_entry, column_policies
+from dptrees.dpcore.rows.columns import pack_many, unpack_many
 from dptrees.dpcore.rows.keys import keys_from_spec
-from dptrees.dpcore.rows.packing import pack_many, unpack_many
-from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
-from dptrees.dpcore.rows.sums import MeasureColumn, measure_from_spec
+from dptrees.dpcore.rows.numbers import TimeLine, time_line
+from dptrees.dpcore.rows.policies import (
+    MISSING_VALUE,
+    MeasureColumn,
+    RowOutcome,
+    measure_from_spec,
+    missing_flags,
+)
+from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.trees.chunks import SPINE_LEAVES, Chunk, branch_index
-from dptrees.dpcore.trees.forest import Measurements, RootSolutions
+from dptrees.dpcore.trees.forests import Measurements, RootSolutions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +253,7 @@ class HierarchyQuestion(TreeQuestion[M]):
         result = super().row_outcomes(columns)
         if (bounds := self.measure) is not None:
             missing = missing_flags(columns[bounds.column])
-            result.append(RowOutcome(bounds.column, MISSING, bounds.missing, missing))
+            result.append(RowOutcome(bounds.column, MISSING_VALUE, bounds.missing, missing))
         return result
 
     @property
@@ -329,3 +353,258 @@ def hierarchy_question_from_spec(
         keys=keys_from_spec(spec["keys"]),
         measure=None if summed is None else measure_from_spec(summed),
     )
+
+
+BEST_LEVELS = IrregularLevels()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchyWorkload(TreeWorkload[HierarchyQuestion[Any]]):
+    """The counts, or bounded sums, of all nodes of a public universe, measured by one mechanism.
+
+    Args:
+        domain: the universe, and how rows fall into its leaves.
+        candidate: the mechanism.
+        measure: the column that is summed, None where rows are counted.
+        public_level: the lowest level whose counts are declared public, or None.
+    """
+
+    domain: HierarchyDomain
+    candidate: Candidate[Any] = BEST_LEVELS
+    measure: MeasureColumn | None = None
+    public_level: int | None = None
+
+    @property
+    def error_unit(self) -> str | None:
+        unit = self.candidate.error_unit
+        if unit != COUNTED:
+            return unit
+        return "rows" if self.measure is None else f"sums of {self.measure.column}"
+
+    def error_in_rows(self, question: Any) -> float:
+        """A sum's error in rows of the largest value."""
+        if self.measure is None or self.candidate.error_unit != COUNTED:
+            return super().error_in_rows(question)
+        largest = max(abs(self.measure.lower), abs(self.measure.upper), 1)
+        return self.predicted(question) / largest
+
+    def setting(self, share: Share, terms: ReleaseTerms) -> IrregularSetting:
+        shape, keyed = self.domain.tree.shape, self.keys is not None
+        sensitivities: Sensitivities = ()
+        if (sums := self.measure) is not None:
+            sensitivities = sum_sensitivities(
+                shape, terms.unit, lower=sums.lower, upper=sums.upper, keyed=keyed
+            )
+        plan = IrregularPlan(
+            tree=shape,
+            unit=terms.unit,
+            budget=share.budget,
+            public_level=self._public_level(terms),
+            keyed=keyed,
+            sensitivities=sensitivities,
+        )
+        return IrregularSetting(plan=plan, delta=share.delta)
+
+    def planned(self, share: Share, terms: ReleaseTerms) -> HierarchyQuestion[Any]:
+        return HierarchyQuestion(
+            name=self.name,
+            domain=self.domain,
+            mechanism=self.candidate.mechanism(self.setting(share, terms)),
+            keys=self.keys,
+            confidence=terms.confidence,
+            weight=self.weight,
+            measure=self.measure,
+        )
+
+    def _public_level(self, terms: ReleaseTerms) -> int | None:
+        """The lowest level that is public: as declared, else the root where no row can be dropped
+        under substitute, by the domain or before it, and no key and no value accompany it.
+
+        Raises:
+            Refusal: levels are declared public where the relation or the keys forbid it.
+        """
+        if self.public_level is not None:
+            if not terms.unit.is_row:
+                raise Refusal(
+                    "invariants", "need a unit that is the row: rows of other units may be left out"
+                )
+            if not terms.unit.substitutes:
+                raise Refusal(
+                    "invariants",
+                    "under add_remove no count can be public, since neighboring data sets differ "
+                    "in it; use substitute",
+                )
+            if self.keys is not None:
+                raise Refusal("invariants", "not possible with group_by: a row may change its key")
+            return self.public_level
+        total = (
+            terms.unit == SUBSTITUTE_ROW
+            and not terms.drops_rows
+            and self.keys is None
+            and self.measure is None
+            and not self.domain.drops_rows
+        )
+        # A tree of one leaf would have nothing left to measure.
+        return 0 if total and self.domain.tree.shape.leaves > 1 else None
+
+
+class ReleasedHierarchy(ReleasedTree):
+    """The answers about one hierarchy."""
+
+    unordered = "is a hierarchy, not ordered"
+
+    question: HierarchyQuestion[Any]
+
+    def at_confidence(self, confidence: float) -> ReleasedHierarchy:
+        if not self.question.mechanism.has_other_confidences:
+            super().at_confidence(confidence)  # refuses
+        return ReleasedHierarchy(self.question, self._read, confidence)
+
+    def find_level(self, name: str) -> int:
+        return named_level(self.question.domain.tree.level_names, name)
+
+    def find(self, path: str) -> tuple[int, int]:
+        """The level and the node that a path leads to; "" is the root. A separator before the first
+        label is passed over.
+
+        Raises:
+            ValueError: there is none.
+        """
+        return self.question.domain.tree.find(path)
+
+    def find_node(self, value: object, level: int) -> int:
+        """The node of a level that lies on a path.
+
+        Raises:
+            ValueError: there is no such path or level.
+        """
+        self._check_level(level)
+        found, node = self.find(str(value))
+        if found < level:
+            raise ValueError(f"path {value!r}: leads to level {found}, above level {level}")
+        for above in range(found, level, -1):
+            node = int(self.question.domain.tree.parents(above, np.array([node]))[0])
+        return node
+
+    def at_path(self, path: str, key: object = None) -> Answer:
+        level, node = self.find(path)
+        return self.node(level, node, key)
+
+    def children(self, path: str, key: object = None) -> list[Answer]:
+        """Return the children of a node, as `Released.children` does, in their order."""
+        level, node = self.find(path)
+        tree = self.question.mechanism.plan.tree
+        nodes = [] if level == tree.height else tree.children(level, node)
+        if not len(nodes) or not self.question.listed(level + 1, np.array(nodes)).all():
+            raise ValueError(f"path {path!r}: leads to a leaf, which has no children")
+        code, total = self._code(key), self._total_count(self._code(key))
+        rows = self._rows_between(level + 1, nodes[0], nodes[-1], code)
+        answers = [self._answer(row, total) for row in rows.to_pylist()]
+        return answers if self._is_calendar else _other_last(in_natural_order(answers))
+
+    def top_below(
+        self, path: str, count: int, level: int | None, key: object = None
+    ) -> list[Answer]:
+        """Return the largest nodes below a path, as `Released.top_below` does."""
+        found, node = self.find(path)
+        level = found + 1 if level is None else level
+        self._check_level(level)
+        if level <= found:
+            names = self.question.domain.tree.level_names
+            raise ValueError(f"level: {names[level]} is not below path {path!r}")
+        first, stop = self.question.mechanism.plan.tree.node_ranges(found, node, node + 1)[
+            level - found
+        ]
+        return self._largest_between(level, first, stop - 1, count, self._code(key))
+
+    def sum(self, paths: Sequence[object], key: object = None) -> Answer:
+        """Return the sum of the nodes that paths lead to, as `Released.sum` does."""
+        tree, names = self.question.mechanism.plan.tree, [str(path) for path in paths]
+        nodes = [self.find(name) for name in names]
+        runs = [
+            NamedRun(name, below.start, below.stop)
+            for name, below in zip(names, (tree.leaf_range(*node) for node in nodes), strict=True)
+        ]
+        check_apart(runs)
+        return self._sum_nodes(nodes, sum_label(names), key)
+
+    def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
+        """Return the number of rows before a timestamp, for a calendar.
+
+        Raises:
+            ValueError: it is no calendar, or no such moment or key; bands are of ordered trees.
+        """
+        if simultaneous:
+            raise ValueError(f"cdf: tree {self._name} has no simultaneous band")
+        time = self._time("cdf")
+        asked = None if time.is_exact(value) else f"before {value}"
+        return self._between(0, time.find_boundary(value), key, asked)
+
+    def range(self, lower: object, upper: object, key: object = None) -> Answer:
+        """Return the number of rows from one timestamp to before another, for a calendar.
+
+        It is the sum of the fewest and largest nodes that lie inside; timestamps within one of
+        the smallest nodes are rounded down to its beginning.
+
+        Raises:
+            ValueError: it is no calendar; lower after upper, or no such timestamps or key.
+        """
+        time = self._time("range")
+        start, stop = time.find_boundary(lower), time.find_boundary(upper)
+        if start > stop:
+            raise ValueError(f"range: {lower} is after {upper}")
+        exact = time.is_exact(lower) and time.is_exact(upper)
+        return self._between(start, stop, key, None if exact else f"[{lower}, {upper})")
+
+    @property
+    def _is_calendar(self) -> bool:
+        return self.question.domain.universe.form == "calendar"
+
+    def _time(self, query: str) -> TimeLine:
+        """The leaves of a calendar in time."""
+        universe = self.question.domain.universe
+        if not self._is_calendar:
+            raise self._has_no_order(query)
+        name, leaves = universe.levels[-1], universe.leaves
+        first, last = universe.paths(universe.height, np.array([0, leaves - 1])).to_pylist()
+        result = time_line(name, (first, last), leaves, utc=universe.utc)
+        if result is None:
+            raise ValueError(
+                f"{query}: tree {self._name} is a calendar by {name}, which is no line of time"
+            )
+        return result
+
+    def _between(self, start: int, stop: int, key: object, asked: str | None) -> Answer:
+        """The leaves ``start`` to ``stop`` - 1 of a calendar."""
+        time = self._time("range")
+        label = "nothing" if start == stop else f"[{time.text(start)}, {time.text(stop)})"
+        nodes = self.question.domain.tree.shape.covering(start, stop)
+        return replace(self._sum_nodes(nodes, label, key), asked=asked)
+
+    def _sum_nodes(self, nodes: Sequence[tuple[int, int]], label: str, key: object) -> Answer:
+        """Return the sum of the counts of some nodes; none is below another."""
+        if len(nodes) == 1:
+            return replace(self.node(*nodes[0], key), label=label)
+        code = self._code(key)
+        error = self.errors.sum_of_nodes(nodes, code)
+        return self._sum_answer(label, self._together(nodes, code), error, code)
+
+    def _counted(self, runs: Sequence[LeafRun], code: int) -> tuple[float, int]:
+        tree = self.question.domain.tree.shape
+        return self._together([node for run in runs for node in tree.covering(*run)], code)
+
+    def _together(self, nodes: Sequence[tuple[int, int]], code: int) -> tuple[float, int]:
+        """The sums of the estimates and of the counts of some nodes."""
+        estimates, count = list[float](), 0
+        for level in sorted({level for level, _ in nodes}):
+            own = [node for at, node in nodes if at == level]
+            rows = self._select_rows(level, own, code)
+            assert len(rows) == len(own)
+            estimates += rows["estimate"].to_pylist()
+            count += sum(rows["count"].to_pylist())
+        return math.fsum(estimates), count
+
+
+def _other_last(answers: list[Answer]) -> list[Answer]:
+    """The leaf of rows that are nowhere else, if it is there, after all others."""
+    return sorted(answers, key=lambda answer: answer.label == OTHER)

@@ -1,50 +1,60 @@
-"""A plan for an irregular tree: the budget of each level, pooled where nodes repeat a count.
+"""Plans for trees of any fan-outs: the budget, noise and resulting variances of each level.
 
-Each level has an amount of the budget. A node with a single child has its child's count, so it is
-not measured: its amount is pooled with the child's, which may pass it on in turn. The nodes of a
-level fall into *classes* by the length of the chain of single-child nodes directly above them; each
-class has one law.
+A node with a single child has its child's count, so it is not measured: its amount is pooled with
+the child's. The nodes of a level fall into *classes* by the length of the chain of single-child
+nodes directly above them; each class has one law.
 
 Guarantee (proof sketch). On the path from the root to a leaf the chains partition the levels, so
 the pooled amounts of the measured nodes of any path sum to sum_l x_l, at most the budget. Between
 neighboring data sets let D_v be the change of node v's count and (L1, L2^2) the sensitivity of a
-level, so that over any level sum |D_v| <= L1 and sum D_v^2 <= L2^2. A measured node has the rate
-r_v = sum x_l / L1_l over the levels l of its chain (for rho: x_l / L2_l^2), Laplace noise of scale
-1 / r_v (Gaussian of sigma^2 = 1 / (2 r_v)), and so loses |D_v| r_v (D_v^2 r_v). The nodes of a
-chain have the same count, so the loss over all measured nodes is the sum, over levels l and over
-all nodes u of level l, of |D_u| x_l / L1_l (D_u^2 x_l / L2_l^2), which is at most sum x_l. Discrete
-noise of the same parameters has the same guarantee.
-
-The proof requires only that the counts of a chain are equal and that a level's sensitivity bounds
-its changes. Bounded sums of a column have both, so it holds for them with the sensitivities
-of `sum_sensitivities`.
+level: sum |D_v| <= L1 and sum D_v^2 <= L2^2 over it. A measured node has the rate r_v = sum x_l /
+L1_l over the levels l of its chain (for rho: x_l / L2_l^2), Laplace noise of scale 1 / r_v
+(Gaussian of sigma^2 = 1 / (2 r_v)), and so loses |D_v| r_v (D_v^2 r_v). The nodes of a chain have
+the same count, so the loss over all measured nodes is the sum, over levels l and nodes u of level
+l, of |D_u| x_l / L1_l (D_u^2 x_l / L2_l^2), which is at most sum x_l. Discrete noise of the same
+parameters has the same guarantee. The proof requires only that the counts of a chain are equal
+and that a level's sensitivity bounds its changes, so it holds for bounded sums
+(`sum_sensitivities`).
 
 *Public levels.* The counts of one level, and so of all above it and of the single children that
-repeat them, may be declared public (invariants). The guarantee is then weaker: it speaks of pairs
-of substitute neighbors that agree on those counts. These nodes cost nothing, and a row that is
-replaced stays below the same public node. Public sums say less: two such data sets agree on the
-sums, so a row that is replaced either keeps its value below the same public node, or adds 0 both
-before and after. What is measured moves by no more than a level's sensitivity in either case.
+repeat them, may be declared public (invariants), at no cost. The guarantee is then weaker: it
+covers pairs of substitute neighbors that agree on those counts, and a row that is replaced stays
+below the same public node. Public sums: such a row either keeps its value below the same public
+node, or adds 0 both before and after; measurements move by no more than a level's sensitivity.
 
-Source: derived here; Canonne, Kamath, Steinke 2020 (discrete Gaussian); the design, section 4.
+*Variances.* The n leaves below one parent have one variance s, so A = n s and g_leaf = s (1 -
+1/n) + g_v / n^2: nothing has the size of the leaves. The derivative of F = sum omega_v g_v in the
+variances s_v (to first order the best weights do not move):
+
+    up:    gamma_v = omega_v + sum gamma_c (a_c / A_v)^2                         dF / dg_v
+    down:  alpha_root = gamma_root,
+           beta_v = alpha_v (a_v / A_v)^2 + sum gamma_c (a_c^2 / A_v^2 - 2 g_v a_c^2 / A_v^3),
+           alpha_c = beta_v + gamma_c (1 - 2 a_c / A_v + 2 g_v a_c / A_v^2)
+           dF / ds_v = alpha_v (a_v / s_v)^2; of the leaves n beta_v + Omega_v (1 - 1/n)
+
+where Omega_v is the weight of all leaves below a lowest parent.
+
+Source: derived here; equals dense least squares (tests); Canonne, Kamath, Steinke 2020 (discrete
+Gaussian); the design, section 4.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
+from dptrees.dpcore.arithmetic.sums import ordered_sum
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.codec import CONTEXT, INLINE, Coded, coded
 from dptrees.dpcore.noise.laws import NoiseLaw
-from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity, noise_law, sum_sensitivity
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.specification import CONTEXT, INLINE, Coded, coded
+from dptrees.dpcore.trees.shapes import IrregularTree
 
 Sensitivities = tuple[tuple[int, int], ...]
 
@@ -115,7 +125,7 @@ class IrregularPlan(Coded):
         ValueError: amounts that do not fit the tree or exceed the budget, public levels where the
             relation or the keys forbid them, sensitivities below the sensitivities to one row.
 
-    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [1, 3]]), unit=ADD_REMOVE_ROW,
@@ -282,3 +292,156 @@ def _occurring(chains: Integers) -> list[int]:
     """The lengths that occur, rising."""
     lengths: list[int] = np.flatnonzero(np.bincount(chains)).tolist()
     return lengths
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NodeVariances:
+    """Variances of all estimates of a tree, from the variances of its measurements.
+
+    Args:
+        tree: of height 1 or more and one root.
+        variances: per level l < h, (n_l,) s of every node: infinite where not measured, zero where
+            known exactly.
+        leaf_variances: (n_{h-1},) s of the leaves below each lowest parent, finite.
+
+    >>> errors = NodeVariances(tree=IrregularTree.from_fanouts([[2], [2, 2]]),
+    ...     variances=(np.array([np.inf]), np.ones(2)), leaf_variances=np.ones(2))
+    >>> [round(value, 6) for value in errors.level_means]
+    [1.333333, 0.666667, 0.666667]
+    """
+
+    tree: IrregularTree
+    variances: Sequence[Floats]
+    leaf_variances: Floats
+
+    @cached_property
+    def _sums_and_below(self) -> tuple[list[Floats], list[Floats]]:
+        """A and a per level l < h."""
+        total = self.tree.fanouts[-1] * self.leaf_variances
+        sums, below = [total], [_combined(self.variances[-1], total)]
+        for level in reversed(range(self.tree.height - 1)):
+            sums.insert(0, self.tree.child_sum(level, below[0]))
+            below.insert(0, _combined(self.variances[level], sums[0]))
+        return sums, below
+
+    @property
+    def below(self) -> list[Floats]:
+        """a per level l < h, (n_l,): the variance of z, the estimate from below."""
+        return self._sums_and_below[1]
+
+    @cached_property
+    def estimates(self) -> list[Floats]:
+        """g per level l < h, (n_l,): the variance of the estimate of every node, in rows^2."""
+        below = self.below
+        spread = [below[0]]
+        for level in range(self.tree.height - 1):
+            a, gain = below[level + 1], self._gain(level)
+            # a (1 - a / A) + (a / A)^2 g
+            above = self.tree.to_children(level, spread[-1])
+            spread.append(a + gain * (gain * above - a))
+        return spread
+
+    def _gain(self, level: int) -> Floats:
+        """a_c / A of the nodes of level + 1 < h; zero where the children are known exactly."""
+        sums, below = self._sums_and_below
+        inverse = np.divide(1.0, sums[level], out=np.zeros_like(sums[level]), where=sums[level] > 0)
+        gain: Floats = below[level + 1] * self.tree.to_children(level, inverse)
+        return gain
+
+    @cached_property
+    def leaf_estimates(self) -> Floats:
+        """(n_{h-1},) g of the leaves below each lowest parent."""
+        fanout = self.tree.fanouts[-1]
+        spread: Floats = self.leaf_variances * (1 - 1 / fanout) + self.estimates[-1] / fanout**2
+        return spread
+
+    @cached_property
+    def level_means(self) -> list[float]:
+        """(h + 1,) the mean variance of the estimated counts of each level's nodes, in rows^2."""
+        means = [float(level.mean()) for level in self.estimates]
+        leaves = float((self.tree.fanouts[-1] * self.leaf_estimates).sum())
+        return [*means, leaves / self.tree.leaves]
+
+    def weighted_sum(self, weights: Sequence[Floats], leaf_weights: Floats) -> float:
+        """F = sum omega_v g_v, in rows^2.
+
+        Args:
+            weights: omega per level l < h, (n_l,) or (1,) for all nodes of a level alike.
+            leaf_weights: (n_{h-1},) the weight of all leaves below a lowest parent together.
+        """
+        total = ordered_sum(
+            float((weight * spread).sum())
+            for weight, spread in zip(weights, self.estimates, strict=True)
+        )
+        return total + float((leaf_weights * self.leaf_estimates).sum())
+
+    def derivatives(
+        self, weights: Sequence[Floats], leaf_weights: Floats
+    ) -> tuple[list[Floats], Floats]:
+        """dF / ds of every measurement; zero where a node is not measured or known exactly.
+
+        Args:
+            weights, leaf_weights: as for `weighted_sum`.
+
+        Returns:
+            per level l < h (n_l,); and (n_{h-1},) of all leaves below a lowest parent together.
+        """
+        tree, spread = self.tree, self.estimates
+        sums, below = self._sums_and_below
+        gammas = self._gammas(weights, leaf_weights)
+        alpha, results = gammas[0], []
+        for level in range(tree.height):
+            positive = sums[level] > 0
+            inverse = np.divide(1.0, sums[level], out=np.zeros_like(alpha), where=positive)
+            results.append(alpha * _squared_share(below[level], self.variances[level]))
+            beta = alpha * (below[level] * inverse) ** 2
+            if level == tree.height - 1:
+                break
+            gain = self._gain(level)
+            bend = 2.0 * spread[level] * inverse
+            beta += (1.0 - bend) * tree.child_sum(level, gammas[level + 1] * gain**2)
+            alpha = tree.to_children(level, beta) + gammas[level + 1] * (
+                1.0 + gain * (tree.to_children(level, bend) - 2.0)
+            )
+        fanout = tree.fanouts[-1]
+        # The leaves have one variance, A = n s: the terms of the pass down are the terms of Omega.
+        leaves = fanout * beta + leaf_weights * (1 - 1 / fanout)
+        return results, leaves
+
+    def _gammas(self, weights: Sequence[Floats], leaf_weights: Floats) -> list[Floats]:
+        """dF / dg_v per level l < h: the weight of a node's variance, those below it included."""
+        tree = self.tree
+        gammas = [weights[-1] + leaf_weights / tree.fanouts[-1] ** 2]
+        for level in reversed(range(tree.height - 1)):
+            from_children = tree.child_sum(level, gammas[0] * self._gain(level) ** 2)
+            gammas.insert(0, weights[level] + from_children)
+        return gammas
+
+
+def plan_errors(plan: IrregularPlan) -> NodeVariances:
+    """The errors of a plan's estimates, with the discrete laws of its noise."""
+    return NodeVariances(
+        tree=plan.tree,
+        variances=plan.variances_above_leaves,
+        leaf_variances=plan.leaf_variances,
+    )
+
+
+def _combined(variances: Floats, sums: Floats) -> Floats:
+    """a = 1 / (1 / s + 1 / A): A where the node is not measured, zero where either is."""
+    return sums * _share_of_children(variances, sums)
+
+
+def _share_of_children(variances: Floats, sums: Floats) -> Floats:
+    """a / A = s / (s + A)."""
+    total = variances + sums
+    with np.errstate(invalid="ignore"):
+        share = variances / np.where(total > 0, total, 1.0)
+    return np.where(np.isinf(variances), 1.0, share)
+
+
+def _squared_share(below: Floats, variances: Floats) -> Floats:
+    """(a / s)^2, the squared weight of a node's own measurement in z: zero where it has none."""
+    measured = np.isfinite(variances) & (variances > 0)
+    share = np.divide(below, variances, out=np.zeros_like(below), where=measured)
+    return share**2

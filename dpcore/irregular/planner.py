@@ -1,29 +1,22 @@
-"""The part of the budget that each level of a given irregular tree gets, for the smallest error.
+"""Planner for a given irregular tree: each level's share of the budget for the smallest error.
 
-The error is a weighted mean, over levels and over single nodes that are named, of the variance of
-the estimated counts after efficient estimation, with the discrete noise that a release draws. No
-data is touched.
-
-Shares x_l of the budget are improved in turns. Given the estimate, the error is a sum over the
-classes of pooled levels (`dpcore.irregular.plan`) of c_k s(r_k), where c_k is the derivative in the
-class's variance (`dpcore.irregular.variances`), r_k = sum of x_l / sensitivity_l over its levels,
-and s the variance of the noise, which falls as r^-p. Since r^-p is convex, c_k r_k^-p is at most
-the sum over its levels of c_k lambda_l^(p + 1) (x_l / sensitivity_l)^-p, with lambda_l the part
-of level l in r_k before the step, where the two are equal. That sum is least for
+The error is a weighted mean, over levels and named nodes, of the variance of the estimated counts
+after least squares, with the discrete noise of a release. No data is touched. Shares x_l are
+improved in turns. Given the estimate, the error is a sum over the classes of pooled levels of c_k
+s(r_k), where c_k is the derivative in the class's variance (`dpcore.irregular.plan`), r_k = sum
+of x_l / sensitivity_l over its levels, and s the variance of the noise, which falls as r^-p.
+Since r^-p is convex, c_k r_k^-p is at most the sum over its levels of c_k lambda_l^(p + 1) (x_l /
+sensitivity_l)^-p, lambda_l the part of level l in r_k before the step, where the two are equal.
+That sum is least for
 
     x_l  ~  x_l (sum_k -c_k s'(r_k) / sensitivity_l)^(1 / (p + 1)),
 
-which without pooling is the step of `dpcore.uniform.strategies`. Given the shares, the best
-estimate is least squares. Neither turn makes the error larger. Of discrete noise p is the largest
-exponent
--r s' / s of a class.
-
-For rho (sigma^2 >= 1) the error is convex in the shares and one start suffices. For epsilon it is
-not, and a level without budget stays without: so all sets of measured levels are tried, or in a
-large tree levels are left out, put back or exchanged for their neighbors, as long as the error
-falls.
-
-Source: derived here, as `dpcore.uniform.strategies`.
+which without pooling is the step of `dpcore.uniform.strategies`. Neither turn makes the error
+larger. Of discrete noise p is the largest exponent -r s' / s of a class. For rho (sigma^2 >= 1)
+the error is convex in the shares and one start suffices. For epsilon it is not, and a level
+without budget stays without: so all sets of measured levels are tried, or in a large tree levels
+are left out, put back or exchanged for their neighbors, as long as the error falls. Source:
+derived here.
 """
 
 from __future__ import annotations
@@ -37,12 +30,66 @@ from fractions import Fraction
 import numpy as np
 
 from dptrees.dpcore.arithmetic.elementary import exp, power
-from dptrees.dpcore.arithmetic.sums import dot, integer_power
+from dptrees.dpcore.arithmetic.sums import dot, integer_power, ordered_sum
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.irregular.node_weights import NodeWeights
-from dptrees.dpcore.irregular.plan import IrregularPlan
-from dptrees.dpcore.irregular.variances import NodeVariances, plan_errors
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.irregular.plan import IrregularPlan, NodeVariances, plan_errors
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.specification import Coded
+from dptrees.dpcore.trees.shapes import IrregularTree
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeWeights(Coded):
+    """Weights of each count's variance.
+
+    Args:
+        levels: (h + 1,) the weight of the mean over each level's nodes, root first.
+        nodes: (level, node, weight) of single nodes, named besides.
+
+    Raises:
+        ValueError: a negative weight, or none above 0.
+
+    >>> NodeWeights(levels=(1, 0, 1)).total
+    2.0
+    """
+
+    levels: tuple[float, ...]
+    nodes: tuple[tuple[int, int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        given = [*self.levels, *(weight for _, _, weight in self.nodes)]
+        if not all(0 <= weight < math.inf for weight in given):
+            raise ValueError("weights: each must be finite and at least 0")
+        if not self.total > 0:
+            raise ValueError("weights: at least one must be above 0")
+
+    @property
+    def total(self) -> float:
+        """The sum of all weights."""
+        return ordered_sum(self.levels) + ordered_sum(weight for _, _, weight in self.nodes)
+
+    def on_nodes(self, tree: IrregularTree) -> tuple[list[Floats], Floats]:
+        """The weights as `NodeVariances` takes them.
+
+        Raises:
+            ValueError: another number of levels than the tree's, or a node that it does not have.
+        """
+        sizes, height = tree.level_sizes, tree.height
+        if len(self.levels) != height + 1:
+            raise ValueError(f"weights: {len(self.levels)} levels, the tree has {height + 1}")
+        above: list[Floats] = [
+            np.full(n, weight / n) for n, weight in zip(sizes[:-1], self.levels[:-1], strict=True)
+        ]
+        leaves = tree.fanouts[-1].astype(np.float64) * (self.levels[-1] / sizes[-1])
+        for level, node, weight in self.nodes:
+            if not (0 <= level <= height and 0 <= node < sizes[level]):
+                raise ValueError(f"weights: level {level} has no node {node}")
+            if level < height:
+                above[level][node] += weight
+            else:
+                leaves[np.searchsorted(tree.child_starts[-1], node, side="right") - 1] += weight
+        return above, leaves
+
 
 # A level that is given less than this is not worth a measurement.
 _SMALLEST_SHARE = 1e-3
@@ -70,9 +117,9 @@ def with_best_shares(plan: IrregularPlan, weights: NodeWeights | None = None) ->
     Raises:
         ValueError: weights that do not fit the tree.
 
-    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import Budget
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dptrees.dpcore.trees.irregular import IrregularTree
+    >>> from dptrees.dpcore.trees.shapes import IrregularTree
     >>> plan = with_best_shares(
     ...     IrregularPlan(
     ...         tree=IrregularTree.from_fanouts([[3], [40, 1, 60]]),
@@ -111,9 +158,9 @@ def with_equal_shares(plan: IrregularPlan) -> IrregularPlan:
 def predicted_level_rmse(plan: IrregularPlan) -> tuple[float, ...]:
     """(h + 1,) the root mean, over each level's nodes, of the variance of the estimated count.
 
-    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import Budget
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dptrees.dpcore.trees.irregular import IrregularTree
+    >>> from dptrees.dpcore.trees.shapes import IrregularTree
     >>> plan = IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[4]]), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))

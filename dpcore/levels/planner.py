@@ -1,27 +1,29 @@
-"""The planner: fan-outs, and the part of the budget that each level gets, for the smallest error.
+"""Planner of level-uniform trees, and candidates: mechanisms that could measure a tree.
 
-The error is that of the estimate which uses all measurements (generalized least squares), as an
-objective of `dpcore.uniform.objectives` predicts it, and not that of the raw noisy counts. The best
-strategies for continuous noise (`dpcore.uniform.strategies`) are turned into plans at the budget
-and judged by the exact error on the trimmed tree with the discrete noise that a release draws. No
-data is touched.
-
-Source: derived here, see `dpcore.uniform.strategies`; Rameshwar, Tandon, Sharma, Section IV, is the
-optimum before estimation.
+The planner chooses fan-outs and the part of the budget of each level for the smallest error of
+the least squares estimate, not of the raw noisy counts. The best strategies for continuous noise
+(`dpcore.uniform.strategies`) become plans at the budget and are judged by the exact error on the
+trimmed tree with the discrete noise of a release. A workload of a tree of known leaves holds one
+candidate, which makes a mechanism once the share is known; where several are open,
+`dpcore.chooser` chooses. No data is touched. Source: derived here; Rameshwar, Tandon, Sharma,
+Section IV, is the optimum before estimation.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from operator import attrgetter
+from typing import Any, Generic, Literal, TypeVar
 
 from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import DiscreteGaussian
-from dptrees.dpcore.papers.mechanisms import (
+from dptrees.dpcore.papers.cdf_mechanisms import (
     LevelBudgets,
     binary_mechanism,
     histogram_mechanism,
@@ -29,13 +31,15 @@ from dptrees.dpcore.papers.mechanisms import (
     published_prefix_variance,
     tree_mechanism,
 )
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.decimal_rank import decimal_rank, four_digits
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.batch import plan_batch, plans_batch
+from dptrees.dpcore.privacy.conversion import decimal_rank, four_digits
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.questions.planning import Mechanism, Noise, ReleaseTerms, Share, Way, Workload
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.repair.planner import assumed_rows, plan_for_counts
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import CDF, Objective
-from dptrees.dpcore.uniform.plan import Estimator, TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan, TreeSetting
+from dptrees.dpcore.uniform.prefix_errors import plan_batch, plans_batch
 from dptrees.dpcore.uniform.strategies import Fanouts, TreeStrategy, one_level, search_strategies
 
 # Beyond these amounts, and below their inverses, noise does not fit 64-bit counts.
@@ -67,7 +71,7 @@ def plan_tree(
             budget so small that the noise would not fit 64-bit counts, fan-outs or an objective
             that do not fit the leaves.
 
-    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import Budget
     >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = plan_tree(TreeSetting(
     ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
@@ -109,7 +113,7 @@ def plan_mechanism(
 
     Args:
         name: "planned" (`plan_tree`; with level budgets, for the given fan-outs), or "tree",
-            "binary", "histogram", "independent" of `dpcore.papers.mechanisms`.
+            "binary", "histogram", "independent" of `dpcore.papers.cdf_mechanisms`.
         setting, objective: as for `plan_tree`.
         fanouts: of "planned" and "tree", the shape; by default what is best.
         level_budgets: of the same, as for `tree_mechanism`; by default what is best.
@@ -118,7 +122,7 @@ def plan_mechanism(
     Raises:
         ValueError: there is no such mechanism, or it has no such choice; as `plan_tree`.
 
-    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import Budget
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan_mechanism("tree", TreeSetting(
     ...     leaves=27, unit=ADD_REMOVE_ROW,
@@ -159,7 +163,7 @@ def predicted_error(plan: TreePlan, objective: Objective) -> float:
     Returns:
         The error in rows (of quantiles with guesses: in leaves).
 
-    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import Budget
     >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from dptrees.dpcore.uniform.objectives import RangeObjective
     >>> plan = plan_tree(TreeSetting(
@@ -232,11 +236,12 @@ def predicted_cdf_rmse(plan: TreePlan) -> float:
     Returns:
         The error in rows.
 
-    Source: `dpcore.uniform.prefix_error`; of the papers' estimates, `dpcore.papers.mechanisms`.
+    Source: `dpcore.uniform.prefix_errors`; of the papers' estimates,
+    `dpcore.papers.cdf_mechanisms`.
 
-    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import Budget
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> from dptrees.dpcore.papers.mechanisms import histogram_mechanism
+    >>> from dptrees.dpcore.papers.cdf_mechanisms import histogram_mechanism
     >>> flat = histogram_mechanism(TreeSetting(
     ...     leaves=4, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2))))
@@ -265,7 +270,7 @@ def budget_for_target(
         ValueError: a target that is not positive and finite, that needs no budget at all, or
             that no budget reaches; whatever ``error`` raises at an amount of 1.
 
-    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import Budget
     >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> def error(amount):
     ...     return predicted_cdf_rmse(plan_tree(TreeSetting(
@@ -382,3 +387,194 @@ def plan_strategy(strategy: TreeStrategy, setting: TreeSetting) -> TreePlan:
         amounts = (Fraction(0),)
     tree = UniformTree(leaves=setting.leaves, fanouts=strategy.fanouts)
     return TreePlan.from_amounts(setting, tree, amounts)
+
+
+Made = TypeVar("Made", bound=Mechanism[Any, Any])
+Planned = TypeVar("Planned", bound=TreeQuestion[Any])
+
+# The unit of errors in what a tree counts: rows, or sums of a column.
+COUNTED = "counted"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate(ABC, Generic[Made]):
+    """A mechanism that could measure a tree of known leaves."""
+
+    @abstractmethod
+    def mechanism(self, setting: Any) -> Made:
+        """Return the mechanism, planned for a tree and a budget.
+
+        Args:
+            setting: the leaves, and what measuring them may cost: a `TreeSetting` of an ordered
+                domain, an `IrregularSetting` of a hierarchy.
+
+        Raises:
+            ValueError: the budget is too small or too large, or choices do not fit each other.
+        """
+
+    def predicted(self, mechanism: Made) -> float:
+        """Return the error of what the mechanism is for; 1 where it is not compared with others'.
+
+        Args:
+            mechanism: made by this candidate.
+        """
+        return 1.0
+
+    def check(
+        self, cells: int, noise: Noise, measure: Measure, *, delta: bool, is_ordered: bool
+    ) -> None:
+        """Check that the mechanism serves a domain under a guarantee.
+
+        Args:
+            cells: of the domain.
+            noise: that is wanted.
+            measure: of the release's budget.
+            delta: whether a delta goes with it.
+            is_ordered: whether the cells have an order.
+
+        Raises:
+            Refusal: naming the choice that does not fit.
+        """
+        return None
+
+    @property
+    def ways(self) -> frozenset[Way] | None:
+        """Ways in which the tree can spend beside a delta; None: as its noise can."""
+        return None
+
+    @property
+    def has_fixed_amounts(self) -> bool:
+        """Whether the budgets of the levels are given as numbers."""
+        return False
+
+    @property
+    def error_unit(self) -> str | None:
+        """The unit of `predicted`, "leaves" for lengths in the domain, `COUNTED` for what the tree
+        counts; None: not comparable."""
+        return None
+
+    def condition(self, mechanism: Made) -> str | None:
+        """Condition under which the predicted error holds; None: it holds for any data.
+
+        Args:
+            mechanism: made by this candidate.
+        """
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeLevels(Candidate[UniformMechanism]):
+    """Every node of some levels is measured.
+
+    Args:
+        objective: what the plan is best for.
+        plan: "planned" or a mechanism of a paper, as for `plan_mechanism`.
+        fanouts, level_budgets, estimator: as for `plan_mechanism`.
+        consistency: which integers accompany the estimates.
+        for_counts: whether the plan is best for those integers; of "planned" alone.
+        guessed_rows: a public guess of the rows of a tree, for what is predicted of the integers.
+
+    >>> from dptrees.dpcore.privacy.unit import Budget
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> setting = TreeSetting(leaves=120, unit=SUBSTITUTE_ROW, public_total=True,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> round(WholeLevels().predicted(WholeLevels().mechanism(setting)), 1)
+    10.2
+    """
+
+    objective: Objective = CDF
+    plan: str = "planned"
+    fanouts: tuple[int, ...] | None = None
+    level_budgets: Literal["equal", "optimal"] | tuple[Fraction, ...] | None = None
+    estimator: Estimator = Estimator.FULL
+    consistency: Consistency = Consistency.TOP_DOWN
+    for_counts: bool = False
+    guessed_rows: int | None = None
+
+    @property
+    def has_fixed_amounts(self) -> bool:
+        return isinstance(self.level_budgets, tuple)
+
+    @property
+    def error_unit(self) -> str:
+        efficient = self.estimator is Estimator.FULL and self.plan != "independent"
+        return self.objective.unit if efficient else "rows"
+
+    def condition(self, mechanism: UniformMechanism) -> str | None:
+        return "of the estimates, not of the counts" if self.for_counts else None
+
+    def mechanism(self, setting: TreeSetting) -> UniformMechanism:
+        plan = plan_mechanism(
+            self.plan,
+            setting,
+            objective=self.objective,
+            fanouts=self.fanouts,
+            level_budgets=self.level_budgets,
+            estimator=self.estimator,
+        )
+        if self.for_counts:
+            plan = plan_for_counts(
+                plan,
+                self.objective,
+                self.guessed_rows or assumed_rows(setting),
+                fixed_shape=self.fanouts is not None,
+                shrunk=self.consistency is Consistency.SHRUNK,
+            )
+        return UniformMechanism(
+            plan=plan,
+            objective=self.objective,
+            consistency=self.consistency,
+            for_counts=self.for_counts,
+            guessed_rows=self.guessed_rows,
+        )
+
+    def predicted(self, mechanism: UniformMechanism) -> float:
+        """Return the error of what the plan is for; for inefficient estimates, of a CDF point."""
+        if mechanism.plan.is_efficient:
+            return predicted_error(mechanism.plan, mechanism.objective)
+        return predicted_cdf_rmse(mechanism.plan)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeWorkload(Workload[Planned]):
+    """The workload of a tree of known leaves, measured by one mechanism.
+
+    Args:
+        domain: the map from rows to leaves.
+        candidate: the mechanism.
+    """
+
+    domain: Any
+    candidate: Candidate[Any]
+
+    @property
+    def may_add_up(self) -> bool:
+        return True
+
+    @property
+    def ways(self) -> frozenset[Way]:
+        own = self.candidate.ways
+        return super().ways if own is None else own
+
+    @property
+    def has_fixed_amounts(self) -> bool:
+        return self.candidate.has_fixed_amounts
+
+    def check(self, measure: Measure, *, delta: bool) -> None:
+        cells, is_ordered = self.domain.cells, getattr(self.domain, "is_ordered", False)
+        self.candidate.check(cells, self.noise, measure, delta=delta, is_ordered=is_ordered)
+        super().check(measure, delta=delta)
+
+    @abstractmethod
+    def setting(self, share: Share, terms: ReleaseTerms) -> Any:
+        """Return the tree before it is planned, for its candidate.
+
+        Raises:
+            Refusal: choices that do not fit each other.
+        """
+
+    def predicted(self, question: Planned) -> float:
+        return self.candidate.predicted(question.mechanism)
+
+    def condition(self, question: Planned) -> str | None:
+        return self.candidate.condition(question.mechanism)

@@ -1,13 +1,11 @@
-"""The laws of integer noise: exact samplers, and the laws' own variances, tails and transforms.
+"""Laws of integer noise: exact samplers, and the variances, tails and transforms of the laws.
 
 Discrete Laplace: P(X = x) = (1 - q) / (1 + q) q^|x|, q = exp(-1 / scale) (Ghosh, Roughgarden,
-Sundararajan, "Universally Utility-Maximizing Privacy Mechanisms", 2009). Discrete Gaussian:
-P(X = x) ~ exp(-x^2 / (2 sigma^2)) (Canonne, Kamath, Steinke, "The Discrete Gaussian for
-Differential Privacy", 2020). Both on all integers, with rational parameters.
-
-A law is a value; drawing from it is exact (dpcore/noise/digit_tables.py): no rounding of floating
-point decides a sample. The functions of a law (variance, survival, ...) are float64 and describe it
-to about 1e-12 in relative terms; they are for planning and for error bars, never for drawing.
+Sundararajan, "Universally Utility-Maximizing Privacy Mechanisms", 2009). Discrete Gaussian: P(X =
+x) ~ exp(-x^2 / (2 sigma^2)) (Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential
+Privacy", 2020). Both on all integers, with rational parameters. Samples are exact
+(`dpcore.noise.exact_sampling`). The functions of a law (variance, survival, ...) are float64, to
+about 1e-12 in relative terms, for planning and error bars, never for drawing.
 """
 
 from __future__ import annotations
@@ -23,13 +21,18 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from dptrees.dpcore.arithmetic.angles import cos, sine_square, within_half_turn
-from dptrees.dpcore.arithmetic.elementary import exp, expm1, tanh
+from dptrees.dpcore.arithmetic.elementary import (
+    cos,
+    exp,
+    expm1,
+    sine_square,
+    tanh,
+    within_half_turn,
+)
 from dptrees.dpcore.arithmetic.normal import erfc
 from dptrees.dpcore.arithmetic.sums import row_dots
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.noise.digit_tables import digit_table, draw
-from dptrees.dpcore.noise.exponential_bounds import Exponent
+from dptrees.dpcore.noise.exact_sampling import Exponent, digit_table, draw
 from dptrees.dpcore.noise.randomness import Bits
 
 SAMPLER_VERSION: Final = 1

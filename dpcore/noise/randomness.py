@@ -1,4 +1,4 @@
-"""The one gateway of randomness: keyed streams of bits that are pure functions of their names.
+"""Keyed streams of random bits, pure functions of their names: the only source of randomness.
 
 A distributed engine may run any piece of work any number of times, so every random choice of a
 release is a function of a secret key and of the name of the choice:
@@ -7,12 +7,11 @@ release is a function of a secret key and of the name of the choice:
     stream = AES-256-CTR keystream under that seed, counter zero
 
 `encoding` is injective on sequences of bytes, text and integers, so two different names never
-share a seed. A seed keys one stream only, which is why the counter may start at zero. The streams
-are indistinguishable from independent uniform bits to anyone without the key (HMAC as a
-pseudorandom function: Bellare, "New Proofs for NMAC and HMAC", CRYPTO 2006; AES-CTR: NIST
-SP 800-38A); anyone who learns the key can recompute, and so remove, all noise drawn under it.
-
-No other module of this project draws random bits.
+share a seed. A seed keys one stream only, so the counter may start at zero. The streams are
+indistinguishable from independent uniform bits to anyone without the key (HMAC as a pseudorandom
+function: Bellare, "New Proofs for NMAC and HMAC", CRYPTO 2006; AES-CTR: NIST SP 800-38A); anyone
+who learns the key can recompute, and so remove, all noise drawn under it. No other module of this
+project draws random bits.
 """
 
 from __future__ import annotations

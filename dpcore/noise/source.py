@@ -1,14 +1,12 @@
 """Noise as a keyed pure function of the exact counts: drawn once, however often it is computed.
 
-An engine may run a bundle any number of times. The noise of a level of a chunk is therefore the
-output of an exact sampler on a keystream whose seed is HMAC-SHA256(release key, ...) of everything
-that distinguishes this draw: the release, the nonce of its folder, its specification, the tree,
-key, chunk and level, and the *global digest*, a keyed digest over all exact counts. A retry draws
-the same bits; a run on changed data, under another specification or into another folder draws all
-of them afresh. The guarantee is therefore computational: who learns the key loses the privacy of
-every release made under it.
-
-Source: the design, section 3.
+An engine may run a bundle any number of times. So the noise of a level of a chunk is an exact
+sample from a keystream whose seed is HMAC-SHA256(release key, ...) of everything that
+distinguishes this draw: the release, the nonce of its folder, its specification, the tree, key,
+chunk and level, and the *global digest*, a keyed digest of all exact counts. A retry draws the
+same bits; changed data, another specification or another folder draw all of them afresh. The
+guarantee is computational: anyone who learns the key removes the privacy of every release made
+under it. Source: the design, section 3.
 """
 
 from __future__ import annotations
@@ -194,7 +192,7 @@ def add_noise(
     Counts beyond twice the largest, which only sums of large values reach, are taken as that: a row
     moves a count by no more than before, and the noisy number is refused like the sum's own would
     be, as no noise is larger than 2^49 but with a probability below e^-512. Counts are to come from
-    `dpcore.trees.exact_sums`, whose sums do not wrap before they are clipped here.
+    `dpcore.trees.chunks`, whose sums do not wrap before they are clipped here.
 
     Raises:
         TypeError: counts that are not 64-bit integers: integer noise hides no fraction.

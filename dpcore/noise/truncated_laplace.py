@@ -1,23 +1,21 @@
 """Truncated discrete Laplace noise: bounded noise for (epsilon, delta)-differential privacy.
 
-P(X = x) ~ q^|x| with q = exp(-1 / scale) on the integers -R..R, else 0. Because the noise is
-bounded, a count is never off by more than R, whatever the number of counts.
+P(X = x) ~ q^|x| with q = exp(-1 / scale) on the integers -R..R, else 0. Let s be an integer
+sensitivity. Moving the law by s changes a probability by at most exp(s / scale) where both laws
+are positive; the s outermost points -R, ..., -R + s - 1 have no counterpart. So at epsilon >= s /
+scale, delta = P(X <= -R + s - 1), exactly. At a lower epsilon the points x < (s - epsilon scale)
+/ 2, where the ratio exceeds exp(epsilon), count as well:
 
-Guarantee. Let s be an integer sensitivity. Moving the law by s changes a probability by at most
-exp(s / scale) where both laws are positive; the s outermost points -R, ..., -R + s - 1 have no
-counterpart. So at epsilon >= s / scale, delta = P(X <= -R + s - 1), exactly. At a lower epsilon
-the points x < (s - epsilon scale) / 2, where the ratio exceeds exp(epsilon), count as well:
+    delta(epsilon) = F(t) - exp(epsilon) F(t - s),  F the distribution function,
+    t = max(s - 1 - R, ceil((s - epsilon scale) / 2) - 1), at most R.
 
-    delta(epsilon) = F(t) - exp(epsilon) F(t - s),  t = max(s - 1 - R, ceil((s - epsilon scale) / 2)
-    - 1), at most R, F the distribution function.
-
-Sources: Ghazi, Kamath, Kumar, Manurangsi, Wu, Lemma 2.8, after Geng, Ding, Guo, Kumar 2020 (both
-for the continuous law, where R = ln(1 + (exp(epsilon) - 1) / (2 delta)) / epsilon). The integer law
-and its exact delta are derived here: for s = 1 its radius is the least integer R with
+For s = 1 the radius is the least integer R with
 
     exp(epsilon R) >= (1 + (exp(epsilon) - 1) / (2 delta)) 2 / (exp(epsilon) + 1),
 
-which is never above the paper's R, rounded up.
+never above the paper's R, rounded up. Sources: Ghazi, Kamath, Kumar, Manurangsi, Wu, Lemma 2.8,
+after Geng, Ding, Guo, Kumar 2020 (both for the continuous law, where R = ln(1 + (exp(epsilon) -
+1) / (2 delta)) / epsilon). The integer law is derived here.
 """
 
 from __future__ import annotations
@@ -29,10 +27,9 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dptrees.dpcore.arithmetic.angles import sin
-from dptrees.dpcore.arithmetic.elementary import exp, expm1
+from dptrees.dpcore.arithmetic.elementary import exp, expm1, sin
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.noise.exponential_bounds import exp_bounds
+from dptrees.dpcore.noise.exact_sampling import exp_bounds
 from dptrees.dpcore.noise.laws import DiscreteLaplace, least_bound
 from dptrees.dpcore.noise.randomness import Bits
 

@@ -1,9 +1,9 @@
-"""The contract of an ordered domain: what every map from values to cells 0..K-1 offers.
+"""The contract of an ordered domain: the map from the values of a column to cells 0..K-1.
 
-An ordered domain cuts the values of one column into K cells in order; a cell is the leaf of a tree
-(the bins of Rameshwar, Tandon, Sharma, "Optimal Tree-Based Mechanisms for Differentially Private
-Approximate CDFs", section II). Whatever a row holds, its cell depends on that row alone, so the
-policies for values out of the domain and for missing values leave the sensitivity as it is.
+A cell is the leaf of a tree (the bins of Rameshwar, Tandon, Sharma, "Optimal Tree-Based
+Mechanisms for Differentially Private Approximate CDFs", section II). The cell of a row depends on
+that row alone, so the policies for missing values and for values out of the domain leave the
+sensitivity as it is.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Flags, Floats, Integers
-from dptrees.dpcore.codec import Coded
 from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.rows.column import map_chunks, value_type
-from dptrees.dpcore.rows.policies import DROPPED, MAP_VERSION, is_integer
-from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
+from dptrees.dpcore.rows.columns import map_chunks, value_type
+from dptrees.dpcore.rows.policies import (
+    DROPPED,
+    MAP_VERSION,
+    MISSING_VALUE,
+    RowOutcome,
+    is_integer,
+    missing_flags,
+)
+from dptrees.dpcore.specification import Coded, Refusal
 
 MAX_CELLS = 2**40
 OUTSIDE_POLICIES = ("clamp", "drop")
@@ -83,7 +88,7 @@ class OrderedDomain(Coded, ABC):
 
     # By hand: `kind` is the type here, and configurations may name less; so `make_domain` reads it.
     def spec(self) -> dict[str, Any]:
-        """Return all that shapes the map; `dpcore.ordered.make.make_domain` reads it back."""
+        """Return all that shapes the map; `domain_kinds.make_domain` reads it back."""
         head = {"kind": "ordered", "type": self.kind, "map_version": MAP_VERSION}
         return head | super().spec()
 
@@ -328,7 +333,7 @@ class OrderedDomain(Coded, ABC):
         """Rows without a cell of their own, by cause."""
         column = columns[self.column]
         missing = missing_flags(column)
-        outcomes = [RowOutcome(self.column, MISSING, self._policies[MISSING], missing)]
+        outcomes = [RowOutcome(self.column, MISSING_VALUE, self._policies[MISSING_VALUE], missing)]
         # The same cells with policies that drop all others.
         lost = self._with_policies("drop").cell_ids(column) < 0
         for cause, policy, rows in self._astray(column, lost & ~missing):
@@ -342,7 +347,7 @@ class OrderedDomain(Coded, ABC):
         self, column: pa.Array | pa.ChunkedArray, lost: Flags
     ) -> Iterator[tuple[str, str, Flags]]:
         """Why rows with a value have no cell, by which policy, and which they are."""
-        (policy,) = (self._policies[each] for each in self._policies if each != MISSING)
+        (policy,) = (self._policies[each] for each in self._policies if each != MISSING_VALUE)
         if "unknown" in self._policies:
             yield "unknown", policy, lost
             return

@@ -1,4 +1,4 @@
-"""The answers about a tree over an ordered domain: its CDF, ranges and quantiles."""
+"""Answers about a released tree over an ordered domain: its CDF, ranges and quantiles."""
 
 from __future__ import annotations
 
@@ -16,12 +16,22 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.ordered.question import OrderedQuestion, quantiles_from_points
-from dptrees.dpcore.questions.answer_errors import LeafRun, merged_runs
-from dptrees.dpcore.questions.node_sum import NamedRun, check_apart, sum_label
-from dptrees.dpcore.questions.released import Answer, ReadPart
+from dptrees.dpcore.questions.answer_errors import (
+    BlockedValues,
+    LeafRun,
+    Statistic,
+    StatisticKind,
+    merged_runs,
+)
+from dptrees.dpcore.questions.released import (
+    CDF,
+    Answer,
+    NamedRun,
+    ReadPart,
+    check_apart,
+    sum_label,
+)
 from dptrees.dpcore.questions.released_tree import KeyCodes, ReleasedTree
-from dptrees.dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind
-from dptrees.dpcore.questions.tables import CDF
 
 # Below, one cell may well hold most rows.
 _FEW_CELLS = 8
@@ -191,7 +201,7 @@ class ReleasedCdf(ReleasedTree):
         interval. Released quantiles are looked up, others follow from the CDF.
 
         Returns:
-            a row of the quantiles table (`dpcore.questions.tables`).
+            a row of the quantiles table (`dpcore.questions.released`).
 
         Raises:
             ValueError: no number between 0 and 1, or no such key; categories have no order.

@@ -1,22 +1,17 @@
-"""The law of the error of every estimate of `dpcore.papers.estimators`: of a node, a prefix or a
-range.
+"""Laws of the errors of the papers' estimates: of a node, a prefix or a range.
 
-Each estimate is linear in the measurements, so its error is the same combination of the levels'
-noise, and an `ErrorLaw` gives intervals from the noise's own law, without the assumption that the
-error is normal.
-
-The estimates from below, z, are the common currency. One of a node is its own noise with weight
+Each estimate of `dpcore.papers.estimators` is linear in the measurements, so its error is the
+same combination of the levels' noise, and an `ErrorLaw` gives intervals without assuming a normal
+error. The estimates from below, z, are the common currency: a node's is its own noise with weight
 1 - w_l and its children's z with weight w_l; none has w_l = 0 where the level is measured and 1
 where it is not, below the weight of least variance. Every other estimate is a sum of coefficients
-times z over *runs* of neighboring nodes (a cover is one run a level) plus, for estimates from
-above, the own noise of the nodes on a path. Walking down from the root, the coefficient of z of a
-node is what its parent passes on plus that of the runs that hold it; it is constant on O(h)
-intervals of a level, on which its noise has one coefficient. So any law takes O(h^2), however many
-leaves.
+times z over *runs* of neighboring nodes (a cover is one run a level) plus, from above, the own
+noise of the nodes on a path. Walking down, the coefficient of z of a node is what its parent
+passes on plus that of the runs that hold it; it is constant on O(h) intervals of a level, so any
+law takes O(h^2).
 
 Source: Honaker, equations 8 to 13; Rameshwar, Tandon, Sharma, equations 5 and 11 to 14, section
-III-A; the runs are derived here. Laws of least squares estimates come from `UniformErrors`.
-All are equal to unit noise sent through the estimators (tests).
+III-A; the runs are derived here. All are equal to unit noise sent through the estimators (tests).
 """
 
 from __future__ import annotations
@@ -31,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.errors.law import ErrorLaw
 from dptrees.dpcore.noise.laws import NoiseLaw
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.errors import UniformErrors
+from dptrees.dpcore.trees.error_laws import ErrorLaw
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan, check_estimator
 
 # A coefficient this small beside the largest is what rounding left of one that cancelled.
@@ -80,7 +75,7 @@ class EstimatorErrors:
         ValueError: REFINED where N is not public.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.budget import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
     >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(2, 2)), unit=SUBSTITUTE_ROW,

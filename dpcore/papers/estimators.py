@@ -1,32 +1,32 @@
-"""The estimates of a tree of noisy counts that the papers compare, from the plain to the best.
+"""Estimates of a tree of noisy counts that the papers compare, and the forest that applies them.
 
 A node's own measurement is y_v, of variance s_v; a the variance of an estimate from below, A the
 sum of a over siblings or children. With any fan-out and unequal variances of the levels:
 
-    none      t = y; at a level that is not measured, the sum over the nearest measured level below
+    none      t = y; at a level that is not measured, the sum over the next measured level below
     below     t- = w y + (1 - w) sum of the children's t-,  w = (1/s) / (1/s + 1/A),
               variance w s = 1 / (1/s + 1/A); a leaf's is its measurement
-    above     t+ = w y + (1 - w) (the parent's t+ less the siblings' t-),  w = (1/s) / (1/s + 1/r),
-              r = var(parent's t+) + sum of a over the siblings, variance w s; the root's is y, or N
+    above     t+ = w y + (1 - w) (the parent's t+ less the siblings' t-), variance w s,
+              w = (1/s) / (1/s + 1/r), r = var(parent's t+) + sum of a over the siblings; the
+              root's is y, or N
     refined   t-; prefixes from both sides
     full      t* = w t- + (1 - w) (the parent's t+ less the siblings' t-), weighted by precision
 
-Every one is linear in the measurements and unbiased. t- is the best estimate from a node and what
-lies below it, t+ from all that does not lie below it, t* from everything: it is the generalized
-least squares estimate, which `dpcore.trees.least_squares` computes.
+All are linear and unbiased; t* is the generalized least squares estimate of
+`dpcore.trees.estimation`. The *cover* of a prefix is the set of the largest nodes that make it
+up: the siblings left of the path to its end, or the root for the whole (Rameshwar et al., Lemma
+IV.1). Prefixes of none and below are sums over the cover; refined ones are the average of that
+and of N less the sum over the cover of the rest; above ones are sums of leaves, fully efficient
+for t+; full ones are the same from any nodes. The estimates need a whole tree at once, so every
+tree must fit one chunk; consistent counts may be the closest CDF (`dpcore.trees.isotonic`).
 
-Estimates of prefixes (points of the CDF) come from the nodes' estimates. The *cover* of a prefix is
-the set of the largest nodes that make it up: the siblings left of the path to its end, or the root
-for the whole (Rameshwar et al., Lemma IV.1). Prefixes of none and below are sums over the cover;
-refined ones are the average of that and of N less the sum over the cover of the rest; above ones
-are sums of leaves, which for t+ are fully efficient; full ones are the same from any nodes.
-
-Source: Honaker, "Efficient Use of Differentially Private Binary Trees", equations 8 and 10 (below;
-t_{2^{j+i+k}} in equation 8 means t_{2^j i + k}), 11 and 12 (above), 13 (full). The limit printed
-with equation 13, sigma sqrt(2) / 7 and a variance 25 times smaller, is wrong: precisions add,
-1 / (1/3 + 1/2) + 2 = 16 / 5, so near the top of a tall tree sigma(t*) = sqrt(5 / 16) sigma = .559
-sigma, a variance 3.2 times smaller. Rameshwar, Tandon, Sharma, equation 5 (none), appendix B step 1
-and equation 12 (below), equation 14 (refined), section III-A (`independent_estimates`).
+Source: Honaker, "Efficient Use of Differentially Private Binary Trees", equations 8 and 10
+(below; t_{2^{j+i+k}} in equation 8 means t_{2^j i + k}), 11 and 12 (above), 13 (full). The limit
+printed with equation 13, sigma sqrt(2) / 7 and a variance 25 times smaller, is wrong: precisions
+add, 1 / (1/3 + 1/2) + 2 = 16 / 5, so near the top of a tall tree sigma(t*) = sqrt(5 / 16) sigma =
+.559 sigma, a variance 3.2 times smaller. Rameshwar, Tandon, Sharma, equation 5 (none), appendix B
+step 1 and equation 12 (below), equation 14 (refined), sections III-A (`independent_estimates`)
+and VI.
 """
 
 from __future__ import annotations
@@ -34,23 +34,42 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.trees.least_squares import (
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk
+from dptrees.dpcore.trees.consistency import consistent_counts
+from dptrees.dpcore.trees.estimation import (
     EstimationWeights,
     estimate_down,
     estimate_up,
     estimation_weights,
     prefix_weights,
 )
-from dptrees.dpcore.trees.shape import Shape
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.plan import Estimator, check_estimator
+from dptrees.dpcore.trees.forests import (
+    LevelSolution,
+    Measurements,
+    PrefixSolution,
+    RootSolutions,
+    SingleChunkTrees,
+    level_solutions,
+)
+from dptrees.dpcore.trees.isotonic import closest_cdf_l1, closest_cdf_l2
+from dptrees.dpcore.trees.shapes import Shape, UniformTree
+from dptrees.dpcore.uniform.plan import (
+    Consistency,
+    Estimator,
+    Measured,
+    TreePlan,
+    UniformForest,
+    check_estimator,
+)
 
-Measurements = Sequence[Floats | npt.NDArray[np.int64] | None]
+LevelMeasurements = Sequence[Floats | npt.NDArray[np.int64] | None]
 Total = int | npt.NDArray[np.int64]
 
 
@@ -76,7 +95,7 @@ def estimate_tree(
     estimator: Estimator,
     tree: UniformTree,
     variances: Sequence[float],
-    measurements: Measurements,
+    measurements: LevelMeasurements,
     *,
     total: Total | None = None,
 ) -> TreeEstimate:
@@ -206,7 +225,10 @@ def _check_variances(tree: UniformTree, variances: Sequence[float], total: Total
 
 
 def _measured_levels(
-    tree: UniformTree, variances: Sequence[float], measurements: Measurements, total: Total | None
+    tree: UniformTree,
+    variances: Sequence[float],
+    measurements: LevelMeasurements,
+    total: Total | None,
 ) -> list[Floats | None]:
     """The measurements, checked, as floating-point numbers, with a public N as the root's."""
     if len(measurements) != tree.height + 1:
@@ -370,3 +392,109 @@ def _right_sum(tree: UniformTree, level: int, values: Floats) -> Floats:
     grouped = grouped.reshape(*batch, parents, fanout)
     right = np.cumsum(grouped[..., ::-1], axis=-1)[..., ::-1] - grouped
     return right.reshape(*batch, parents * fanout)[..., :size]
+
+
+class PapersForest(SingleChunkTrees):
+    """The trees of one plan, one per key, each within one chunk.
+
+    Args:
+        plan: of every tree.
+        keys: how many trees.
+        consistency: which counts accompany the estimates.
+
+    Raises:
+        ValueError: a tree of more leaves than a chunk has.
+    """
+
+    def __init__(
+        self,
+        plan: TreePlan,
+        keys: int = 1,
+        chunk_leaves: int = CHUNK_LEAVES,
+        consistency: Consistency = Consistency.TOP_DOWN,
+    ) -> None:
+        if plan.tree.leaves > chunk_leaves:
+            raise ValueError(
+                f"leaves: {plan.tree.leaves} are too many for the papers' estimates, which need a "
+                f"whole tree at once: at most {chunk_leaves}"
+            )
+        self._efficient = UniformForest(plan, keys=keys, chunk_leaves=chunk_leaves)
+        self.plan, self.chunking = plan, self._efficient.chunking
+        self.root_is_known, self._consistency = plan.public_total, consistency
+
+    @cached_property
+    def _spread(self) -> TreeEstimate:
+        """The variances of all estimates, which follow from the plan alone."""
+        tree = self.plan.tree
+        nothing: Measurements = [
+            None if law is None else np.zeros(size, np.int64)
+            for law, size in zip(self.plan.laws, tree.level_sizes, strict=True)
+        ]
+        if self.plan.measured is Measured.PREFIXES and nothing[-1] is not None:
+            nothing[-1] = nothing[-1][: tree.leaves - self.plan.public_total]
+        return self._estimate(nothing, np.zeros((), np.int64))
+
+    def _estimate(self, measurements: Measurements, total: Integers | None) -> TreeEstimate:
+        plan, leaves = self.plan, measurements[-1]
+        public = total if plan.public_total else None
+        if plan.measured is Measured.PREFIXES or leaves is None:
+            batch = () if total is None else total.shape
+            prefixes = np.zeros((*batch, 0), np.int64) if leaves is None else leaves
+            return independent_estimates(plan.tree, prefixes, plan.variances[-1], total=public)
+        return estimate_tree(plan.estimator, plan.tree, plan.variances, measurements, total=public)
+
+    @cached_property
+    def root_variance(self) -> float:
+        """Variance of the estimated total of a tree."""
+        return float(self._spread.level_variances[0][0])
+
+    def prefix_variances(self, chunk: Chunk) -> tuple[Floats, Floats]:
+        """Return the variances of prefixes, as `UniformForest.prefix_variances` does. The
+        covariance with the total is taken as the worst that the two variances allow, so that
+        intervals of quantiles are wide enough."""
+        if self.plan.is_efficient:
+            return self._efficient.prefix_variances(chunk)
+        variance = self._spread.prefix_variances
+        root = self.root_variance
+        alpha = -np.sqrt(variance / root) if root else np.zeros_like(variance)
+        return variance[None, :], alpha[None, :]
+
+    def measure(
+        self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
+    ) -> Measurements:
+        law, shape = self.plan.laws[-1], self.plan.tree
+        if self.plan.measured is Measured.NODES or law is None:
+            return self._efficient.measure(tree, chunk, counts, noise)
+        leaves = counts.reshape(chunk.rows, shape.leaves)
+        prefixes = np.cumsum(leaves, axis=-1)[..., : shape.leaves - self.plan.public_total]
+        stream = noise.for_counts(leaves).stream(tree, chunk.key, chunk.index, shape.height)
+        return [None] * shape.height + [add_noise(law, prefixes, stream)]
+
+    def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
+        """(units,) the estimated totals; a public one is put in their place later."""
+        if self.plan.public_total:
+            return np.zeros(chunk.units)
+        return self._estimate(measurements, None).levels[0][..., 0]
+
+    def solve(
+        self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
+    ) -> tuple[list[LevelSolution], PrefixSolution]:
+        found = self._estimate(measurements, roots.total_count)
+        counts = self._counts(chunk, found, roots)
+        ranges, spread = self.chunking.node_ranges(chunk), list(found.level_variances)
+        variance, alpha = self.prefix_variances(chunk)
+        prefixes = PrefixSolution(
+            estimate=found.prefixes,
+            variance=np.broadcast_to(variance, found.prefixes.shape),
+            alpha=np.broadcast_to(alpha, found.prefixes.shape),
+            count=np.cumsum(counts[-1], axis=-1),
+        )
+        return level_solutions(0, ranges, list(found.levels), spread, counts), prefixes
+
+    def _counts(self, chunk: Chunk, found: TreeEstimate, roots: RootSolutions) -> list[Integers]:
+        if self._consistency is Consistency.TOP_DOWN:
+            below = self._efficient.weights(chunk).below
+            return consistent_counts(chunk.tree, below, found.levels, roots.count[:, None])
+        closest = closest_cdf_l1 if self._consistency is Consistency.L1 else closest_cdf_l2
+        prefixes = closest(found.prefixes, roots.count)
+        return list(self.plan.tree.level_counts(np.diff(prefixes, axis=-1, prepend=0)))

@@ -1,14 +1,13 @@
-"""Accounting: which zCDP budget meets (epsilon, delta).
+"""Conversion between zCDP and (epsilon, delta): which rho meets a target.
 
-**Conversion.** rho-zCDP implies (epsilon, delta)-DP with (`zcdp_delta`)
+rho-zCDP implies (epsilon, delta)-DP with (`zcdp_delta`)
 
     delta = min over alpha > 1 of exp((alpha - 1) (alpha rho - epsilon)) / (alpha - 1)
                                   (1 - 1 / alpha)^alpha.
 
-A budget that a certificate (`dpcore.privacy.loss`) shows to meet the target is larger, and
-`calibrated_rho` finds it.
-
-Sources: Bun, Steinke 2016 (zCDP); Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for
+A certificate (`dpcore.privacy.composition`) shows that a larger rho meets the target, and
+`calibrated_rho` finds it, among decimal numbers of four digits, so that all machines find the
+same. Sources: Bun, Steinke 2016 (zCDP); Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for
 Differential Privacy", Proposition 12 and Section 2.3; Balle, Wang 2018, Theorem 8.
 """
 
@@ -21,7 +20,28 @@ from fractions import Fraction
 from dptrees.dpcore.arithmetic.elementary import exp, expm1, log, log1p
 from dptrees.dpcore.arithmetic.normal import log_normal_cdf
 from dptrees.dpcore.arithmetic.sums import decimal_exponent
-from dptrees.dpcore.privacy.decimal_rank import decimal_rank, four_digits
+
+
+def four_digits(rank: int) -> Fraction:
+    """The number m 10^e with 1000 <= m <= 9999 of a rank: each rank's is the next above the last.
+
+    >>> four_digits(0), four_digits(9000), four_digits(-1)
+    (Fraction(1000, 1), Fraction(10000, 1), Fraction(9999, 10))
+    """
+    exponent, mantissa = divmod(rank, 9000)
+    return (1000 + mantissa) * Fraction(10) ** exponent
+
+
+def decimal_rank(value: Fraction | float) -> int:
+    """The largest rank whose number is at most ``value``, which is above 0.
+
+    >>> decimal_rank(10000.0), decimal_rank(Fraction(9999, 10))
+    (9000, -1)
+    """
+    exponent = decimal_exponent(value) - 3
+    mantissa = math.floor(Fraction(value) / Fraction(10) ** exponent)
+    return exponent * 9000 + mantissa - 1000
+
 
 Real = Fraction | float
 
@@ -176,7 +196,7 @@ def calibrated_rho(epsilon: Real, delta: Real, certify: Callable[[Fraction], flo
     Raises:
         ValueError: epsilon or delta out of range; whatever ``certify`` raises.
 
-    >>> from dptrees.dpcore.privacy.loss import certified_delta
+    >>> from dptrees.dpcore.privacy.composition import certified_delta
     >>> from dptrees.dpcore.noise.laws import DiscreteGaussian
     >>> def certify(rho):
     ...     return certified_delta([(DiscreteGaussian(sigma_squared=1 / (2 * rho)), 1)], 1.0)

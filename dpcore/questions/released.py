@@ -1,9 +1,13 @@
-"""A released tree: the answers about its nodes, each with its error.
+"""A released tree: its tables, and the answers about its nodes, each with its error.
 
-`Released` has a method for every query, and refuses the queries that a kind of tree cannot answer.
-`released_tree` answers about trees of known leaves, `dpcore.ordered.released` about ordered
-domains, `dpcore.hierarchy.released` about paths, `dpcore.sparse.released` about what was published
-of a tree too large to list. A query reads only the parts of a release that it needs.
+``nodes``: tree, key, level, node, label, estimate, std_error, ci_low, ci_high, count, and columns
+that a kind of tree adds. ``cdf``: tree, key, upper, estimate, std_error, ci_low, ci_high, count,
+fraction. ``quantiles``: tree, key, q, value, ci_low, ci_high, each also as text in the domain's
+notation. ``estimate`` is the unbiased least squares estimate, ``count`` the consistent
+nonnegative integer. The interval is the estimate's, clipped to what is possible, and covers the
+true count, so ``count`` may lie outside it. Nonnegative counts are too large on average where
+hardly any rows are and too small where many are, so sums over nodes use ``estimate``. Nothing
+here knows exact counts.
 """
 
 from __future__ import annotations
@@ -13,14 +17,118 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.arithmetic.sums import hypotenuse
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.questions.statistics import Statistic, StatisticKind
+from dptrees.dpcore.questions.answer_errors import Statistic, StatisticKind
+from dptrees.dpcore.questions.question import Question
+
+NODES_SCHEMA = pa.schema(
+    [
+        ("tree", pa.dictionary(pa.int32(), pa.string())),
+        ("key", pa.dictionary(pa.int32(), pa.string())),
+        ("level", pa.int32()),
+        ("node", pa.int64()),
+        ("label", pa.string()),
+        ("estimate", pa.float64()),
+        ("std_error", pa.float64()),
+        ("ci_low", pa.float64()),
+        ("ci_high", pa.float64()),
+        ("count", pa.int64()),
+    ]
+)
+
+
+def tree_and_key(question: Question, first_key: int, rows: int, wide: int) -> list[pa.Array]:
+    """Return the columns that name the tree and its key, (rows * wide,) each.
+
+    Args:
+        question: the tree.
+        first_key: the code of the key of the first row.
+        rows: how many keys.
+        wide: how many rows of the table each of them has.
+    """
+    names = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(rows * wide, np.int32)), pa.array([question.name])
+    )
+    if question.keys is None:
+        return [names, pa.nulls(wide * rows, NODES_SCHEMA.field("key").type)]
+    codes = np.repeat(np.arange(rows, dtype=np.int32), wide)
+    labels = question.keys.labels_between(first_key, first_key + rows)
+    return [names, pa.DictionaryArray.from_arrays(pa.array(codes), labels)]
+
+
+def number_column(values: Floats) -> pa.Array:
+    """One column of all units; null where a number is not known."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    unknown = np.isnan(flat)
+    return pa.array(flat, mask=unknown) if unknown.any() else pa.array(flat)
+
+
+NODES, CDF, QUANTILES = "nodes", "cdf", "quantiles"
+ERROR_COLUMNS = ("std_error", "ci_low", "ci_high")
+
+
+# Nodes that are named in the label of a sum.
+_NAMED = 3
+
+
+class NamedRun(NamedTuple):
+    """The nodes that one name of a sum represents.
+
+    Attributes:
+        name: as it is shown.
+        start, stop: of the leaves.
+    """
+
+    name: str
+    start: int
+    stop: int
+
+
+def check_apart(runs: Sequence[NamedRun]) -> None:
+    """Refuse sums of nothing, and those that would count rows twice.
+
+    Raises:
+        ValueError: nothing is named; one is there twice, or lies within another.
+
+    >>> check_apart([NamedRun("a", 0, 4), NamedRun("a/b", 2, 3)])
+    Traceback (most recent call last):
+    ValueError: sum: 'a/b' lies within 'a', so its rows would count twice
+    """
+    if not runs:
+        raise ValueError("sum: nothing is named that could be summed")
+    rising = sorted(runs, key=lambda run: (run.start, -run.stop))
+    for first, second in pairwise(rising):
+        if second.start >= first.stop or second.start == second.stop:
+            continue
+        if (first.start, first.stop) == (second.start, second.stop):
+            again = f"'{second.name}' is there twice"
+            if first.name != second.name:
+                again = f"'{first.name}' and '{second.name}' are the same"
+            raise ValueError(f"sum: {again}, so its rows would count twice")
+        how = "lies within" if second.stop <= first.stop else "overlaps with"
+        raise ValueError(
+            f"sum: '{second.name}' {how} '{first.name}', so its rows would count twice"
+        )
+
+
+def sum_label(names: Sequence[str]) -> str:
+    """Name of a sum.
+
+    >>> sum_label(["a", "b", "c"]), sum_label(["a", "b", "c", "d"])
+    ('a + b + c', 'a + ... + d (4 parts)')
+    """
+    if len(names) <= _NAMED:
+        return " + ".join(names)
+    return f"{names[0]} + ... + {names[-1]} ({len(names)} parts)"
+
 
 # (kind of table, tree, code of the first key, index of the chunk, branch or spine) -> its rows
 ReadPart = Callable[[str, str, int, int], pa.Table]

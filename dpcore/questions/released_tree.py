@@ -1,4 +1,4 @@
-"""The answers about a released tree of known leaves, from the parts that hold its nodes."""
+"""Answers about a released tree of known leaves, from the parts that hold its nodes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.errors.intervals import clipped_intervals
 from dptrees.dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumBounds, SumError
-from dptrees.dpcore.questions.released import Answer, ReadPart, Released
-from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.questions.released import NODES, Answer, ReadPart, Released
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.trees.chunks import Chunk, Chunking
+from dptrees.dpcore.trees.error_laws import clipped_intervals
 
 # The codes of one key, or of all keys whose trees lie in a chunk together.
 KeyCodes = range

@@ -1,40 +1,32 @@
 """A question about a tree of known leaves, which workers measure and solve in chunks.
 
-It has a map from rows to leaves, a forest (`dpcore.trees.forest`) whose chunks any worker can
-measure and solve, names for the nodes of a level and intervals for their counts.
+It has a map from rows to leaves, a forest (`dpcore.trees.forests`) whose chunks any worker can
+measure and solve, names for the nodes of a level and intervals for their counts. An accumulated
+tree is released from several measurements, such as the periods of a series: their noisy counts
+are added node by node before anything is estimated, and each has noise of its own, a fixed number
+however often it is read.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.arrays import Flags, Integers
-from dptrees.dpcore.codec import INLINE, Coded
-from dptrees.dpcore.errors.intervals import QuantileWidths
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
-from dptrees.dpcore.privacy.budget import Budget
-from dptrees.dpcore.privacy.spending import Spending
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.questions.intervals import IntervalRule, Intervals
-from dptrees.dpcore.questions.leaf_counts import (
+from dptrees.dpcore.privacy.composition import Spending
+from dptrees.dpcore.privacy.unit import Budget, PrivacyUnit
+from dptrees.dpcore.questions.answer_errors import IntervalRule, Intervals
+from dptrees.dpcore.questions.messages import (
     ChunkCounts,
-    DenseCounter,
-    SortedCounter,
-    chunk_place,
-    merged_chunk,
-    pack_dense,
-)
-from dptrees.dpcore.questions.mechanism import ChunkLayout, Mechanism
-from dptrees.dpcore.questions.parts import ChunkAnswer, Domain, MechanismPlan
-from dptrees.dpcore.questions.place import (
     Counter,
+    DenseCounter,
     Drawn,
     Gathered,
     Increments,
@@ -43,23 +35,56 @@ from dptrees.dpcore.questions.place import (
     Place,
     ReleasedPart,
     RowIncrements,
-)
-from dptrees.dpcore.questions.question import PublicTable, Question
-from dptrees.dpcore.questions.root_messages import (
     SentRoots,
+    SortedCounter,
+    chunk_place,
+    merged_chunk,
+    pack_dense,
     pack_measured,
     pack_roots,
     pack_solutions,
     unpack_measured,
     unpack_solutions,
 )
-from dptrees.dpcore.questions.tables import NODES, NODES_SCHEMA, number_column, tree_and_key
-from dptrees.dpcore.rows.packing import pack, unpack
-from dptrees.dpcore.rows.row_outcomes import RowOutcome
-from dptrees.dpcore.rows.table_keys import TableKeys
-from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk
-from dptrees.dpcore.trees.forest import SPINE, Forest, LevelSolution, Measurements, RootSolutions
-from dptrees.dpcore.trees.linear_forest import Known
+from dptrees.dpcore.questions.planning import (
+    ChunkAnswer,
+    ChunkLayout,
+    Domain,
+    Mechanism,
+    MechanismPlan,
+)
+from dptrees.dpcore.questions.question import PublicTable, Question
+from dptrees.dpcore.questions.released import NODES, NODES_SCHEMA, number_column, tree_and_key
+from dptrees.dpcore.rows.columns import pack, unpack
+from dptrees.dpcore.rows.key_tables import TableKeys
+from dptrees.dpcore.rows.policies import RowOutcome
+from dptrees.dpcore.specification import INLINE, Coded
+from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, SPINE, Chunk
+from dptrees.dpcore.trees.error_laws import QuantileWidths
+from dptrees.dpcore.trees.forests import Forest, Known, LevelSolution, Measurements, RootSolutions
+
+if TYPE_CHECKING:
+    from dptrees.dpcore.questions.question import TreePrivacy
+
+
+def budget_entry(question: TreePrivacy) -> dict[str, object]:
+    """Budget of a tree, by its measure; nothing where that is an epsilon with a delta."""
+    own = question.budget
+    return {} if own is None else {own.measure.value: str(own.amount)}
+
+
+def column_policies(question: TreeQuestion[Any]) -> dict[str, dict[str, object]]:
+    """Policies for values that a tree's domain or keys do not list, by column."""
+    kept = ("outside", "missing", "unknown")
+    spec, columns = question.domain.spec(), ", ".join(question.domain.columns)
+    policies: dict[str, dict[str, object]] = {
+        columns: {name: spec[name] for name in kept if name in spec}
+    }
+    if question.keys is not None:
+        by = ", ".join(question.keys.columns)
+        policies.setdefault(by, {})["unknown key"] = question.keys.unknown
+    return policies
+
 
 M = TypeVar("M", bound=Mechanism[Any, Any], covariant=True)
 
@@ -461,3 +486,55 @@ class TreeQuestion(Question, Generic[M]):
         # The forest and its intervals hold arrays, which a worker makes for itself.
         made = ("forest", "rule")
         return {name: value for name, value in self.__dict__.items() if name not in made}
+
+
+class Measured(NamedTuple):
+    """One of several measurements.
+
+    Attributes:
+        tree: an `AccumulatedTree`, as it is measured.
+        sent: by every place, from `TreeDrawing.draw` of that tree.
+        noise: its source.
+    """
+
+    tree: Any
+    sent: Mapping[Place, bytes]
+    noise: NoiseSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccumulatedTree(Question, ABC):
+    """A tree whose noisy counts of several measurements can be added."""
+
+    @property
+    @abstractmethod
+    def accumulates(self) -> bool:
+        """Whether the noise of a node depends on the node alone, and not on what else was looked
+        at: only then is one measurement private however many sums it is a part of."""
+
+    @property
+    @abstractmethod
+    def node_variance(self) -> float:
+        """The variance of the noise of a finest node, in rows^2."""
+
+    @abstractmethod
+    def with_budget(self, budget: Budget) -> AccumulatedTree:
+        """Return the same tree at another budget, split over its levels in the same proportions."""
+
+    @abstractmethod
+    def together(self, trees: Sequence[Any]) -> AccumulatedTree:
+        """Return the tree whose noise has the variance of several measurements together.
+
+        Nothing is drawn by it: it says how far off the sum is.
+
+        Args:
+            trees: this tree at the budgets of the measurements, at least one.
+        """
+
+    @abstractmethod
+    def gather_together(self, measured: Sequence[Measured]) -> Sequence[ReleasedPart]:
+        """Release the tree of all measurements together.
+
+        Args:
+            measured: as this tree is `together` of them.
+        """

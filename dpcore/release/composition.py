@@ -1,18 +1,16 @@
-"""The plan of a whole release: how its budget is shared among its trees, and which noise each gets.
+"""The plan of a whole release: how trees share its budget, and which noise each gets.
 
-A pure epsilon or a rho is split by weight, or by the errors that are predicted for the parts
-(`dpcore.release.split`). Beside a delta there is a choice: trees with Gaussian noise share a rho,
-whose composition is certified to keep what the others leave of epsilon and delta; trees with
-Laplace noise spend their part of epsilon and no delta; trees with thresholds spend their parts of
-both. The parts add up (basic composition). Laplace noise is the better one where a tree has few
-measured levels, Gaussian noise where it has many, and where several trees share.
-
-No kind of tree is named here: a workload says in which ways it can spend.
+A pure epsilon or a rho is split by weight or by predicted errors. Beside a delta there is a
+choice: trees with Gaussian noise share a rho, whose composition is certified to keep what the
+others leave of epsilon and delta; trees with Laplace noise spend their part of epsilon; trees
+with thresholds spend their parts of both. The parts add up (basic composition). Laplace noise is
+better where a tree has few measured levels, Gaussian noise where it has many, and where several
+trees share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -21,12 +19,11 @@ from typing import Any
 import numpy as np
 
 from dptrees.dpcore.arithmetic.elementary import exp, log, log1p
-from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.levels.planner import budget_for_target
+from dptrees.dpcore.privacy.composition import MovedCounts, certified_delta
 from dptrees.dpcore.privacy.conversion import calibrated_rho, zcdp_rho
-from dptrees.dpcore.privacy.loss import certified_delta
-from dptrees.dpcore.privacy.spending import MovedCounts
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.privacy.unit import Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Way, Workload
 from dptrees.dpcore.release.plan import ReleasePlan, total_spending
 from dptrees.dpcore.release.split import (
     BudgetSplit,
@@ -35,6 +32,7 @@ from dptrees.dpcore.release.split import (
     joint_error,
     solve_shares,
 )
+from dptrees.dpcore.specification import Refusal
 
 # By how much less a tree gets to see how its error falls: more than planning is rounded by.
 _LESS = Fraction(1, 64)
@@ -98,11 +96,11 @@ def plan_release(
         Refusal: no rho keeps what is left of the delta; errors that shares cannot be chosen for.
         ValueError: trees that do not make a release.
 
-    >>> from dptrees.dpcore.ordered.make import make_domain
+    >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
     >>> from dptrees.dpcore.ordered.workload import OrderedWorkload
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dptrees.dpcore.sparse.domain import CodeDomain
-    >>> from dptrees.dpcore.sparse.workload import SparseWorkload
+    >>> from dptrees.dpcore.sparse.question import SparseWorkload
     >>> plan = plan_release(
     ...     "visits",
     ...     Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
@@ -370,3 +368,45 @@ class _Composition:
             return self.workloads[index].planned(share, self.terms)
         except ValueError as error:
             raise TreeRefused(index, error) from None
+
+
+def release_budget(
+    wanted: Mapping[int, float],
+    guarantee: Guarantee,
+    terms: ReleaseTerms,
+    workloads: Sequence[Workload[Any]],
+) -> Fraction:
+    """The least amount of four significant digits at which trees' predicted errors are as wanted.
+
+    The whole release is planned at every amount that is tried, with its split, its certificate and
+    its choice of noise.
+
+    Args:
+        wanted: the largest error of some trees, by their places among the workloads, each in the
+            unit of `Workload.predicted`.
+        guarantee: of whose budget the amount is looked for; a delta beside it stays.
+        terms: of the release.
+        workloads: of its trees.
+
+    Raises:
+        ValueError: an error that is not positive and finite, that needs no budget at all, or
+            that no budget reaches; as `plan_release` at an amount of 1.
+
+    >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
+    >>> from dptrees.dpcore.ordered.workload import OrderedWorkload
+    >>> from dptrees.dpcore.privacy.unit import Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> trees = [OrderedWorkload(name=name, domain=make_domain(
+    ...     {"column": name, "type": "integer", "lower": 0, "upper": 120})) for name in "ab"]
+    >>> one = Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> float(release_budget({0: 10, 1: 20}, one, ReleaseTerms(unit=ADD_REMOVE_ROW), trees))
+    1.367
+    """
+    measure = guarantee.budget.measure
+
+    def worst(amount: Fraction) -> float:
+        at = replace(guarantee, budget=Budget(measure=measure, amount=amount))
+        questions = plan_release("budget", at, terms, workloads).questions
+        return max(workloads[n].predicted(questions[n]) / most for n, most in wanted.items())
+
+    return budget_for_target(1.0, worst, measure)

@@ -1,4 +1,4 @@
-"""Privacy guarantee of a release, in words and numbers, for its manifest, report and summary."""
+"""The privacy guarantee of a release, in words and numbers, for manifest, report and summary."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from dptrees.dpcore import __version__
-from dptrees.dpcore.privacy.budget import Measure, Neighbors, amount_text
 from dptrees.dpcore.privacy.conversion import zcdp_epsilon
-from dptrees.dpcore.privacy.unit import NullUnits
+from dptrees.dpcore.privacy.unit import Measure, Neighbors, NullUnits, amount_text
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.series.words import protected_period, run_in_words, run_numbers
+from dptrees.dpcore.series.runs import protected_period, run_in_words, run_numbers
 
 # The entry of a manifest that shows whether the others are as they were written.
 CHECKSUM = "checksum"

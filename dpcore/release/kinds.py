@@ -1,8 +1,8 @@
-"""The registry of kinds of questions: the only place above their packages that names them.
+"""The registries of kinds of trees and of mechanisms: the only place that names them.
 
-A kind is a package with a question (`dpcore.questions.question.Question`), a reader of its
-specification and the answers about a release. How questions of known leaves are measured,
-`dpcore.release.mechanisms` names; what a person sees, `pipelines.kinds`.
+A kind is a package with a question, a reader of its specification and the answers about a
+release. A mechanism measures a tree of known leaves, and goes with one kind of domain. What a
+person sees is registered in the pipelines.
 """
 
 from __future__ import annotations
@@ -13,13 +13,71 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit
+from dptrees.dpcore.questions.planning import Mechanism
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.questions.released import ReadPart, Released
-from dptrees.dpcore.questions.tables import QUANTILES
-from dptrees.dpcore.release.mechanisms import MECHANISMS, mechanism_from_entries
-from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.questions.released import QUANTILES, ReadPart, Released
+from dptrees.dpcore.rows.key_tables import KeyTable
+
+AnyMechanism = type[Mechanism[Any, Any]]
+
+# Each is imported when a release first has it: all of them take longer than most queries.
+
+
+def _uniform() -> AnyMechanism:
+    from dptrees.dpcore.levels.uniform import UniformMechanism
+
+    return UniformMechanism
+
+
+def _irregular() -> AnyMechanism:
+    from dptrees.dpcore.levels.irregular import IrregularMechanism
+
+    return IrregularMechanism
+
+
+def _adaptive() -> AnyMechanism:
+    from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
+
+    return AdaptiveMechanism
+
+
+def _factorized() -> AnyMechanism:
+    from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
+
+    return FactorizedMechanism
+
+
+# For each kind of domain, by the name in specifications, what imports the mechanism; one without a
+# name has the first.
+MECHANISMS: dict[str, dict[str, Callable[[], AnyMechanism]]] = {
+    "ordered": {"ordered": _uniform, "adaptive": _adaptive, "factorised": _factorized},
+    "hierarchy": {"hierarchy": _irregular, "adaptive_hierarchy": _adaptive},
+}
+
+
+def mechanism_from_entries(
+    domain: str, left: dict[str, Any], **context: Any
+) -> Mechanism[Any, Any]:
+    """Read the mechanism of a specification, and remove its entries.
+
+    Args:
+        domain: the kind of its domain.
+        left: the entries of the whole specification.
+        **context: the privacy unit, the measure of the budget, and the shape of a hierarchy's tree.
+
+    Raises:
+        KeyError: there is no such mechanism.
+    """
+    name, keyed = str(left.get("kind", domain)), left["keys"] is not None
+    imported = MECHANISMS[domain][name]
+    if "thresholds" in left and imported is _irregular:
+        from dptrees.dpcore.levels.irregular import ThresholdMechanism
+
+        # Both are named "hierarchy" in specifications; thresholds have the unit among theirs.
+        return ThresholdMechanism.from_entries(left, keyed=keyed, tree=context["tree"])
+    return imported().from_entries(left, keyed=keyed, **context)
+
 
 Spec = Mapping[str, Any]
 # From the digest of a universe to the universe, of a table of keys to the table.
@@ -92,7 +150,7 @@ def _read_hierarchy(spec: Spec, terms: ReadTerms) -> Question:
 
 
 def _released_hierarchy(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
+    from dptrees.dpcore.hierarchy.question import ReleasedHierarchy
 
     return ReleasedHierarchy(question, read)
 
@@ -110,37 +168,37 @@ def _released_sparse(question: Any, read: ReadPart, tables: Tables) -> Released:
 
 
 def _read_selection(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.selection.question import SelectionQuestion
+    from dptrees.dpcore.choices.key_selection import SelectionQuestion
 
     return SelectionQuestion.from_spec(spec, unit=terms.unit)
 
 
 def _released_selection(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.selection.question import ReleasedSelection
+    from dptrees.dpcore.choices.key_selection import ReleasedSelection
 
     return ReleasedSelection(question, read)
 
 
 def _read_bound(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.unit_bounds.question import BoundQuestion
+    from dptrees.dpcore.choices.unit_bounds import BoundQuestion
 
     return BoundQuestion.from_spec(spec, unit=terms.unit.once, measure=terms.measure)
 
 
 def _released_bound(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.unit_bounds.question import ReleasedBound
+    from dptrees.dpcore.choices.unit_bounds import ReleasedBound
 
     return ReleasedBound(question, read)
 
 
 def _read_value_bounds(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
+    from dptrees.dpcore.choices.value_bounds import ValueBoundsQuestion
 
     return ValueBoundsQuestion.from_spec(spec, unit=terms.unit.once, measure=terms.measure)
 
 
 def _released_value_bounds(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.value_bounds.question import ReleasedValueBounds
+    from dptrees.dpcore.choices.value_bounds import ReleasedValueBounds
 
     return ReleasedValueBounds(question, read)
 
@@ -152,61 +210,61 @@ def _read_exponential(spec: Spec, terms: ReadTerms) -> Question:
 
 
 def _released_exponential(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.exponential.released import ReleasedQuantiles
+    from dptrees.dpcore.exponential.question import ReleasedQuantiles
 
     return ReleasedQuantiles(question, tables[QUANTILES])
 
 
 def _read_hypercube(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.hypercube.question import HypercubeQuestion
+    from dptrees.dpcore.boxes.question import HypercubeQuestion
 
     return HypercubeQuestion.from_spec(spec)
 
 
 def _released_hypercube(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.hypercube.released import ReleasedHypercube
+    from dptrees.dpcore.boxes.released import ReleasedHypercube
 
     return ReleasedHypercube(question, read)
 
 
 def _read_table(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.table.question import table_question_from_spec
+    from dptrees.dpcore.tables.question import table_question_from_spec
 
     return table_question_from_spec(spec, terms.unit, terms.measure)
 
 
 def _released_table(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.table.released import ReleasedTable
+    from dptrees.dpcore.tables.released import ReleasedTable
 
     return ReleasedTable(question, read)
 
 
 def _read_distinct(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.distinct.question import distinct_question_from_spec
+    from dptrees.dpcore.distinct import distinct_question_from_spec
 
     return distinct_question_from_spec(spec, terms.unit, terms.measure)
 
 
 def _released_distinct(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.distinct.released import ReleasedDistinct
+    from dptrees.dpcore.distinct import ReleasedDistinct
 
     return ReleasedDistinct(question, read)
 
 
 def _read_mean(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.mean.question import mean_question_from_spec
+    from dptrees.dpcore.mean import mean_question_from_spec
 
     return mean_question_from_spec(spec, terms.unit, terms.measure)
 
 
 def _released_mean(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.mean.released import ReleasedMean
+    from dptrees.dpcore.mean import ReleasedMean
 
     return ReleasedMean(question, read)
 
 
 def _read_series(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.series.separate import series_question_from_spec
+    from dptrees.dpcore.series.workload import series_question_from_spec
 
     return series_question_from_spec(spec, lambda level: find_kind(level).question(level, terms))
 

@@ -1,7 +1,7 @@
-"""The plan of a release: all its questions and the guarantee they share.
+"""The plan of a release: all its trees and the guarantee they share.
 
-Its digest identifies the law of everything that will be released, and enters the seed of every draw
-of noise.
+Its digest identifies the law of everything that will be released, and enters the seed of every
+draw of noise.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from dptrees.dpcore.choices.unit_bounds import BoundQuestion
+from dptrees.dpcore.choices.value_bounds import ValueBoundsQuestion
 from dptrees.dpcore.noise.laws import SAMPLER_VERSION
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.spending import Spending
-from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.privacy.composition import Spending
+from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question, SeriesRun
 from dptrees.dpcore.release.kinds import ReadKeys, ReadTerms, ReadUniverse, find_kind
-from dptrees.dpcore.rows.table_keys import TableKeys
-from dptrees.dpcore.unit_bounds.question import BoundQuestion
-from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
+from dptrees.dpcore.rows.key_tables import TableKeys
 
 # Changes whenever the same specification would give other bits in a release.
 FORMAT_VERSION = 3
@@ -112,11 +111,11 @@ class ReleasePlan:
         bounds: of the unit, that were chosen before in the same way; None where all are given.
         stated: (epsilon, delta) where the guarantee of the trees is stated so; the budget is then a
             rho, and the composition of all laws was certified to keep them
-            (`dpcore.privacy.loss`), beside what sparse trees spend of them.
+            (`dpcore.privacy.composition`), beside what sparse trees spend of them.
         dataset: the id of the data set whose budget it counts against in a ledger; None without.
         dialect: how the rows are written, which is a part of what a row means, as plain JSON
             values; empty where a file says it or nothing is to say.
-        unit_families: the families of types (`dpcore.bounding.unit_families`) that the unit's
+        unit_families: the families of types (`dpcore.bounding.unit_ids`) that the unit's
             columns have in the rows of this job, no part of the specification; None: unknown.
 
     Raises:

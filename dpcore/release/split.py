@@ -1,18 +1,13 @@
-"""Split of a budget among trees: by weight, so that their errors are equal, or their sum is the
-least.
+"""Split of a budget among trees: by weight, for equal errors, or for the least sum of errors.
 
-A tree's predicted error falls about as a power of its part of the budget: for noise of an epsilon
-as 1 / part, for noise of a rho as 1 / sqrt(part), a little faster where the lattice is felt. Taken
-as such powers near the parts at which the errors were predicted, errors e_i by weights w_i are
-equal, or their sum is the least, at parts that one multiplier decides: e_i w_i = m, or
--w_i de_i/ds_i = m, with sum s_i = 1. Errors predicted there give the next powers. This is Newton's
-method on logarithms, and a step that does not do better is halved.
-
-Trees that share a certified rho are coupled: what is left of epsilon to all of them, S, is worth a
-rho of about S^k (k is 1 or more), so that s_i is worth u_i = s_i S^(k - 1) to one of them. Their
-errors are powers of u_i, and S = (sum u_i)^(1/k).
-
-Source: derived here.
+A tree's predicted error falls about as a power of its part of the budget: for an epsilon as 1 /
+part, for a rho as 1 / sqrt(part). Taken as such powers near the parts at which they were
+predicted, errors e_i by weights w_i are equal, or their sum is least, at parts that one
+multiplier decides: e_i w_i = m, or -w_i de_i/ds_i = m, with sum s_i = 1. Errors predicted there
+give the next powers: Newton's method on logarithms; a step that does not do better is halved.
+Trees that share a certified rho are coupled: what is left of epsilon to all of them, S, is worth
+a rho of about S^k, so s_i is worth u_i = s_i S^(k - 1); errors are powers of u_i, and S = (sum
+u_i)^(1/k). Source: derived here.
 """
 
 from __future__ import annotations
@@ -30,8 +25,8 @@ import numpy as np
 
 from dptrees.dpcore.arithmetic.elementary import exp, log, log1p, log_add_exp
 from dptrees.dpcore.arrays import Flags, Floats
-from dptrees.dpcore.questions.workload import Workload
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.questions.planning import Workload
+from dptrees.dpcore.specification import Refusal
 
 # Shares are whole numbers of this part, rounded down.
 SHARE_UNIT = Fraction(1, 10**10)

@@ -1,22 +1,20 @@
 """Errors of consistent counts, simulated along paths from the root to leaf boundaries.
 
 `dpcore.trees.consistency` repairs estimates to nonnegative integers that add up. Where most nodes
-hold many rows that changes little; where most hold none it changes the error by a factor, which no
-formula of the plan alone says. The error of a prefix depends on the children of the nodes on its
-path alone: they are drawn here, with their subtrees' noise in one draw each, so that a path costs
-the sum of the fan-outs, whatever the number of leaves. A range is a pair of paths that share their
-draws down to where they part.
-
-The draws come from a public stream (`dpcore.noise.randomness.public_stream`): a prediction is the
-same in every run, and for planning only.
-
-Source: derived here; the recursions are the same as in `dpcore.trees.least_squares`.
+hold no rows that changes the error by a factor, which no formula of the plan gives. The error of
+a prefix depends on the children of the nodes on its path alone: they are drawn here, with their
+subtrees' noise in one draw each, so a path costs the sum of the fan-outs, whatever the number of
+leaves. A range is a pair of paths that share their draws down to where they part. Draws come from
+a public stream and are cached by their place in it, so a prediction is the same in every run; the
+histograms are public shapes (smooth, skewed, heavy-tailed, spiky) at a public guess of the number
+of rows. For planning only. Source: derived here; gamma and Zipf as in Rameshwar, Tandon, Sharma,
+Section VI.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -24,14 +22,199 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dptrees.dpcore.arithmetic.elementary import cos, exp, log, log1p, sin
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.noise.laws import NoiseLaw
-from dptrees.dpcore.repair.draws import PublicDraws
-from dptrees.dpcore.repair.references import Distribution, rows_below
+from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.randomness import RandomStream, public_stream
 from dptrees.dpcore.trees.consistency import root_count, split_counts
-from dptrees.dpcore.trees.shrunk import rising_counts
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.isotonic import rising_counts
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
+
+# Numbers that are kept at most, in all: 64 MiB.
+_MOST_KEPT = 2**23
+_kept: dict[tuple[str, int, int, int], tuple[Floats, ...]] = {}
+
+
+class PublicDraws:
+    """The draws of a simulation, from the beginning of the stream of a tree's height.
+
+    For planning alone: anybody can compute them.
+
+    Args:
+        height: of the tree.
+
+    >>> first, second = PublicDraws(3), PublicDraws(3)
+    >>> first.normal(4).tolist() == second.normal(4).tolist()
+    True
+    """
+
+    def __init__(self, height: int) -> None:
+        self._height, self._place = height, 0
+        self._stream: RandomStream | None = None
+        self._read = 0
+
+    def normal(self, size: int) -> Floats:
+        """Return standard normal numbers, (size,), not to be written to."""
+        return self._numbers("normal", size, 16 * -(-size // 2), _normal)[0]
+
+    def noise(self, law: NoiseLaw, size: int, shape: tuple[int, ...], *, firsts: bool) -> Floats:
+        """Return draws of a law in floating point.
+
+        Args:
+            law: of the noise.
+            size: how many numbers the stream gives for them.
+            shape: of the numbers.
+            firsts: whether only the first number along the second axis of the shape is wanted.
+
+        Returns:
+            An array of the shape, of length 1 along the second axis for ``firsts``.
+        """
+
+        def wanted(numbers: Floats) -> Floats:
+            shaped = numbers.reshape(shape)
+            return shaped[:, :1] if firsts else shaped
+
+        if not isinstance(law, DiscreteLaplace):
+            return np.rint(math.sqrt(law.variance) * wanted(self.normal(size)))
+        rate = 1 / float(law.scale)
+        logs, signs = map(wanted, self._numbers("laplace", size, 10 * size, _logs_and_signs))
+        # P(|X| >= k) = 2 q^k / (1 + q), q = exp(-rate).
+        reached = log(2 / (1 + exp(-rate))) - logs
+        reached /= rate
+        np.ceil(reached, out=reached)
+        reached -= 1
+        np.maximum(reached, 0.0, out=reached)
+        reached *= signs
+        return reached
+
+    def _numbers(
+        self,
+        kind: str,
+        size: int,
+        length: int,
+        make: Callable[[RandomStream, int], tuple[Floats, ...]],
+    ) -> tuple[Floats, ...]:
+        """Numbers of a kind, made of the next ``length`` bytes of the stream, or kept."""
+        key = kind, self._height, self._place, size
+        found = _kept.get(key)
+        if found is None:
+            found = make(self._stream_here(), size)
+            self._read = self._place + length
+            _keep(key, found)
+        self._place += length
+        return found
+
+    def _stream_here(self) -> RandomStream:
+        """The stream at this place; what was kept has been passed over."""
+        if self._stream is None:
+            self._stream = public_stream("counts", self._height)
+        self._stream.bytes(self._place - self._read)
+        return self._stream
+
+
+def _keep(key: tuple[str, int, int, int], numbers: tuple[Floats, ...]) -> None:
+    """Keep numbers, and none of the earlier ones where there would be too many."""
+    for each in numbers:
+        each.setflags(write=False)
+    held = sum(one.size for each in list(_kept.values()) for one in each)
+    own = sum(each.size for each in numbers)
+    if held + own > _MOST_KEPT:
+        _kept.clear()
+    if own <= _MOST_KEPT:
+        _kept[key] = numbers
+
+
+def _normal(stream: RandomStream, size: int) -> tuple[Floats]:
+    """Box and Muller's pairs."""
+    half = -(-size // 2)
+    radius = np.sqrt(-2 * log(_uniform_numbers(stream, half)))
+    angle = 2 * math.pi * _uniform_numbers(stream, half)
+    return (np.concatenate([radius * cos(angle), radius * sin(angle)])[:size],)
+
+
+def _logs_and_signs(stream: RandomStream, size: int) -> tuple[Floats, Floats]:
+    """Logarithms of uniform numbers, and signs."""
+    logs = log(_uniform_numbers(stream, size))
+    return logs, np.where(stream.uint16(size) & 1, 1.0, -1.0)
+
+
+def _uniform_numbers(stream: RandomStream, size: int) -> Floats:
+    """Uniform numbers in (0, 1)."""
+    drawn: Floats = ((stream.uint64(size) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return drawn
+
+
+# A distribution on [0, 1): the part of the rows below x.
+Distribution = Callable[[Floats], Floats]
+
+# Fractional parts of its multiples are spread evenly, and hit no edge of a tree.
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_GAMMA_RATE = 12.0
+_ZIPF_RANGE = 1000.0
+_SPIKES, _SPIKED_PART = 12, 0.8
+_HEAPS = 50
+
+
+def _gamma(x: Floats) -> Floats:
+    """Return the distribution function of a gamma law of shape 2, cut off where one row in 10^4 is
+    left."""
+    below: Floats = 1 - exp(-_GAMMA_RATE * x) * (1 + _GAMMA_RATE * x)
+    return below / (1 - exp(-_GAMMA_RATE) * (1 + _GAMMA_RATE))
+
+
+def _zipf(x: Floats) -> Floats:
+    """Density as 1 / (1 + 1,000 x)."""
+    below: Floats = log1p(_ZIPF_RANGE * x) / log1p(_ZIPF_RANGE)
+    return below
+
+
+def _steps(places: Floats, weights: Floats, x: Floats) -> Floats:
+    order = np.argsort(places, kind="stable")
+    summed = np.concatenate([[0.0], np.cumsum(weights[order] / weights.sum())])
+    below: Floats = summed[np.searchsorted(places[order], x, side="left")]
+    return below
+
+
+def _spiky(x: Floats) -> Floats:
+    """Four fifths of the rows at 12 points, of weights 1, 1/2, 1/3, ...; the rest everywhere."""
+    ranks = np.arange(1.0, _SPIKES + 1)
+    spikes = _steps(ranks * _GOLDEN % 1, 1 / ranks, x)
+    return _SPIKED_PART * spikes + (1 - _SPIKED_PART) * x
+
+
+def _heaped(x: Floats) -> Floats:
+    """All rows at the middles of 50 equal parts, as round numbers are; bell-shaped weights."""
+    places = (np.arange(_HEAPS) + 0.5) / _HEAPS
+    return _steps(places, exp(-18 * np.square(places - 0.5)), x)
+
+
+def _uniform_cdf(x: Floats) -> Floats:
+    return x
+
+
+REFERENCES: tuple[Distribution, ...] = (_uniform_cdf, _gamma, _zipf, _spiky, _heaped)
+
+
+def rows_below(reference: Distribution, rows: int, parts: Floats) -> Integers:
+    """Number of a distribution's rows below points.
+
+    Row i is at the quantile (i + v_i) / rows, where v_i, the fractional part of i times the
+    golden ratio, is as good as uniform; so counts of cells differ as samples' do, if by less.
+
+    Args:
+        reference: the distribution.
+        rows: at least 0.
+        parts: points, in [0, 1].
+
+    >>> rows_below(REFERENCES[0], 1000, np.array([0.0, 0.25, 1.0])).tolist()
+    [0, 250, 1000]
+    """
+    ranks = rows * np.clip(reference(parts), 0.0, 1.0)
+    rounded = np.floor(ranks)
+    below: Integers = (rounded + (ranks - rounded > rounded * _GOLDEN % 1)).astype(np.int64)
+    return below
+
 
 # What represents the estimate of a child that does not exist: the repair makes it zero.
 _NO_CHILD = -1e300
@@ -120,7 +303,7 @@ def path_errors(plan: TreePlan, paths: Paths, *, shrunk: bool = False) -> tuple[
     Args:
         plan: of measured levels, estimated efficiently; of a tree of at least two leaves.
         paths: in the plan's tree, from `lay_paths`.
-        shrunk: whether the counts come from `dpcore.trees.shrunk`.
+        shrunk: whether the counts come from `dpcore.trees.isotonic`.
 
     Returns:
         (histograms * pairs, 2) count minus truth of the leaves left of each boundary, and

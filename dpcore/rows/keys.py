@@ -1,4 +1,4 @@
-"""The keys of a group-by: a public list, and the code of every row's key.
+"""Keys of a group-by: a public list, and the code of every row's key.
 
 The list is public by declaration; a value that is not on it follows a policy and is never shown.
 """
@@ -15,21 +15,22 @@ import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.codec import Coded, coded
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.rows.column import is_text, map_chunks, value_type
+from dptrees.dpcore.rows.columns import is_text, map_chunks, value_type
+from dptrees.dpcore.rows.numbers import is_number
 from dptrees.dpcore.rows.policies import (
     DROPPED,
     MAP_VERSION,
+    MISSING_VALUE,
+    RowOutcome,
     check_column,
     check_policy,
     check_version,
     is_integer,
     made,
+    missing_flags,
 )
-from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
-from dptrees.dpcore.rows.value_list import ValueList
-from dptrees.dpcore.rows.whole_numbers import is_number
+from dptrees.dpcore.rows.value_lists import ValueList
+from dptrees.dpcore.specification import Coded, Refusal, coded
 
 OTHER = "other"
 _TRUTHS = {True: "true", False: "false"}
@@ -44,7 +45,7 @@ _WHOLE = "a column of integers, or of floating-point numbers or decimals that ar
 
 class Keys(Coded, ABC):
     """The keys of a group-by: the same tree once per key. Implemented by `KeyList`, and for what is
-    large, private or of several columns by `dpcore.rows.table_keys.TableKeys`.
+    large, private or of several columns by `dpcore.rows.key_tables.TableKeys`.
 
     Attributes:
         unknown: what happens to a row whose key is not listed: "drop", or "other", one more key at
@@ -89,7 +90,7 @@ class Keys(Coded, ABC):
         other = codes == (self.size - 1 if self.unknown == OTHER else DROPPED)
         missing = np.logical_or.reduce([missing_flags(columns[each]) for each in self.columns])
         return [
-            RowOutcome(name, MISSING, self.unknown, other & missing),
+            RowOutcome(name, MISSING_VALUE, self.unknown, other & missing),
             RowOutcome(name, "unknown", self.unknown, other & ~missing),
         ]
 
@@ -305,7 +306,7 @@ def check_names(
 
     >>> check_names("sex", (1, 2), ("women", "1"))
     Traceback (most recent call last):
-    dptrees.dpcore.refusal.Refusal: column 'sex': labels '1' is another value of the list.
+    dptrees.dpcore.specification.Refusal: column 'sex': labels '1' is another value of the list.
     """
     if not names:
         return

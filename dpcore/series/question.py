@@ -1,16 +1,13 @@
-"""A tree that is released period after period: counted once, measured node by node of a temporal
-tree, and carried on between runs under seal.
+"""A tree that is released period after period: counted once, measured node by temporal node.
 
     rows of period t -> exact counts of the period
     + counts carried on from the periods before -> exact counts of each open temporal node
     of nodes that close: noise, estimates, tables, as of any tree;   of the others: sealed state
 
-Each temporal node gets its noise once, in the run in which it closes, by the question of its level:
-the tree planned with the level's part of the budget. A row falls into one period, so it is in one
-node of each level, and what the levels spend adds up. The state holds exact counts; it is encrypted
-under the release key, and as large whatever the counts are.
-
-Source: `dpcore.series.temporal`.
+Each temporal node gets its noise once, in the run in which it closes, by the question of its
+level: the tree planned with the level's part of the budget. A row is in one node of each level,
+so what the levels spend adds up. The state holds exact counts; it is encrypted under the release
+key, and as large whatever the counts are.
 """
 
 from __future__ import annotations
@@ -24,18 +21,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dptrees.dpcore.bounding.counted_units import CountedUnits
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.bounding.row_choice import CountedUnits
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
-from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, counts_digest
+from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.sensitivity import periods_sensitivity
-from dptrees.dpcore.privacy.spending import Spending
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.questions.leaf_counts import ChunkCounts, merged_chunk, pack_dense
-from dptrees.dpcore.questions.place import (
+from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.messages import (
     STATE,
     UNIT_SHARDS,
     UNITS,
+    ChunkCounts,
     Counts,
     Drawn,
     Gathered,
@@ -43,17 +40,82 @@ from dptrees.dpcore.questions.place import (
     Partial,
     Place,
     ReleasedPart,
+    merged_chunk,
+    pack_dense,
 )
 from dptrees.dpcore.questions.question import PublicTable, Question, SeriesRun
 from dptrees.dpcore.questions.tree_question import TreeQuestion
-from dptrees.dpcore.rows.packing import pack, pack_many, unpack, unpack_many
-from dptrees.dpcore.series.carried_counts import CARRIED, CarriedCounts, SeriesCounts, set_aside
-from dptrees.dpcore.series.lateness import Lateness
-from dptrees.dpcore.series.linear import leaf_variance, windowed
-from dptrees.dpcore.series.period_rows import PeriodRows
-from dptrees.dpcore.series.spans import with_span
-from dptrees.dpcore.series.temporal import Span, TemporalTree, mean_variance
-from dptrees.dpcore.series.windows import Window, level_factors, window_weights
+from dptrees.dpcore.rows.columns import pack, pack_many, unpack, unpack_many
+from dptrees.dpcore.series.runs import Lateness, PeriodRows, with_span
+from dptrees.dpcore.series.temporal import (
+    Span,
+    TemporalTree,
+    Window,
+    leaf_variance,
+    level_factors,
+    mean_variance,
+    window_weights,
+    windowed,
+)
+
+# No partial counts of a tree whose leaves are known begin so: it would be a length of 4 GB.
+CARRIED = b"\xff\xff\xff\xff"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SeriesCounts:
+    """The exact counts of one place: of the period, and of every temporal node that holds it.
+
+    Args:
+        own: of the period.
+        levels: of the nodes of the counted levels, (leaves,) each.
+    """
+
+    own: ChunkCounts
+    levels: tuple[Integers, ...]
+
+    @property
+    def total(self) -> int:
+        """Sum the counts of the period's rows; carried counts were balanced in their own run."""
+        return self.own.total
+
+    def to_bytes(self) -> bytes:
+        return pack_many([pack(each) for each in self.levels])
+
+    def digest(self, key: ReleaseKey, release: str, tree: str, place: Place) -> int:
+        return counts_digest(key, release, tree, *place, np.concatenate(self.levels))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarriedCounts:
+    """Exact counts at hand, as `SeriesQuestion.split_counts` takes them.
+
+    Args:
+        period: of the period, as the question of a level takes them.
+        carried: by place, what runs before carried on (`SeriesQuestion.opened`), one message from
+            each of `SeriesQuestion.state_runs`.
+    """
+
+    period: object
+    carried: Mapping[Place, Sequence[bytes]]
+
+
+def set_aside(
+    partials: Iterable[bytes], carried: list[bytes], mark: bytes = CARRIED
+) -> Iterator[bytes]:
+    """The partial counts of the period's rows; what was carried on goes into a list.
+
+    Args:
+        partials: of a place, all together.
+        carried: the list.
+        mark: in front of what was carried on, and of no partial counts.
+    """
+    for data in partials:
+        if data.startswith(mark):
+            carried.append(data[len(mark) :])
+        else:
+            yield data
+
 
 # The least number of units to which a shard is filled up.
 _LEAST_UNITS = 2**8
@@ -496,7 +558,7 @@ class SeriesQuestion(PeriodRows):
         return {"name": self.name, "temporal_levels": levels, "released": released, **late}
 
     def spec(self) -> dict[str, object]:
-        """All that shapes the law of the answer, as plain JSON values; `dpcore.series.separate`
+        """All that shapes the law of the answer, as plain JSON values; `dpcore.series.workload`
         reads it back."""
         return self._spec([each.spec() for each in self.levels])
 

@@ -1,20 +1,119 @@
-"""The runs of a series, and what their privacy unit may be; planned by `dpcore.series.workload`."""
+"""The runs of a series: their periods, the rows that count in them, and statements about them.
+
+A row counts in the period in which it arrives, and no period is opened again. A bound on lateness
+leaves out rows that come more than so many periods after their own, and rows from the future.
+That follows from the row and the period alone, so a unit adds to the counts as fewer rows would.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.privacy.sensitivity import periods_sensitivity
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.series.lateness import Lateness
+from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
+from dptrees.dpcore.questions.messages import Counter, Increments, Matched, Place, RowIncrements
+from dptrees.dpcore.questions.question import Question, SeriesRun
+from dptrees.dpcore.rows.policies import RowOutcome
 from dptrees.dpcore.series.temporal import (
+    Span,
     TemporalSetting,
     TemporalSplit,
     best_split,
     split_of_fanout,
 )
+from dptrees.dpcore.specification import Coded, Refusal
+
+DATE = pa.date32()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lateness(Coded):
+    """A bound of late rows, where a period is a day.
+
+    Args:
+        column: of the date of a row: a date, or a timestamp without a time zone.
+        start: the day of period 1, as in ISO 8601.
+        periods: how many periods after its own a row is still counted, 0 or more.
+
+    Raises:
+        Refusal: a number below 0, or a day that is none.
+
+    >>> two = Lateness(column="day", start="2013-01-01", periods=2)
+    >>> days = pa.array([date(2013, 1, 2), date(2013, 1, 3), date(2013, 1, 6), None])
+    >>> two.on_time(days, 5).tolist()
+    [False, True, False, False]
+    """
+
+    column: str
+    start: str
+    periods: int
+
+    def __post_init__(self) -> None:
+        if self.periods < 0:
+            raise Refusal("periods", f"{self.periods} is below 0")
+        try:
+            date.fromisoformat(self.start)
+        except ValueError:
+            raise Refusal("start", f"{self.start!r} is no date") from None
+
+    def check_type(self, kind: pa.DataType) -> None:
+        """Refuse a column that holds no dates.
+
+        Raises:
+            ValueError: naming the column, its type and what is needed.
+        """
+        if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None):
+            return
+        raise ValueError(
+            f"lateness: column {self.column!r} is of type {kind}; it must hold dates, or "
+            "timestamps without a time zone"
+        )
+
+    def on_time(self, days: pa.Array | pa.ChunkedArray, period: int) -> Flags:
+        """(rows,) whether each row is counted in a period; one without a date is not.
+
+        Args:
+            days: (rows,) the column.
+            period: in which the rows arrive, from 1 on.
+        """
+        today = date.fromisoformat(self.start) + timedelta(days=period - 1)
+        first, after = today - timedelta(days=self.periods), today + timedelta(days=1)
+        inside = pc.and_(
+            pc.greater_equal(days, _moment(first, days.type)),
+            pc.less(days, _moment(after, days.type)),
+        )
+        found = pc.fill_null(inside, False)
+        if isinstance(found, pa.ChunkedArray):
+            found = found.combine_chunks()
+        return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
+
+    def filtered(
+        self, columns: Mapping[str, pa.Array | pa.ChunkedArray], period: int
+    ) -> tuple[dict[str, pa.Array | pa.ChunkedArray], Flags]:
+        """The columns of the rows that are on time, and which rows these are.
+
+        Args:
+            columns: of a batch by name, (rows,) each, the column of dates among them.
+            period: in which they arrive.
+        """
+        kept = self.on_time(columns[self.column], period)
+        mask = pa.array(kept)
+        return {name: column.filter(mask) for name, column in columns.items()}, kept
+
+
+def _moment(day: date, kind: pa.DataType) -> pa.Scalar:
+    """The beginning of a day as a value of a column."""
+    if pa.types.is_date32(kind):
+        return pa.scalar(day, kind)
+    return pa.scalar(datetime(day.year, day.month, day.day), pa.timestamp("us")).cast(kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,3 +221,194 @@ def check_whole_units(unit: PrivacyUnit) -> None:
             "per_series needs neighbors: add_remove; a unit with other rows may be counted in "
             "other periods too, which moves twice as much",
         )
+
+
+def run_in_words(run: SeriesRun | None) -> str:
+    """State what one budget covers, and whom it protects how much; nothing about an existing
+    release alone.
+
+    Args:
+        run: of a series.
+    """
+    if run is None:
+        return ""
+    if run.max_periods is not None:
+        return (
+            f"This is run {run.period} of a series of {run.periods} periods. The data sets are "
+            "those of all periods together, and differ in one unit's rows of all periods. "
+            f"{counted_in_words(run)} The budget is spent once for the whole series: it bounds "
+            "what all its runs reveal together. "
+        )
+    return (
+        f"This is run {run.period} of a series of {run.periods} periods. The data sets are those "
+        "of all periods together, and differ in one period alone; a row belongs to the period in "
+        "which it arrives. The budget is spent once for the whole series: it bounds what all its "
+        "runs tell together. Whoever has rows in k periods is protected as k privacy units are: "
+        "with k times epsilon (and a delta that grows faster), or k squared times rho. "
+    )
+
+
+def run_numbers(series: str, run: SeriesRun) -> dict[str, object]:
+    """The same for programs: all runs of a series spend the budget of the guarantee together, once.
+
+    Args:
+        series: its id, that of the release.
+        run: of the series.
+    """
+    given = {name: value for name, value in run._asdict().items() if value is not None}
+    return {"id": series, **given, "unit": protected_period(run)}
+
+
+def protected_period(run: SeriesRun) -> str:
+    """Whether a unit's rows of one period are protected together, or of all, as configurations have
+    it."""
+    return "per_period" if run.max_periods is None else "per_series"
+
+
+def counted_in_words(run: SeriesRun) -> str:
+    """Sentence on the periods in which a unit is counted."""
+    if run.max_periods == run.periods:
+        return "A unit is counted in every period."
+    several = "period" if run.max_periods == 1 else f"{run.max_periods} periods"
+    return f"A unit is counted in the first {several} in which it has rows, and in no later one."
+
+
+FIRST, LAST = "first", "last"
+
+
+def with_span(table: pa.Table, tree: str, span: Span) -> pa.Table:
+    """A table of one temporal node, under the name of the whole tree.
+
+    Args:
+        table: with the column ``tree``.
+        tree: the name.
+        span: of the node.
+
+    Returns:
+        the table with ``tree``, ``first`` and ``last`` before its other columns.
+    """
+    rows = table.num_rows
+    columns = {"tree": _names(tree, rows)}
+    columns |= {
+        name: pa.array(np.full(rows, period, np.int32))
+        for name, period in ((FIRST, span.first), (LAST, span.last))
+    }
+    rest = {name: table[name] for name in table.column_names if name != "tree"}
+    return pa.table(columns | rest)
+
+
+def with_name(table: pa.Table, tree: str) -> pa.Table:
+    """A table of a tree, under another name of the tree.
+
+    Args:
+        table: with the column ``tree``, or without.
+        tree: the name.
+    """
+    if "tree" not in table.column_names:
+        return table
+    place = table.column_names.index("tree")
+    return table.set_column(place, table.schema.field(place), _names(tree, table.num_rows))
+
+
+def _names(tree: str, rows: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([tree]))
+
+
+def select_span(table: pa.Table, span: Span) -> pa.Table:
+    """The rows of one temporal node, as the tree alone would have them.
+
+    Args:
+        table: from `with_span`, of several nodes.
+        span: of the node.
+    """
+    mine = pc.and_(pc.equal(table[FIRST], span.first), pc.equal(table[LAST], span.last))
+    return table.filter(mine).drop_columns([FIRST, LAST])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodRows(Question):
+    """A tree of a series, as far as it reads rows.
+
+    Args:
+        period: t, the one whose rows are counted, from 1 on.
+        levels: for each temporal level, the tree as it is measured at a node of it; rows are read
+            as the first one reads them.
+        lateness: which rows of earlier periods are counted; None: all are.
+    """
+
+    period: int
+    levels: tuple[Question, ...]
+    lateness: Lateness | None = None
+
+    def with_choices(self, choices: KeyedChoices) -> PeriodRows:
+        first = self.levels[0].with_choices(choices)
+        if first is self.levels[0]:
+            return self
+        return replace(self, levels=(first, *self.levels[1:]))
+
+    @property
+    def counts_rows(self) -> bool:
+        return self.levels[0].counts_rows
+
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
+        if self.lateness is None:
+            return self.levels[0].row_outcomes(columns)
+        on_time = self.lateness.on_time(columns[self.lateness.column], self.period)
+        late = RowOutcome(self.lateness.column, "late, or of no date", "drop", ~on_time)
+        own = self.levels[0].row_outcomes(columns)
+        return [late, *(each._replace(rows=each.rows & on_time) for each in own)]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        more = () if self.lateness is None else (self.lateness.column,)
+        return tuple(dict.fromkeys((*self.levels[0].columns, *more)))
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        more = {} if self.lateness is None else {self.lateness.column: DATE}
+        return more | self.levels[0].value_types
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        self.levels[0].check_types(types)
+        if self.lateness is not None:
+            self.lateness.check_type(types[self.lateness.column])
+
+    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
+        if self.lateness is not None:
+            columns, _ = self.lateness.filtered(columns, self.period)
+        return self.levels[0].increments(columns)
+
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        if self.lateness is None:
+            return self.levels[0].row_increments(columns)
+        columns, on_time = self.lateness.filtered(columns, self.period)
+        increments, rows = self.levels[0].row_increments(columns)
+        places = np.flatnonzero(on_time)
+        return RowIncrements(increments, places if rows is None else places[rows])
+
+    def regrouped(self, increments: Increments) -> Increments:
+        return self.levels[0].regrouped(increments)
+
+    def unit_increments(self, rows: Integers) -> Increments | None:
+        return self.levels[0].unit_increments(rows)
+
+    def cell_keys(self, cells: Integers) -> Integers | None:
+        return self.levels[0].cell_keys(cells)
+
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
+        return self.levels[0].counter(dense=dense, choices=choices)
+
+    @property
+    def dense_cells(self) -> int:
+        return self.levels[0].dense_cells
+
+    @property
+    def places(self) -> Sequence[Place]:
+        return self.levels[0].places
+
+    @property
+    def is_matched(self) -> bool:
+        return self.levels[0].is_matched
+
+    def match(self, place: Place, partials: Iterable[bytes]) -> Matched:
+        return self.levels[0].match(place, partials)

@@ -1,30 +1,36 @@
-"""The temporal tree of a series: which of its nodes close when, and how a budget is split over it.
+"""The temporal tree of a series: when its nodes close, their budgets, and estimates of windows.
 
-Periods 1 to T are its leaves. A node of a level represents so many periods in a row, from a
-multiple of that on; only nodes that end by T exist. A row falls into one period, hence into one
-node of each level, so that what the levels spend adds up to what the series spends.
-
-Each node is measured once, when its last period is over. What is known after period t are the nodes
-that have closed by then: complete subtrees, side by side, as the digits of t to the base b say.
-
-Source: Dwork, Naor, Pitassi, Rothblum, "Differential privacy under continual observation", STOC
-2010; Chan, Shi, Song, "Private and continual release of statistics", ICALP 2010 (the binary tree);
-Honaker, "Efficient use of differentially private binary trees", 2015 (estimation from below).
+Periods 1 to T are its leaves. A row falls into one node of each level, so what the levels spend
+adds up. Each node is measured once, when its last period is over; after period t the closed nodes
+are complete subtrees, as the digits of t to the base b state (Dwork et al. 2010; Chan, Shi, Song
+2010). A temporal level is the tree of a period at a part of the budget, with variances in
+proportion, v_l w_i, so the best linear estimate in time and within the tree is the best one
+within each tree, then over time (least squares of a Kronecker product is the product of both). A
+window's estimate is linear: up, z_v = a_v (y_v / v + S / (b a)); down, u_c = z_c + (u_v - S) / b,
+S the sum of z over the children; its weights follow from these steps backwards, and its variance
+is the sum of squared weights times variances (Honaker 2015).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dptrees.dpcore.arithmetic.elementary import cube_root
-from dptrees.dpcore.privacy.sensitivity import periods_sensitivity
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.irregular.forest import IrregularForest
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.privacy.sensitivity import amount_factor, periods_sensitivity
+from dptrees.dpcore.privacy.unit import Budget
+from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.specification import Refusal
+from dptrees.dpcore.uniform.plan import UniformForest
 
 # More would be read for one answer than a query can wait for.
 MOST_PERIODS = 2**16
@@ -377,3 +383,181 @@ def _slopes(
             part = estimated[level] / estimated[level - 1]
             above = own * part * part / tree.fanouts[level]
     return slopes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Periods in a row, as far as a series has come.
+
+    Args:
+        first, last: the periods, both inside.
+        arrived: the last period that is over; what has closed by then is used.
+
+    Raises:
+        Refusal: they are not in the order 1 <= first <= last <= arrived.
+
+    >>> Window(first=3, last=10, arrived=12).last
+    10
+    """
+
+    first: int
+    last: int
+    arrived: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.first <= self.last <= self.arrived:
+            raise Refusal(
+                "window",
+                f"{self.first}:{self.last} is not within the {self.arrived} periods that have "
+                "been released",
+            )
+
+
+def window_weights(
+    tree: TemporalTree, variances: tuple[float, ...], window: Window
+) -> dict[Span, float]:
+    """The weight of every closed node's estimate in that of a window.
+
+    Args:
+        tree: over the periods.
+        variances: of the measurement of a node of each level, up to a common factor.
+        window: periods in a row.
+
+    Returns:
+        the nodes whose weight is not 0; the estimate is unbiased, and of all that are linear in
+        what is measured the one of least variance.
+
+    >>> tree = TemporalTree.from_fanout(4, 2)
+    >>> found = window_weights(tree, (1.0, 1.0, 1.0), Window(first=1, last=2, arrived=2))
+    >>> {(span.first, span.last): round(weight, 3) for span, weight in found.items()}
+    {(1, 2): 0.667, (1, 1): 0.333, (2, 2): 0.333}
+    """
+    backward = _Backward(tree, variances, window)
+    for root in tree.roots(window.arrived):
+        backward.add(root, backward.window_share(root))
+    return {span: weight for span, weight in backward.weights.items() if weight}
+
+
+def level_factors(tree: TemporalTree, weights: Mapping[Span, float]) -> tuple[float, ...]:
+    """Per level, the sum of the squares of its nodes' weights: the variance of a window's estimate
+    is the sum of these times the variances of the levels."""
+    results = [0.0] * len(tree.spans)
+    for span, weight in weights.items():
+        results[span.level] += weight * weight
+    return tuple(results)
+
+
+class _Backward:
+    """Follow the estimation backwards from a window.
+
+    Attributes:
+        weights: of the measurements, so far.
+    """
+
+    def __init__(self, tree: TemporalTree, variances: tuple[float, ...], window: Window) -> None:
+        self._tree, self._variances, self._window = tree, variances, window
+        self._estimated = estimated_variances(tree, variances)
+        self.weights: dict[Span, float] = {}
+
+    def window_share(self, span: Span) -> float:
+        """The part of a node's u in the window, where z of the nodes below it gives all else,
+        whose weights are added here."""
+        if span.first > self._window.last or span.last < self._window.first:
+            return 0.0
+        if self._window.first <= span.first and span.last <= self._window.last:
+            return 1.0
+        children = self._children(span)
+        shares = [self.window_share(child) for child in children]
+        mean = math.fsum(shares) / len(shares)
+        for child, share in zip(children, shares, strict=True):
+            self.add(child, share - mean)
+        return mean
+
+    def add(self, span: Span, weight: float) -> None:
+        """Add a weight of z of a node, as weights of the measurements inside it."""
+        if not weight:
+            return
+        level = span.level
+        own = self._estimated[level] / self._variances[level]
+        self.weights[span] = self.weights.get(span, 0.0) + weight * own
+        if level:
+            below = self._tree.fanouts[level] * self._estimated[level - 1]
+            for child in self._children(span):
+                self.add(child, weight * self._estimated[level] / below)
+
+    def _children(self, span: Span) -> list[Span]:
+        size = self._tree.spans[span.level - 1]
+        starts = range(span.first, span.last + 1, size)
+        return [Span(span.level - 1, start, start + size - 1) for start in starts]
+
+
+# Of noise that is zero for all that floats can say.
+_LEAST_VARIANCE = 1e-100
+
+
+def adds_up(question: object) -> bool:
+    """Whether temporal nodes of a tree can be put together: its leaves are known, and its estimates
+    are linear in what was measured, by least squares."""
+    return (
+        isinstance(question, TreeQuestion)
+        and question.mechanism.errors_are_known
+        and type(question.forest) in (UniformForest, IrregularForest)
+    )
+
+
+def scaled(question: TreeQuestion[Any], budget: Budget) -> TreeQuestion[Any]:
+    """The same tree at another budget, split over its levels in the same proportions."""
+    plan: Any = question.plan
+    factor = budget.amount / plan.budget.amount
+    amounts = tuple(amount * factor for amount in plan.level_amounts)
+    return _with_plan(question, replace(plan, budget=budget, level_amounts=amounts))
+
+
+def windowed(levels: Sequence[TreeQuestion[Any]], factors: Sequence[float]) -> TreeQuestion[Any]:
+    """The tree whose noise has the variance of a window's, for the errors of its estimates.
+
+    Nothing is drawn by it. At every level of the tree its law is that of the amount at which the
+    variance is the sum of the factors times the temporal levels' variances.
+
+    Args:
+        levels: for each temporal level, the tree.
+        factors: `dpcore.series.temporal.level_factors`.
+    """
+    first: Any = levels[0].plan
+    amounts = []
+    for level, amount in enumerate(first.level_amounts):
+        laws = [_law(each.plan, level) for each in levels]
+        own = laws[0]
+        if own is None:
+            amounts.append(amount)
+            continue
+        variance = math.fsum(
+            factor * _variance(law) for factor, law in zip(factors, laws, strict=True) if law
+        )
+        amounts.append(
+            amount * Fraction(amount_factor(first.budget.measure, _variance(own), variance))
+        )
+    budget = replace(first.budget, amount=sum(amounts, Fraction(0)))
+    return _with_plan(levels[0], replace(first, budget=budget, level_amounts=tuple(amounts)))
+
+
+def _with_plan(question: TreeQuestion[Any], plan: Any) -> TreeQuestion[Any]:
+    """Return the same tree with another plan."""
+    return replace(question, mechanism=replace(question.mechanism, plan=plan))
+
+
+def leaf_variance(question: TreeQuestion[Any]) -> float:
+    """The variance of the noise of a leaf."""
+    law = _law(question.plan, question.plan.tree.height)
+    assert law is not None
+    return _variance(law)
+
+
+def _law(plan: Any, level: int) -> NoiseLaw | None:
+    """The noise of a level's nodes; of an irregular tree, of those that have siblings."""
+    result: NoiseLaw | None = plan.laws[level] if hasattr(plan, "laws") else plan.law(level, 0)
+    return result
+
+
+def _variance(law: NoiseLaw) -> float:
+    return max(float(law.variance), _LEAST_VARIANCE)

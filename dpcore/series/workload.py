@@ -1,23 +1,163 @@
-"""The workload of a tree over the periods of a series, and its plan once there is a budget."""
+"""The workload of a tree over the periods of a series, its plan, and periods released separately.
+
+Trees whose answers do not add up (thresholds, private choices, rounds) are released in every
+period by itself. Where a unit's rows of one period are protected, they are in one release alone,
+which has the whole budget. Where all its rows are protected, it counts in at most p periods, and
+each has a p-th part of epsilon, delta or rho: basic composition, and that of zCDP (Bun, Steinke
+2016, lemma 1.7).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Way, Workload
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.series.accumulated import AccumulatedPeriods
-from dptrees.dpcore.series.linear import adds_up, scaled
-from dptrees.dpcore.series.period_sums import MOST_PERIODS_TOGETHER, PeriodSums
-from dptrees.dpcore.series.question import SeriesQuestion
-from dptrees.dpcore.series.runs import Series, check_late_rows, check_whole_units
-from dptrees.dpcore.series.separate import SeparatePeriods
-from dptrees.dpcore.series.temporal import TemporalSplit, TemporalTree
-from dptrees.dpcore.series.weighted import WeightedPeriods, sums_fit
+import pyarrow as pa
+
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.privacy.unit import Budget, Measure
+from dptrees.dpcore.questions.messages import (
+    Counts,
+    Drawn,
+    Gathered,
+    Part,
+    Partial,
+    Place,
+    ReleasedPart,
+)
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Way, Workload
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.series.question import CarriedCounts, SeriesQuestion
+from dptrees.dpcore.series.runs import (
+    Lateness,
+    Series,
+    check_late_rows,
+    check_whole_units,
+    with_name,
+)
+from dptrees.dpcore.series.temporal import (
+    Span,
+    TemporalSetting,
+    TemporalSplit,
+    TemporalTree,
+    adds_up,
+    best_split,
+    scaled,
+)
+from dptrees.dpcore.series.totals_to_date import (
+    MOST_PERIODS_TOGETHER,
+    AccumulatedPeriods,
+    PeriodSums,
+    WeightedPeriods,
+    sums_fit,
+)
+from dptrees.dpcore.specification import Refusal
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeparatePeriods(SeriesQuestion):
+    """One period of a tree that is released by itself in every period of a series.
+
+    Args:
+        temporal: of periods alone.
+        period, max_periods: as of `SeriesQuestion`.
+        levels: the tree of a period.
+
+    Raises:
+        ValueError: as `SeriesQuestion`, or a temporal tree with more than periods.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.temporal.spans != (1,):
+            raise ValueError(f"temporal: the periods of tree {self.name} do not add up")
+
+    @property
+    def adds_up(self) -> bool:
+        return False
+
+    @property
+    def released_spans(self) -> Sequence[Span]:
+        return ()
+
+    @property
+    def is_keyed(self) -> bool:
+        return self.levels[0].is_keyed
+
+    @property
+    def counts_unit_cells(self) -> bool:
+        return self.levels[0].counts_unit_cells
+
+    def place_balance(self, place: Place) -> int:
+        return self.levels[0].place_balance(place)
+
+    def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:
+        return self.levels[0].merge(place, partials)
+
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+        own = counts.period if isinstance(counts, CarriedCounts) else counts
+        yield from self.levels[0].split_counts(own, choices)
+
+    @property
+    def rounds(self) -> int:
+        return self.levels[0].rounds
+
+    def answer(self, place: Place, counts: bytes, request: bytes, noise: NoiseSource) -> bytes:
+        return self.levels[0].answer(place, counts, request, noise)
+
+    def next_request(
+        self, group: int, answers: Mapping[Place, bytes], request: bytes, noise: NoiseSource
+    ) -> bytes:
+        return self.levels[0].next_request(group, answers, request, noise)
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        return self.levels[0].draw(place, counts, noise)
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        gathered = self.levels[0].gather(group, sent, noise)
+        return Gathered(gathered.returned, list(map(self._named, gathered.released)))
+
+    def finish(self, place: Place, kept: bytes, returned: bytes) -> Sequence[ReleasedPart]:
+        return list(map(self._named, self.levels[0].finish(place, kept, returned)))
+
+    def _named(self, released: ReleasedPart) -> ReleasedPart:
+        """A part of the tree under its own name; its tables have no columns of periods."""
+        part = replace(released.part, tree=self.name)
+        return ReleasedPart(part, with_name(released.table, self.name), released.note)
+
+    def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
+        found = self.levels[0].conclude(notes)
+        return {name: with_name(table, self.name) for name, table in found.items()}
+
+
+def series_question_from_spec(
+    spec: Mapping[str, Any], level: Callable[[Mapping[str, Any]], Question]
+) -> SeriesQuestion:
+    """The question of a specification, as `SeriesQuestion.spec` writes it.
+
+    Args:
+        spec: of the whole.
+        level: makes the question of a temporal level from its specification.
+    """
+    levels: list[Any] = [level(each) for each in spec["levels"]]
+    made: type[SeriesQuestion] = SeriesQuestion if adds_up(levels[0]) else SeparatePeriods
+    if spec.get("accumulated"):
+        made = AccumulatedPeriods
+    more: dict[str, Any] = {}
+    if "sums" in spec:
+        made, more = WeightedPeriods, {"sums": PeriodSums.from_spec(spec["sums"])}
+    return made.from_trees(
+        TemporalTree(periods=int(spec["periods"]), spans=tuple(spec["spans"])),
+        int(spec["period"]),
+        levels,
+        str(spec["name"]),
+        max_periods=None if spec.get("max_periods") is None else int(spec["max_periods"]),
+        lateness=Lateness.from_spec(spec["lateness"]) if "lateness" in spec else None,
+        **more,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,3 +339,28 @@ def _budget_to_date(budget: Budget, split: TemporalSplit) -> Budget:
     factor = Fraction(round(split.error, 3))
     lost = factor if budget.measure is Measure.EPSILON else factor * factor
     return replace(budget, amount=budget.amount / lost)
+
+
+def whole_units_cost(question: SeriesQuestion) -> float | None:
+    """The growth of errors where all rows of a unit are protected, and not one period of them.
+
+    It is the ratio of the root mean squares of the errors of totals to date, with the best temporal
+    tree of each; of trees that are released by themselves, of the errors of one period. None where
+    a unit's rows of one period are protected, or trees spend a delta of their own.
+
+    Args:
+        question: a tree of a series.
+    """
+    whole = question.budget
+    if question.max_periods is None or whole is None:
+        return None
+    is_pure = whole.measure is Measure.EPSILON
+    if isinstance(question, SeparatePeriods):
+        return float(question.max_periods) if is_pure else math.sqrt(question.max_periods)
+    own = question.error_to_date
+    setting = TemporalSetting(power=2 if is_pure else 1, from_below=question.adds_up)
+    periods = question.temporal.periods
+    least = best_split(periods, setting).error
+    if question.adds_up and sums_fit(question.levels[0], periods):
+        least = min(least, PeriodSums.for_periods(periods).error_to_date(1))
+    return own / least

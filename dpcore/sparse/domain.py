@@ -1,11 +1,9 @@
-"""Domains of large sparse trees: from the columns of a batch of rows to the keys of their nodes.
+"""Domains of large sparse trees: the keys of nodes from rows, as codes, addresses and paths.
 
-A leaf is a code of up to 64 bits whose leading bits name its ancestors (`CodeDomain`: addresses,
-hashes, places interleaved with times), or labels that need no public list (`dpcore.sparse.labels`).
-
-What becomes of a row depends on that row alone: rows with a null or NaN, a negative, too large or
-fractional code, a text that is no address or not UTF-8 (which readers of files do not check) are
-dropped.
+A leaf is a code of up to 64 bits whose leading bits name its ancestors, or labels without a
+public list. Rows with a null or NaN, a negative, too large or fractional code, or a string that
+is no address or not UTF-8 are dropped, each by its own values alone. Addresses and prefixes are
+written as in RFC 6943, section 3.1.1, and RFC 4632, section 3.1.
 """
 
 from __future__ import annotations
@@ -18,14 +16,13 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Flags, Integers
-from dptrees.dpcore.codec import Coded
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.rows.column import (
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
+from dptrees.dpcore.rows.columns import (
     AnyArray,
     fixed_width_values,
     is_text,
@@ -34,10 +31,170 @@ from dptrees.dpcore.rows.column import (
     readable_texts,
     value_type,
 )
-from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
-from dptrees.dpcore.rows.whole_numbers import is_number, whole_numbers
-from dptrees.dpcore.sparse.addresses import prefix_texts, read_addresses
-from dptrees.dpcore.sparse.paths import prefix_codes, refused_path
+from dptrees.dpcore.rows.numbers import ABSENT, is_number, text_buffers, whole_numbers
+from dptrees.dpcore.rows.policies import MISSING_VALUE, RowOutcome, missing_flags
+from dptrees.dpcore.specification import Coded, Refusal
+
+_SHORTEST, _LONGEST = len("0.0.0.0"), len("255.255.255.255")
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+
+
+def read_addresses(texts: pa.Array) -> Integers:
+    """The 32-bit numbers of IPv4 addresses in dotted notation.
+
+    Args:
+        texts: large_string, (n,), none null.
+
+    Returns:
+        int64, (n,); -1 where a text is no address.
+
+    >>> read_addresses(pa.array(["0.0.1.2", "1.2.3", "1.2.3.256", "01.2.3.4"],
+    ...                         pa.large_string())).tolist()
+    [258, -1, -1, -1]
+    """
+    numbers = np.full(len(texts), ABSENT, np.int64)
+    offsets, data = text_buffers(texts)
+    lengths = np.diff(offsets)
+    fits = (lengths >= _SHORTEST) & (lengths <= _LONGEST)
+    if not fits.all():
+        # One long text would take many times its memory.
+        numbers[fits] = read_addresses(texts.filter(pa.array(fits)))
+        return numbers
+    dots = np.flatnonzero(data[: offsets[-1]] == ord("."))
+    first, beyond = np.searchsorted(dots, offsets[:-1]), np.searchsorted(dots, offsets[1:])
+    rows = np.flatnonzero(beyond - first == 3)
+    if rows.size == 0:
+        return numbers
+    inner = dots[first[rows, None] + np.arange(3)]
+    starts = np.column_stack([offsets[rows], inner + 1])
+    ends = np.column_stack([inner, offsets[rows + 1]])
+    octets = _octets(data, starts, ends - starts)
+    total = (octets << np.array([24, 16, 8, 0])).sum(axis=1)
+    numbers[rows] = np.where((octets >= 0).all(axis=1), total, ABSENT)
+    return numbers
+
+
+def _octets(data: AnyArray, starts: Integers, lengths: Integers) -> Integers:
+    """The numbers from 0 to 255 in the fields of strings; -1 where a field is anything else."""
+    values, wrong = np.zeros(starts.shape, np.int64), (lengths < 1) | (lengths > 3)
+    for place in range(3):
+        inside = place < lengths
+        # A place beyond a field is read somewhere inside the data and not used.
+        letters = data[np.minimum(starts + place, len(data) - 1)] - np.uint8(ord("0"))
+        wrong |= inside & (letters > 9)
+        if place == 0:
+            wrong |= (letters == 0) & (lengths > 1)
+        values = np.where(inside, 10 * values + letters, values)
+    return np.where(wrong | (values > 255), ABSENT, values)
+
+
+def prefix_texts(codes: AnyArray, bits: int, *, hex_digits: int | None = None) -> pa.Array:
+    """Prefixes of codes as strings, with the number of their bits.
+
+    Args:
+        codes: uint64, (n,), zero behind the prefix.
+        bits: of the prefix.
+        hex_digits: how many hexadecimal digits a code has; None: it is an IPv4 address.
+
+    Returns:
+        large_string, (n,).
+
+    >>> prefix_texts(np.array([10 << 24 | 1 << 16], np.uint64), 16).to_pylist()
+    ['10.1.0.0/16']
+    >>> prefix_texts(np.array([255], np.uint64), 12, hex_digits=3).to_pylist()
+    ['0ff/12']
+    """
+    if hex_digits is None:
+        names = pa.array([str(octet) for octet in range(256)], pa.large_string())
+        octets = [
+            names.take(pa.array((codes >> np.uint64(shift)) & np.uint64(255)))
+            for shift in (24, 16, 8, 0)
+        ]
+        texts = pc.binary_join_element_wise(*octets, pa.scalar(".", pa.large_string()))
+    else:
+        texts = _hex_texts(codes, hex_digits)
+    length = pa.scalar(f"/{bits}", pa.large_string())
+    return pc.binary_join_element_wise(texts, length, pa.scalar("", pa.large_string()))
+
+
+def _hex_texts(codes: AnyArray, digits: int) -> pa.Array:
+    shifts = np.arange(4 * (digits - 1), -1, -4).astype(np.uint64)
+    letters = _HEX[((codes[:, None] >> shifts) & np.uint64(15)).astype(np.intp)]
+    places = np.arange(len(codes) + 1, dtype=np.int64) * digits
+    return pa.LargeStringArray.from_buffers(
+        len(codes), pa.py_buffer(places), pa.py_buffer(np.ascontiguousarray(letters))
+    )
+
+
+# A path is the labels above, a separator and the label of its own. Where labels are columns, a
+# backslash comes before a separator inside a label.
+_ESCAPED = r"(?s)^(?P<above>(?:[^\\]|\\.)*)/(?P<own>(?:[^\\/]|\\.)*)$"
+_PLAIN = r"(?s)^(?P<above>.*)\x{{{0:x}}}(?P<own>[^\x{{{0:x}}}]*)$"
+
+
+def paths_above(paths: pa.Array, separator: str | None) -> pa.Array:
+    """Paths without their last labels.
+
+    Args:
+        paths: large_string, (n,), each of two labels or more.
+        separator: between the labels; None: a slash, with a backslash before one inside a label.
+
+    Returns:
+        large_string, (n,).
+
+    >>> paths_above(pa.array(["JFK/A\\\\/B", "LGA/LAX"], pa.large_string()), None).to_pylist()
+    ['JFK', 'LGA']
+    """
+    return pc.struct_field(pc.extract_regex(paths, _pattern(separator)), "above")
+
+
+def last_labels(paths: pa.Array, separator: str | None) -> pa.Array:
+    """The last labels of paths, as they are written; see `paths_above`.
+
+    >>> last_labels(pa.array(["a/b//", "a/b"], pa.large_string()), "/").to_pylist()
+    ['', 'b']
+    """
+    return pc.struct_field(pc.extract_regex(paths, _pattern(separator)), "own")
+
+
+def _pattern(separator: str | None) -> str:
+    return _ESCAPED if separator is None else _PLAIN.format(ord(separator))
+
+
+def prefix_codes(paths: pa.Array, hex_digits: int | None) -> npt.NDArray[np.uint64]:
+    """The codes of prefixes, 0 behind them.
+
+    Args:
+        paths: large_string, (n,), as `dpcore.sparse.domain.prefix_texts` writes them.
+        hex_digits: how many hexadecimal digits a code has; None: it is an IPv4 address.
+
+    Returns:
+        uint64, (n,).
+
+    >>> prefix_codes(pa.array(["0.0.1.0/24"], pa.large_string()), None).tolist()
+    [256]
+    >>> prefix_codes(pa.array(["0ff/12"], pa.large_string()), 3).tolist()
+    [255]
+    """
+    if hex_digits is None:
+        return read_addresses(pc.replace_substring_regex(paths, "/.*$", "")).astype(np.uint64)
+    offsets, data = text_buffers(paths)
+    letters = data[offsets[:-1, None] + np.arange(hex_digits)].astype(np.uint64)
+    values = letters - np.uint64(ord("0"))
+    values -= np.where(letters >= ord("a"), ord("a") - ord("0") - 10, 0).astype(np.uint64)
+    shifts = np.arange(4 * (hex_digits - 1), -1, -4).astype(np.uint64)
+    codes: npt.NDArray[np.uint64] = np.bitwise_or.reduce(values << shifts, axis=1)
+    return codes
+
+
+def refused_path(path: str, why: str) -> ValueError:
+    """The refusal of a text that is no path of a domain, as one sentence.
+
+    >>> str(refused_path("a/b", "it has 2 labels, and the tree 1 level"))
+    "path 'a/b': it has 2 labels, and the tree 1 level"
+    """
+    return ValueError(f"path {path!r}: {why}")
+
 
 NOTATIONS = ("ipv4", "hex")
 
@@ -109,7 +266,7 @@ class SparseDomain(Coded, ABC):
     def row_outcomes(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[RowOutcome]:
         """Rows without a leaf, by cause."""
         missing = {name: missing_flags(columns[name]) for name in self.columns}
-        outcomes = [RowOutcome(name, MISSING, "drop", rows) for name, rows in missing.items()]
+        outcomes = [RowOutcome(name, MISSING_VALUE, "drop", rows) for name, rows in missing.items()]
         none = self.leaf_keys(columns).is_null().to_numpy(zero_copy_only=False)
         odd = none & ~np.logical_or.reduce(list(missing.values()))
         return [*outcomes, RowOutcome(", ".join(self.columns), "unknown", "drop", odd)]

@@ -1,10 +1,9 @@
 """Domains of labels that need no public list: countries and cities, URLs, tail numbers.
 
-A row with a label that is not UTF-8 is dropped like one with a null; `policies` says what else is.
-
-Labels are in one column a level (`LabelDomain`) or in one text with a separator (`PathDomain`).
-They travel as data, as the key of a node: its labels from the top, joined. A label is published
-only with a node that passes its threshold, so the labels of the data need not be public.
+Labels are in one column for each level (`LabelDomain`) or in one string with a separator
+(`PathDomain`). The key of a node is its labels from the top, joined. A label is published only
+with a node that passes its threshold, so the labels of the data need not be public. A row with a
+label that is not UTF-8 is dropped like one with a null.
 """
 
 from __future__ import annotations
@@ -20,15 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptrees.dpcore.codec import coded
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.questions.node_keys import text_prefixes
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.rows.column import fixed_width_values, is_text, large_texts, value_type
-from dptrees.dpcore.rows.whole_numbers import is_number, whole_numbers
-from dptrees.dpcore.sparse.domain import SparseDomain
-from dptrees.dpcore.sparse.paths import paths_above, refused_path
+from dptrees.dpcore.questions.sparse_counts import NodeCounts, text_prefixes
+from dptrees.dpcore.rows.columns import fixed_width_values, is_text, large_texts, value_type
+from dptrees.dpcore.rows.numbers import is_number, whole_numbers
+from dptrees.dpcore.sparse.domain import SparseDomain, paths_above, refused_path
 from dptrees.dpcore.sparse.plan import ROOT_NAME
+from dptrees.dpcore.specification import Refusal, coded
 
 # Between the labels of a key. A label that holds it, or the sign that escapes it, is escaped.
 _JOINT, _ESCAPE = "\x00", "\x01"

@@ -1,48 +1,47 @@
-"""A plan for a tree too large to visit: the budget, the noise and the threshold of each level.
+"""A plan for a tree too large to visit: noise and threshold of each level, and publication.
 
-A node of level l with n rows gets truncated Laplace noise Z of radius R_l and is published if
-n + Z > R_l. A node without rows never is, since Z <= R_l: to leave it out is exact, and time,
-memory and output grow with the nodes that rows touch instead of with the domain. A node that is not
-published has n + Z <= R_l, so its count is in [0, 2 R_l].
+A node of level l with n rows gets truncated Laplace noise Z of radius R_l and is published if n +
+Z > R_l. A node without rows never is, since Z <= R_l, so leaving it out is exact. A node that is
+not published has a count in [0, 2 R_l].
 
-Guarantee. What is published is computed from the noisy counts of all nodes, those without rows
-included, so it suffices that these are private. Let a unit have at most c rows and let b be the
-scale of the noise. Under ``add_remove`` the counts of a level change by s_v >= 0 rows with
-sum s_v <= c. The joint probability of noisy counts changes by a factor of at most
-exp(sum s_v / b) <= exp(c / b), unless the noise of a node is among the s_v outermost values on the
-side that its neighbor cannot reach, which has the probability P(Z > R - s_v). For s_v = n_v this
-is the probability that a node of the unit's rows alone appears. The probabilities of the law rise
-from its ends to its center, so these add up to at most P(Z > R - c) where that is below 1/2. With
-b = c / epsilon_l and
+Guarantee. What is published is computed from the noisy counts of all nodes, so it suffices that
+these are private. Let a unit have at most c rows and let b be the scale of the noise. Under
+``add_remove`` the counts of a level change by s_v >= 0 rows with sum s_v <= c. The joint
+probability of noisy counts changes by a factor of at most exp(sum s_v / b) <= exp(c / b), unless
+the noise of a node is among the s_v outermost values on the side that its neighbor cannot reach,
+which has the probability P(Z > R - s_v). Probabilities of the law rise from its ends to its
+center, so these add up to at most P(Z > R - c) where that is below 1/2. With b = c / epsilon_l
+and
 
     P(Z > R_l - c) <= delta_l
 
 the level is (epsilon_l, delta_l)-differentially private. Under ``substitute`` up to c rows leave
-nodes and up to c enter others: b = 2 c / epsilon_l and 2 P(Z > R_l - c) <= delta_l. Levels compose:
-the whole is (sum epsilon_l, sum delta_l).
+nodes and up to c enter others: b = 2 c / epsilon_l and 2 P(Z > R_l - c) <= delta_l. Levels
+compose: the whole is (sum epsilon_l, sum delta_l). The root has no threshold, and its count
+changes by at most c under either relation: b = c / epsilon_0 and P(Z > R_0 - c) <= delta_0. Under
+``substitute``, if no row is ever dropped, the number of rows is public and the root is exact.
 
-The root is there whatever the data are, so it has no threshold: its noisy count is published even
-if it is negative. It is a level of a single node, whose count changes by at most c under either
-relation: b = c / epsilon_0 and P(Z > R_0 - c) <= delta_0. Under ``substitute``, if no row is ever
-dropped, the number of rows is public and the root is exact.
-
-Source: derived here; the law is that of Ghazi, Kamath, Kumar, Manurangsi, Wu, Lemma 2.8, on the
-integers (`dpcore.noise.truncated_laplace`); publishing what passes a threshold is from Korolova,
-Kenthapadi, Mishra, Ntoulas 2009.
+Noise comes from a keystream that is bound to the release and to the exact counts of a shard.
+Source: derived here; the law: Ghazi et al., Lemma 2.8; thresholds: Korolova et al. 2009.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
-from dptrees.dpcore.codec import INLINE, Coded, coded
+import numpy as np
+
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
+from dptrees.dpcore.sparse.domain import SparseDomain
+from dptrees.dpcore.specification import INLINE, Coded, coded
 
 # Above so many leaves noise for each of them is out of reach.
 MOST_DENSE_LEAVES = 2**40
@@ -368,3 +367,62 @@ must get noise and may appear, touched or not; beyond 1099511627776 leaves give 
         f"{where}it has {leaves} leaves, and under pure epsilon every one of them must get noise "
         f"and may appear, touched or not; beyond {most} leaves give a delta as well"
     )
+
+
+def publish_shard(
+    plan: SparsePlan,
+    domain: SparseDomain,
+    tree: str,
+    level: int,
+    shard: int,
+    counts: NodeCounts,
+    noise: NoiseSource,
+) -> NodeCounts:
+    """The nodes of one part of a level that are published, with their noisy counts.
+
+    The root is published whatever its count, also if there is no row at all.
+
+    Args:
+        plan: of the tree.
+        domain: of the tree.
+        tree: its name.
+        level: 0..h.
+        shard: the part of the data; 0 for the root.
+        counts: exact, of all nodes of this part that have rows.
+        noise: the release's source.
+
+    Returns:
+        Keys rising, counts noisy: above the threshold, below level 0.
+
+    Raises:
+        ValueError: a plan of another height than the domain's.
+
+    Source: `dpcore.sparse.plan`.
+
+    >>> from fractions import Fraction
+    >>> import pyarrow as pa
+    >>> from dptrees.dpcore.noise.randomness import ReleaseKey
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.sparse.domain import CodeDomain
+    >>> from dptrees.dpcore.sparse.plan import plan_sparse
+    >>> domain = CodeDomain(column="address", widths=(8, 24))
+    >>> plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**6), ADD_REMOVE_ROW)
+    >>> counts = NodeCounts(keys=pa.array([9, 10], pa.uint64()), counts=np.array([1, 1000]))
+    >>> noise = NoiseSource(
+    ...     key=ReleaseKey(bytes(32)), release="r", spec_digest=b"", global_digest=b"")
+    >>> publish_shard(plan, domain, "t", 1, 0, counts, noise).keys.to_pylist()
+    [10]
+    """
+    if plan.height != domain.height:
+        raise ValueError(f"plan: it is of height {plan.height}, the domain of {domain.height}")
+    if level == 0 and len(counts) == 0:
+        counts = NodeCounts(keys=domain.root_keys, counts=np.zeros(1, np.int64))
+    law, threshold = plan.law(level), plan.threshold(level)
+    if law is None:
+        return counts
+    key_noise = replace(noise, own_digest=noise.key.digest("own node counts", *counts.content))
+    noisy = NodeCounts(
+        keys=counts.keys,
+        counts=add_noise(law, counts.counts, key_noise.stream(tree, 0, shard, level)),
+    )
+    return noisy if threshold is None else noisy.taken(noisy.counts > threshold)

@@ -1,4 +1,4 @@
-"""The answers about a large sparse tree: its published nodes, found by their paths."""
+"""Answers about a released sparse tree: its heavy nodes, and bounds for the nodes left out."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arithmetic.sums import hypotenuse
-from dptrees.dpcore.questions.node_sum import sum_label
 from dptrees.dpcore.questions.released import (
+    NODES,
     Answer,
     ReadPart,
     Released,
     in_natural_order,
     named_level,
+    sum_label,
 )
-from dptrees.dpcore.questions.tables import NODES
-from dptrees.dpcore.sparse.bounds import HIGHEST_CONFIDENCE, published_bounds
+from dptrees.dpcore.sparse.pruning import HIGHEST_CONFIDENCE, published_bounds
 from dptrees.dpcore.sparse.question import SparseQuestion
 
 

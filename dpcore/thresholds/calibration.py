@@ -1,28 +1,25 @@
 """Parameters of counts between thresholds that make the predicted error small.
 
-The constants of Ghazi et al. serve a proof. Here they are searched for. For an additive error E and
-a relative one alpha, a round that finds counts from its floor L_j up to U_{j+1} can take the
-estimate
+For an additive error E and a relative one alpha, a round that finds counts from its floor L_j up
+to U_{j+1} can take the estimate
 
     e_j = (1 + alpha) L_j + E,   as long as   U_{j+1} <= ((1 + alpha) L_j + 2 E) / (1 - alpha),
 
 U_j being the largest count that round j may well miss; below all rounds L_0 = 0, so that e_0 = E
-and U_1 = 2 E / (1 - alpha). (The paper takes U_{j+1} itself as the estimate, which reaches a factor
-of 1 + alpha only, not (1 + alpha) / (1 - alpha).) Between L_j and U_j there must be space for
+and U_1 = 2 E / (1 - alpha). (The paper takes U_{j+1} itself as the estimate, which reaches a
+factor of 1 + alpha only, not (1 + alpha) / (1 - alpha).) Between L_j and U_j there must be space
+for
 
     U_j - L_j = R + (z_t + z_u) 2 c / (s epsilon_j),
 
-R the radius of the looks' noise at ((1 - s) epsilon_j / c, delta_j / c) and 2 c / (s epsilon_j) the
-scale of the search, z_t scales so that a level is seldom found without a node, z_u so that a node
-of U_j is seldom missed (more seldom in later rounds, where a miss costs more), and U_{j+1} - U_j is
-below c L_j by some slack, so that a round seldom runs out of levels. This gives epsilon_j; E is the
-least one at which the rounds cost epsilon together.
-
-What remains free is searched: L_j / U_j, c, z_u and how seldom is seldom; the score of a plan is
-that of `dpcore.thresholds.errors`, the bound of the objective. No data are touched, and the
-guarantee of the plan that results does not depend on any of it.
-
-Source: derived here; Ghazi, Kamath, Kumar, Manurangsi, Wu, Algorithm 4, for the rounds.
+R the radius of the looks' noise at ((1 - s) epsilon_j / c, delta_j / c) and 2 c / (s epsilon_j)
+the scale of the search, z_t scales so that a level is seldom found without a node, z_u so that a
+node of U_j is seldom missed (more seldom in later rounds, where a miss costs more), and U_{j+1} -
+U_j is below c L_j by some slack, so that a round seldom runs out of levels. This gives epsilon_j;
+E is the least one at which the rounds cost epsilon together. What remains free is searched: L_j /
+U_j, c, z_u and how seldom is seldom, by the bound of the objective (`dpcore.thresholds.plan`). No
+data are touched, and the guarantee does not depend on any of it. Source: derived here; Ghazi,
+Kamath, Kumar, Manurangsi, Wu, Algorithm 4, for the rounds.
 """
 
 from __future__ import annotations
@@ -36,9 +33,8 @@ from typing import NamedTuple
 
 from dptrees.dpcore.arithmetic.elementary import expm1, log, log1p
 from dptrees.dpcore.noise.source import MAX_COUNT
-from dptrees.dpcore.privacy.group import GroupPrivacy, rounded_down
-from dptrees.dpcore.thresholds.errors import ThresholdErrors
-from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
+from dptrees.dpcore.privacy.sensitivity import GroupPrivacy, rounded_down
+from dptrees.dpcore.thresholds.plan import ThresholdErrors, ThresholdPlan, ThresholdRound
 
 Score = Callable[[ThresholdErrors], float]
 

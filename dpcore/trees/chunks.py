@@ -1,22 +1,37 @@
-"""A forest in chunks: how the counts of one tree, once per key, are cut for many workers.
+"""Chunks of a forest: counts of a tree, once per key, cut for many workers and summed exactly.
 
 The leaves of all keys are in one row: global leaf id = key code * K + leaf. A *chunk* is a run of
-whole subtrees with at most 2^17 leaves together: many small trees (one per key) where a tree fits a
-chunk, else consecutive subtrees below one level of one key, the *split level*, the highest level
-with no subtree that is too large. The levels above it are the key's *spine*. Nothing in flight ever
-holds more than a chunk or a spine, so no element grows with the domain or with the number of keys.
+whole subtrees with at most 2^17 leaves together: many small trees (one per key), or consecutive
+subtrees below one level of one key, the *split level*, the highest level with no subtree that is
+too large. The levels above it are the key's *spine*. Subtrees of a chunk of a uniform tree are
+rows of its arrays; those of an irregular tree lie side by side in one tree of several roots. If
+the roots of the chunks are too many for one worker, the spine is cut in turn at a second, higher
+level into *branches*, and the rest above them is the spine; no chunk lies in two branches. So no
+message grows with the domain or the number of keys. A level whose nodes have more leaves as
+children than a chunk holds should be cut in two when the tree is made.
 
-The subtrees of a chunk of a uniform tree are alike: they are rows of its arrays. Subtrees of an
-irregular tree need not be: they lie side by side in one tree of several roots. Where a node has
-more children than a chunk has leaves, and these are leaves, the split level is h and the spine as
-large as the tree: such a level should be cut in two when the tree is made.
+*Exact sums.* A row adds a value of at most 2^31 in size and a table has up to 2^40 rows: a sum
+reaches 2^71.
 
-A tree may have so many leaves that the roots of its chunks are too many for one worker. Its spine
-is then cut as the tree is: the levels above the split level into *branches*, runs of whole subtrees
-of the spine below a second, higher level, and what is left above the branches is the spine. No
-chunk lies in two branches.
+*Words.* A value is high * 2^32 + low, with -2^31 <= low < 2^31. The words of up to 2^31 values
+are added each for itself, in int64: low words stay within 2^62; high words of values within 2^62
+do, and high words of a sum over all rows stay within 2^40. So sums over rows are the true ones,
+whatever the order, the batches, the bundles and the merges.
 
-Source: the design, section 2.
+*Saturation.* S(x) = min(max(x, -2^62), 2^62) is taken of whole sums alone: of a leaf's, over all
+its rows, and of a node's, over all its children's S, in a tree that follows from the plan; never
+of a part of a sum, which would make the count depend on the engine's bundles.
+
+*Sensitivity.* S(x + d) - S(x) lies between 0 and d. Let a row add a value in [l, u], B = max(|l|,
+|u|), W = max(u, 0) - min(l, 0). A row of value v is added or removed: from its leaf up every
+change lies between 0 and +-v, at most B, and is 0 at all other nodes. A row of value v is
+substituted by one of v': in one leaf the change lies between 0 and v' - v, so at most W, and so
+for every ancestor; in two leaves, the nodes that hold one of them change by at most B, by -d and
+d', with d between 0 and v and d' between 0 and v', and where the two paths meet the sum of the
+children changes by d' - d, at most W, and so does every node above. Several rows are as many such
+steps. So all bounds of `dpcore.privacy.sensitivity` hold for saturated sums at every level.
+`dpcore.noise.source.add_noise` clips once more and refuses the noisy number of a clipped sum.
+Source: the design, sections 2 and 4.
 """
 
 from __future__ import annotations
@@ -29,9 +44,8 @@ from functools import cached_property
 import numpy as np
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.shape import Shape
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.rows.policies import LARGEST_BOUND
+from dptrees.dpcore.trees.shapes import IrregularTree, Shape, UniformTree
 
 CHUNK_LEAVES = 2**17
 MAX_CELLS = 2**40
@@ -395,3 +409,125 @@ class IrregularChunking(Chunking):
 
     def _chunk_indices(self, leaves: Integers) -> Integers:
         return np.searchsorted(self._bounds[1], leaves, side="right") - 1
+
+
+LARGEST_SUM = 2**62
+_LOW_BITS = 32
+_LARGEST_HIGH = LARGEST_SUM >> _LOW_BITS
+
+
+def split_words(values: Integers) -> Integers:
+    """The low and the high words of values, at most 2^62 in size: (...) -> (2, ...).
+
+    >>> split_words(np.array([5, -1, 2**32 + 7])).tolist()
+    [[5, -1, 7], [0, 0, 1]]
+    """
+    # Rounded to the nearest, so that small values of either sign have a high word of 0.
+    high = (values >> _LOW_BITS) + ((values >> (_LOW_BITS - 1)) & 1)
+    return np.stack([values - (high << _LOW_BITS), high])
+
+
+def words_total(words: Integers) -> int:
+    """The sum of all values that sums of words represent, exact.
+
+    >>> words_total(split_words(np.array([2**62, 2**62, 2**62])))
+    13835058055282163712
+    """
+    low, high = map(_exact_total, words)
+    return low + (high << _LOW_BITS)
+
+
+def _exact_total(words: Integers) -> int:
+    """The sum of 64-bit integers: in halves; 2^31 halves add up within 64 bits."""
+    upper, lower = words >> _LOW_BITS, words & (2**_LOW_BITS - 1)
+    return (int(upper.sum()) << _LOW_BITS) + int(lower.sum())
+
+
+def saturated_sums(words: Integers) -> Integers:
+    """S of the values that sums of words represent: (2, ...) -> (...), maybe a view of them.
+
+    >>> saturated_sums(np.array([[5, -7, 0], [0, 1, -(2**31)]])).tolist()
+    [5, 4294967289, -4611686018427387904]
+    """
+    whole: Integers = words[0]
+    if not words[1].any():
+        return whole  # the values themselves, within 2^62
+    low, carry = split_words(whole)
+    high = words[1] + carry
+    kept = np.clip(high, -_LARGEST_HIGH, _LARGEST_HIGH)
+    # A low word is within half a unit of the high one, so it decides nothing past the largest.
+    values = (kept << _LOW_BITS) + np.where(kept == high, low, 0)
+    sums: Integers = np.clip(values, -LARGEST_SUM, LARGEST_SUM)
+    return sums
+
+
+def level_sums(tree: Shape, leaves: Integers) -> list[Integers]:
+    """S of every node's sum, from S of the leaves.
+
+    Args:
+        tree: the shape.
+        leaves: (..., K) int64, the exact sums of the leaves.
+
+    Returns:
+        (..., n_l) for each level, root first: where no sum is beyond 2^62, the exact ones.
+
+    >>> from dptrees.dpcore.trees.shapes import UniformTree
+    >>> tree = UniformTree(leaves=3, fanouts=(3,))
+    >>> [level.tolist() for level in level_sums(tree, np.array([2**62, 2**62, -1]))]
+    [[4611686018427387904], [4611686018427387904, 4611686018427387904, -1]]
+    """
+    largest = max(-int(leaves.min()), int(leaves.max())) if leaves.size else 0
+    if largest * leaves.shape[-1] <= LARGEST_SUM:
+        return tree.level_counts(leaves)
+    levels = [np.clip(leaves, -LARGEST_SUM, LARGEST_SUM)]
+    for level in reversed(range(tree.height)):
+        levels.append(saturated_sums(tree.child_sum(level, split_words(levels[-1]))))
+    return levels[::-1]
+
+
+class LeafSums:
+    """The exact counts, or sums, of all leaves of a tree, added up batch by batch.
+
+    Args:
+        leaves: how many.
+
+    >>> sums = LeafSums(3)
+    >>> sums.add(np.array([2, 0, 2]))
+    >>> sums.add(np.array([2]), np.array([-7]))
+    >>> [word.tolist() for word in sums.words]
+    [[1, 0, -5]]
+    """
+
+    def __init__(self, leaves: int) -> None:
+        self._low, self._high = np.zeros(leaves, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self._largest = 0  # what the low words may have come to, by public bounds
+
+    def add(self, ids: Integers, values: Integers | None = None) -> None:
+        """Add rows to their leaves.
+
+        Args:
+            ids: (rows,) the leaves, at most 2^30 of them.
+            values: (rows,) what each adds, at most 2^31 in size; 1 by default.
+
+        Raises:
+            ValueError: an id is negative.
+            IndexError: an id is not below the number of leaves.
+        """
+        most = len(ids) * (1 if values is None else LARGEST_BOUND)
+        if self._largest + most > LARGEST_SUM:
+            self._carry()
+        self._largest += most
+        if ids.size and ids.min() < 0:
+            raise ValueError(f"ids must not be negative: {int(ids.min())}")
+        # As fast as np.bincount, and other threads may run meanwhile.
+        np.add.at(self._low, ids, 1 if values is None else values)
+
+    def _carry(self) -> None:
+        self._low, carry = split_words(self._low)
+        self._high = carry + (self._high if len(self._high) else 0)
+        self._largest = 1 << (_LOW_BITS - 1)
+
+    @property
+    def words(self) -> tuple[Integers, ...]:
+        """(leaves,) the sums, at most 2^62 in size; or their words, (leaves,) each, low first."""
+        return (self._low, self._high) if len(self._high) else (self._low,)

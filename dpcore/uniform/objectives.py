@@ -1,15 +1,9 @@
-"""Objectives of plans: the error that a reader of the release will see.
+"""Objectives of plans: the error that a reader of the release will see, in rows^2.
 
-Each objective is a mean of variances after estimation, in rows^2, of what will be read:
-
-- `CdfObjective`: all prefixes of the leaves, which are the points of the CDF.
-- `QuantileObjective`: the error in rank of quantiles where the data may lie anywhere, or, with a
-  public guess of the distribution, their error in value.
-- `RangeObjective`: all ranges of leaves, or the ranges of given widths.
-- `CountObjective`: the leaves, each by itself.
-- `NodeObjective`: the nodes of a given tree, by weights of its levels.
-
-Source: derived here; see `dpcore.uniform.prefix_error`, `range_error` and `node_error`.
+Each objective is a mean of variances after estimation: of all prefixes of the leaves (the CDF),
+of quantiles in rank or, with a public guess of the distribution, in value, of ranges of leaves,
+of leaves, or of the nodes of a given tree. Source: derived here, as
+`dpcore.uniform.prefix_errors` and `dpcore.uniform.range_errors`.
 """
 
 from __future__ import annotations
@@ -23,10 +17,15 @@ import numpy as np
 
 from dptrees.dpcore.arithmetic.sums import ordered_sum, row_dots
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.codec import Coded, coded
-from dptrees.dpcore.uniform.batch import Scalars, TreeBatch, level_parts
-from dptrees.dpcore.uniform.prefix_error import prefix_moments, prefix_variance
-from dptrees.dpcore.uniform.range_error import (
+from dptrees.dpcore.specification import Coded, coded
+from dptrees.dpcore.uniform.prefix_errors import (
+    Scalars,
+    TreeBatch,
+    level_parts,
+    prefix_moments,
+    prefix_variance,
+)
+from dptrees.dpcore.uniform.range_errors import (
     all_ranges_variance,
     positions,
     ranges_parts,
@@ -126,7 +125,7 @@ class CdfObjective(Objective):
     kind: ClassVar[str] = "cdf"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
-        """See `dpcore.uniform.prefix_error`."""
+        """See `dpcore.uniform.prefix_errors`."""
         return prefix_variance(batch, precisions)
 
 
@@ -208,7 +207,7 @@ class QuantileObjective(Objective):
 
     def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
         """Return the parts of the variance at some of very many guesses, evenly chosen; see
-        `dpcore.uniform.range_error.ranks_parts`."""
+        `dpcore.uniform.range_errors.ranks_parts`."""
         if not self.guesses:
             return super().searched_parts(batch, precisions, places)
         at_most = max(places, _SEARCHED_GUESSES)
@@ -281,7 +280,7 @@ class RangeObjective(Objective):
 
     def searched_parts(self, batch: TreeBatch, precisions: Floats, places: int) -> Floats:
         """Return the parts of the variance at some of many widths, evenly chosen; see
-        `dpcore.uniform.range_error.ranges_parts`."""
+        `dpcore.uniform.range_errors.ranges_parts`."""
         if not self.widths:
             return super().searched_parts(batch, precisions, places)
         return ranges_parts(batch, precisions, *self._places(batch.leaves, places))

@@ -1,18 +1,17 @@
-"""Strategies: the shapes of trees and the shares of a budget that make an objective's error small.
+"""Strategies: shapes of trees and shares of a budget that make an objective's error small.
 
-A *strategy* is a shape and the shares of the budget. With continuous noise the error of a strategy
-scales with the budget (as epsilon^-2 or 1 / rho), so strategies are searched once for all budgets:
+With continuous noise the error of a strategy scales with the budget (as epsilon^-2 or 1 / rho),
+so strategies are searched once for all budgets. What is minimized is the error after estimation;
+a tree that is best before it can be far from best after it (for rho, fan-outs of 4 or 5 before
+and 2 after).
 
-- Shares of a given shape. The error is the least, over the linear unbiased estimators, of
-  sum_l c_l / x_l^p, with p = 2 for epsilon and 1 for rho, x_l the share of level l and c_l set by
-  the estimator. Given c, the best shares are x_l ~ c_l^(1 / (p + 1)); given x, the best estimator
-  is generalized least squares. Alternating between the two never makes the error larger.
+- Shares of a given shape. The error is the least, over the linear unbiased estimators, of sum_l
+  c_l / x_l^p, with p = 2 for epsilon and 1 for rho, x_l the share of level l and c_l set by the
+  estimator. Given c, the best shares are x_l ~ c_l^(1 / (p + 1)); given x, the best estimator is
+  generalized least squares. Alternating between the two never makes the error larger.
 - Shapes. From equal fan-outs of every height, steps to neighboring shapes (a fan-out changed, two
   exchanged, a level removed or added), following the best few until none has a better neighbor.
   Where all shapes can be tried, the result is the best of them (a test).
-
-What is minimized is the error after estimation. A tree that is best before it can be far from best
-after it: for rho, fan-outs of 4 or 5 are best before and of 2 after.
 
 Source: derived here. Rameshwar, Tandon, Sharma, Section IV: the optimum before estimation (equal
 fan-outs near 17, epsilon_l ~ (n_l - 1)^(1/3)).
@@ -32,9 +31,8 @@ import numpy as np
 from dptrees.dpcore.arithmetic.elementary import power, rounded_power
 from dptrees.dpcore.arithmetic.sums import binary_exponent, integer_power, ordered_sum
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.privacy.budget import Measure
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity
-from dptrees.dpcore.uniform.batch import TreeBatch
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.uniform.objectives import (
     JUDGED_PLACES,
     SEARCHED_PLACES,
@@ -42,7 +40,8 @@ from dptrees.dpcore.uniform.objectives import (
     Objective,
     RangeObjective,
 )
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.plan import TreeSetting
+from dptrees.dpcore.uniform.prefix_errors import TreeBatch
 
 Fanouts = tuple[int, ...]
 
@@ -124,7 +123,7 @@ def search_strategies(
     Raises:
         ValueError: an objective that does not fit the leaves or the fan-outs.
 
-    >>> from dptrees.dpcore.privacy.budget import Budget
+    >>> from dptrees.dpcore.privacy.unit import Budget
     >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
     >>> from fractions import Fraction
     >>> best = search_strategies(TreeSetting(

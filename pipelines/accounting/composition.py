@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dptrees.dpcore.privacy.spending import Spending
-from dptrees.dpcore.questions.workload import Workload
+from dptrees.dpcore.privacy.composition import Spending
+from dptrees.dpcore.questions.planning import Workload
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.split import BudgetSplit
 from dptrees.pipelines.answers.figures import significant

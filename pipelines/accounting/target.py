@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dptrees.dpcore.privacy.budget import Budget
-from dptrees.dpcore.release.target import release_budget
+from dptrees.dpcore.privacy.unit import Budget
+from dptrees.dpcore.release.composition import release_budget
 from dptrees.pipelines.accounting.totals import condition_entry, with_condition
 from dptrees.pipelines.answers.figures import significant
 from dptrees.pipelines.configuration import Configuration

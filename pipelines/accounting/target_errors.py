@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dptrees.dpcore.questions.workload import Workload
+from dptrees.dpcore.questions.planning import Workload
 from dptrees.pipelines.sections.error import nearest
 from dptrees.pipelines.user_error import UserError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dptrees.dpcore.questions.planning import Workload
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.questions.workload import Workload
 from dptrees.dpcore.release.guarantee import budget_text
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.configuration import Configuration

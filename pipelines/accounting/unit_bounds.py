@@ -2,7 +2,7 @@
 
 How many rows units have is private. It is read from a release of it (a tree whose domain has the
 type unit_rows), never from the rows. One bound is recommended by the model of bounds that are
-chosen privately (`dpcore.unit_bounds.plan`): the least that as few units exceed as is tolerated
+chosen privately (`dpcore.choices.unit_bounds`): the least that as few units exceed as is tolerated
 there, since a larger one adds as much noise as it saves rows.
 """
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from dptrees.dpcore.arithmetic.sums import decimal_exponent, power_of_ten
-from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import Budget
 
 # The columns of a quantile: its value, and the ends of its interval.
 QUANTILE_VALUES = ("value", "ci_low", "ci_high")
@@ -281,7 +281,7 @@ def share_text(part: Fraction) -> str:
 def budget_share(budget: Budget, total: Budget) -> str:
     """The budget of a tree, as a part of the whole where both have one measure.
 
-    >>> from dptrees.dpcore.privacy.budget import Measure
+    >>> from dptrees.dpcore.privacy.unit import Measure
     >>> third = Budget(measure=Measure.RHO, amount=Fraction(1, 30))
     >>> budget_share(third, Budget(measure=Measure.RHO, amount=Fraction(1, 10)))
     '1/3 of the budget, rho = 0.03333'

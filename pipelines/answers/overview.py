@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from dptrees.dpcore.questions.answer_errors import StatisticKind
 from dptrees.dpcore.questions.released import Released
-from dptrees.dpcore.questions.statistics import StatisticKind
 from dptrees.pipelines.answers.figures import column_value, figure, quantile_numbers, with_margin
 from dptrees.pipelines.answers.table import Column, TextTable
 

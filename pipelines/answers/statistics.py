@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from dptrees.dpcore.questions.statistics import Statistic, StatisticKind
+from dptrees.dpcore.questions.answer_errors import Statistic, StatisticKind
 from dptrees.pipelines.answers.figures import error_figure, figure, interval, significant
 from dptrees.pipelines.answers.table import Column, TextTable
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 import pyarrow as pa
 
-from dptrees.dpcore.rows.row_outcomes import FRACTION
+from dptrees.dpcore.rows.policies import FRACTION
 from dptrees.pipelines.checking.check import InputCheck
 from dptrees.pipelines.checking.tally import UNREAD, Cause, TreeTally, most_common
 

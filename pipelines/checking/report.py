@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dptrees.dpcore.rows.row_outcomes import FRACTION
+from dptrees.dpcore.rows.policies import FRACTION
 from dptrees.pipelines.checking.advice import tree_advice
 from dptrees.pipelines.checking.check import InputCheck
 from dptrees.pipelines.checking.malformed import MalformedClass, malformed_classes

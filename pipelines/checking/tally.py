@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Flags
-from dptrees.dpcore.bounding.unit_values import declared_values
+from dptrees.dpcore.bounding.unit_ids import declared_values
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.rows.column import is_text, large_texts, plain_values, readable_texts
-from dptrees.dpcore.rows.row_outcomes import MISSING, RowOutcome, missing_flags
+from dptrees.dpcore.rows.columns import is_text, large_texts, plain_values, readable_texts
+from dptrees.dpcore.rows.policies import MISSING_VALUE, RowOutcome, missing_flags
 from dptrees.pipelines.checking.texts import SeenBatch
 
 SHORTEST, OTHER = "shortest", "other"
@@ -117,7 +117,7 @@ class Cause:
     """The rows of one column and one cause.
 
     Attributes:
-        column, cause, policy: as of `dpcore.rows.row_outcomes.RowOutcome`; ``unreadable`` is a text
+        column, cause, policy: as of `dpcore.rows.policies.RowOutcome`; ``unreadable`` is a text
             that is no value of what its column is read as.
         rows: how many.
         looks: what values of them look like.
@@ -176,11 +176,11 @@ class TreeTally:
 
 def _parted(outcome: RowOutcome, seen: SeenBatch) -> Iterator[tuple[str, str, Flags]]:
     """Yield the rows of an outcome: rows without a value apart from rows with an invalid one."""
-    if outcome.cause != MISSING or outcome.column not in seen.rows.schema.names:
+    if outcome.cause != MISSING_VALUE or outcome.column not in seen.rows.schema.names:
         yield outcome.column, outcome.cause, outcome.rows
         return
     unread = seen.unread(outcome.column)
-    yield outcome.column, MISSING, outcome.rows & ~unread
+    yield outcome.column, MISSING_VALUE, outcome.rows & ~unread
     yield outcome.column, UNREAD, outcome.rows & unread
 
 

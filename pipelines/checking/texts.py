@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.arrays import Flags
-from dptrees.dpcore.privacy.budget import Neighbors
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.questions.roles import TreeColumns
+from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit
+from dptrees.dpcore.questions.question import TreeColumns
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.rows.row_outcomes import missing_flags
+from dptrees.dpcore.rows.policies import missing_flags
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.formats import Reader
 from dptrees.transforms.readers.read import FileSplit, open_file

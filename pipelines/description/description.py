@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from dptrees.dpcore.noise.laws import NoiseLaw
-from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import Budget
 from dptrees.dpcore.questions.question import Question
 from dptrees.pipelines.page.nodes import error_digits
 from dptrees.pipelines.page.reading import Note

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dptrees.dpcore.noise.laws import exact_scale
-from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import Budget
 from dptrees.dpcore.questions.question import Question
 from dptrees.pipelines.answers.figures import budget_share, percent, share_text, significant
 from dptrees.pipelines.description.description import Column, Description, Noise, Table, Unit

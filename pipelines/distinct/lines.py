@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from dptrees.dpcore.distinct.question import DistinctQuestion
-from dptrees.dpcore.distinct.released import ReleasedDistinct
+from dptrees.dpcore.distinct import DistinctQuestion, ReleasedDistinct
 from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.pipelines.description.description import (
     Column,

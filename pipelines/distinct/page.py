@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from dptrees.dpcore.distinct.question import DistinctQuestion
-from dptrees.dpcore.distinct.released import ReleasedDistinct
+from dptrees.dpcore.distinct import DistinctQuestion, ReleasedDistinct
 from dptrees.pipelines.answers.figures import percent
 from dptrees.pipelines.charts.bars import Bars, capitalized
 from dptrees.pipelines.description.writers import page_values

@@ -7,10 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from dptrees.dpcore.distinct.domain import DistinctDomain
-from dptrees.dpcore.distinct.workload import DistinctWorkload
+from dptrees.dpcore.distinct import DistinctDomain, DistinctWorkload
 from dptrees.dpcore.privacy.unit import MOST_ROWS
-from dptrees.dpcore.questions.workload import Noise
+from dptrees.dpcore.questions.planning import Noise
 from dptrees.pipelines.schema.values import TEXT, rules_schema, whole, words
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.error import RuleBroken, from_dpcore, shown

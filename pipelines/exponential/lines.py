@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dptrees.dpcore.exponential.released import ReleasedQuantiles
+from dptrees.dpcore.exponential.question import ReleasedQuantiles
 from dptrees.pipelines.answers.figures import quantile_texts, rank_margin
 from dptrees.pipelines.ordered.lines import ordered_description
 from dptrees.pipelines.plain.kind_lines import KindLines

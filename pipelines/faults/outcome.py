@@ -38,7 +38,7 @@ def failure_outcome(error: BaseException, stopped: ExitCode | None = None) -> Ou
     """
     if stopped is not None or isinstance(error, KeyboardInterrupt):
         return Outcome(code=stopped or ExitCode.STOPPED, sentence="stopped")
-    from dptrees.dpcore.refusal import MatrixError
+    from dptrees.dpcore.specification import MatrixError
     from dptrees.pipelines.release_folder import FolderError
     from dptrees.pipelines.sections.error import ConfigurationError
     from dptrees.pipelines.user_error import UserError

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.questions.released import NODES
 from dptrees.pipelines.page.extent import MAX_CHOSEN_NODES
 from dptrees.pipelines.page.keys import shown_number
 from dptrees.pipelines.page.nodes import COLUMNS, ReleasedTables, largest

@@ -22,8 +22,8 @@ from dptrees.dpcore.hierarchy.calendar import (
 from dptrees.dpcore.hierarchy.domain import POLICIES, HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import MAX_DIGITS
 from dptrees.dpcore.hierarchy.universe import OTHER, Universe, check_level_names
-from dptrees.dpcore.irregular.node_weights import NodeWeights
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.irregular.planner import NodeWeights
+from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.hierarchy.universe import read_universe, universe_from_leaves
 from dptrees.pipelines.schema.values import (
     BOUND,

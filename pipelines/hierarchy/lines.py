@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion, ReleasedHierarchy
 from dptrees.pipelines.description.description import Description
 from dptrees.pipelines.hierarchy.nodes import universe_facts
 from dptrees.pipelines.mechanisms.mechanisms import mechanism_description, mechanism_target

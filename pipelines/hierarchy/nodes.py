@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.questions.tables import NODES
-from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.questions.released import NODES
+from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.pipelines.answers.figures import percent
 from dptrees.pipelines.charts.chart import Chart
 from dptrees.pipelines.hierarchy.chosen_nodes import chosen_levels, with_chosen

@@ -12,17 +12,16 @@ from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.adaptive.hierarchy_candidate import AdaptiveHierarchy
-from dptrees.dpcore.chooser.choice import MechanismChoice
+from dptrees.dpcore.adaptive.hierarchy_planner import AdaptiveHierarchy
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
-from dptrees.dpcore.hierarchy.workload import HierarchyWorkload
-from dptrees.dpcore.irregular.node_weights import NodeWeights
-from dptrees.dpcore.levels.irregular import TOP_DOWN
-from dptrees.dpcore.levels.irregular_candidate import IrregularLevels, Thresholds
-from dptrees.dpcore.levels.relative_objective import METRICS, RelativeObjective
+from dptrees.dpcore.hierarchy.question import HierarchyWorkload
+from dptrees.dpcore.irregular.planner import NodeWeights
+from dptrees.dpcore.levels.irregular import TOP_DOWN, IrregularLevels, Thresholds
+from dptrees.dpcore.levels.relative_errors import METRICS, RelativeObjective
 from dptrees.dpcore.noise.source import MAX_COUNT
-from dptrees.dpcore.questions.workload import Noise, Workload
-from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.questions.planning import Noise, Workload
+from dptrees.dpcore.release.mechanism_choice import MechanismChoice
+from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.pipelines.hierarchy.domain import (
     HIERARCHY_SCHEMA,
     guessed_counts,

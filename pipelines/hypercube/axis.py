@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from dptrees.dpcore.arithmetic.interpolation import interpolated
+from dptrees.dpcore.arithmetic.sums import interpolated
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.pipelines.page.extent import clip
 
 _DAY = 86_400_000.0

@@ -8,9 +8,9 @@ from itertools import combinations
 
 import numpy as np
 
-from dptrees.dpcore.arithmetic.interpolation import interpolated
+from dptrees.dpcore.arithmetic.sums import interpolated
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.hypercube.released import ReleasedHypercube
+from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.pipelines.hypercube.axis import FigureAxis, halved_edges
 
 # A part of a map is seen where it is so small a piece of one side of it.

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.boxes.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.pipelines.ordered.domain import ordered_schema, read_domain
 from dptrees.pipelines.schema.values import BOUND, TEXT, Schema, several
 from dptrees.pipelines.schema.values import section as schema_of

@@ -8,10 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from dptrees.dpcore.arithmetic.elementary import log2
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
-from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dptrees.dpcore.partitions.mechanism import PartitionMechanism
-from dptrees.dpcore.partitions.plan import Holding
+from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.boxes.plan import Holding, PartitionMechanism
+from dptrees.dpcore.boxes.question import HypercubeQuestion
 from dptrees.pipelines.description.description import Column, Unit, level_noise
 from dptrees.pipelines.page.extent import clip
 from dptrees.pipelines.page.reading import ADDS_UP, STANDARD_ERROR, Note, consistent_count, interval

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
-from dptrees.dpcore.hypercube.released import ReleasedHypercube
-from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.boxes.question import HypercubeQuestion
+from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.pipelines.answers.figures import significant
 from dptrees.pipelines.description.description import Column, Description, Errors, Table, Unit
 from dptrees.pipelines.hypercube.facts import level_columns, notes, plan_facts

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
-from dptrees.dpcore.hypercube.released import ReleasedHypercube
+from dptrees.dpcore.boxes.question import HypercubeQuestion
+from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.pipelines.answers.entries import share_error
 from dptrees.pipelines.answers.figures import figure, interval, percent, share, with_margin
 from dptrees.pipelines.charts.chart import Chart

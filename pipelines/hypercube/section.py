@@ -12,13 +12,13 @@ from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.hypercube.workload import PLANNERS, HypercubeWorkload
-from dptrees.dpcore.partitions.choices import SHARES, PartitionChoices
-from dptrees.dpcore.partitions.plan import Estimation, Holding
-from dptrees.dpcore.questions.workload import Noise
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.plan import Estimation, Holding
+from dptrees.dpcore.boxes.planner import SHARES, PartitionChoices
+from dptrees.dpcore.boxes.question import PLANNERS, HypercubeWorkload
+from dptrees.dpcore.questions.planning import Noise
+from dptrees.dpcore.sketches.sketch import SketchKind
+from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.hypercube.domain import box_schema, read_hypercube
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.error import RuleBroken, shown

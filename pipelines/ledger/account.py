@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from dptrees.dpcore.privacy.budget import Measure, Neighbors, amount_text
+from dptrees.dpcore.privacy.unit import Measure, Neighbors, amount_text
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.ledger.error import LedgerError
 from dptrees.pipelines.ledger.loss import Loss, LossRefused, release_loss

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
-from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.privacy.unit import Measure, Neighbors
 from dptrees.pipelines.ledger.account import Account, accounts, locked_account
 from dptrees.pipelines.ledger.database import Database, no_ledger
 from dptrees.pipelines.ledger.entry import State, entries

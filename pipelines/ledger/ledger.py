@@ -22,12 +22,7 @@ from sqlalchemy import Connection
 from dptrees.dpcore.noise.randomness import draw_nonce
 from dptrees.dpcore.release.guarantee import budget_text
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.ledger.account import (
-    Account,
-    accounts,
-    locked_account,
-    store_account,
-)
+from dptrees.pipelines.ledger.account import Account, accounts, locked_account, store_account
 from dptrees.pipelines.ledger.database import Database
 from dptrees.pipelines.ledger.entry import (
     LedgerEntry,

@@ -45,7 +45,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.release.plan import ReleasePlan
 
 NAMES = ("epsilon", "delta", "rho")

@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from dptrees.dpcore.mean.question import MeanQuestion
-from dptrees.dpcore.mean.released import ReleasedMean
+from dptrees.dpcore.mean import MeanQuestion, ReleasedMean
 from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.dpcore.noise.source import LARGEST_DIVIDED, MAX_COUNT
-from dptrees.dpcore.questions.statistics import StatisticKind
+from dptrees.dpcore.questions.answer_errors import StatisticKind
 from dptrees.pipelines.answers.figures import significant, with_margin
 from dptrees.pipelines.description.description import (
     Column,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dptrees.dpcore.mean.question import MeanQuestion
-from dptrees.dpcore.mean.released import ReleasedMean
-from dptrees.dpcore.questions.statistics import StatisticKind
+from dptrees.dpcore.mean import MeanQuestion, ReleasedMean
+from dptrees.dpcore.questions.answer_errors import StatisticKind
 from dptrees.pipelines.answers.figures import percent, with_margin
 from dptrees.pipelines.charts.bars import capitalized
 from dptrees.pipelines.description.writers import page_values

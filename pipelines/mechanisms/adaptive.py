@@ -8,8 +8,8 @@ from typing import Any
 
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
-from dptrees.dpcore.adaptive.predicted_counts import adaptive_count_error
-from dptrees.dpcore.adaptive.whole_levels import (
+from dptrees.dpcore.adaptive.planner import (
+    adaptive_count_error,
     if_all_split,
     most_undivided,
     noise_if_all_split,
@@ -17,8 +17,8 @@ from dptrees.dpcore.adaptive.whole_levels import (
 )
 from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse
 from dptrees.dpcore.questions.tree_question import TreeQuestion
-from dptrees.dpcore.repair.error import assumed_rows
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.repair.planner import assumed_rows
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import CDF, RangeObjective
 from dptrees.pipelines.description.description import (
     CDF_ERRORS,

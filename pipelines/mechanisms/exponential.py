@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from dptrees.dpcore.exponential.margins import rank_errors, root_mean_square
+from dptrees.dpcore.exponential.plan import rank_errors, root_mean_square
 from dptrees.dpcore.exponential.question import ExponentialQuestion, choice_entries
 from dptrees.pipelines.answers.figures import percent, rank_margin
 from dptrees.pipelines.description.description import Column, Description, Errors, Table, Unit

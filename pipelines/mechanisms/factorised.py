@@ -6,13 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dptrees.dpcore.factorised.forest import compute_errors
-from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, compute_errors
 from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse
 from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 from dptrees.pipelines.answers.figures import significant
 from dptrees.pipelines.description.description import (
     CDF_ERRORS,

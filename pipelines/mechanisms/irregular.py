@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.irregular.as_measured import AsMeasuredForest, measured_level_rmse
-from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.forest import AsMeasuredForest, measured_level_rmse
+from dptrees.dpcore.irregular.plan import IrregularPlan, plan_errors
 from dptrees.dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
-from dptrees.dpcore.irregular.variances import plan_errors
 from dptrees.dpcore.levels.irregular import LEAST_SQUARES, NONE, SMALLEST_FIRST, IrregularMechanism
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.pipelines.description.description import (

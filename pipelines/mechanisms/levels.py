@@ -8,14 +8,13 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from dptrees.dpcore.levels.errors import estimate_errors
 from dptrees.dpcore.levels.planner import predicted_cdf_rmse, predicted_error
-from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.candidates import candidates
+from dptrees.dpcore.levels.uniform import UniformMechanism, estimate_errors
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.least_epsilon import least_epsilon
-from dptrees.dpcore.repair.error import assumed_rows, can_be_simulated, count_error
+from dptrees.dpcore.ordered.workload import candidates
+from dptrees.dpcore.privacy.composition import least_epsilon
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.repair.planner import assumed_rows, can_be_simulated, count_error
 from dptrees.dpcore.uniform.objectives import CdfObjective, Objective
 from dptrees.dpcore.uniform.plan import (
     Consistency,

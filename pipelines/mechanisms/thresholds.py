@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.levels.thresholds import ThresholdMechanism
+from dptrees.dpcore.levels.irregular import ThresholdMechanism
 from dptrees.dpcore.noise.source import MAX_COUNT
 from dptrees.pipelines.answers.figures import significant
 from dptrees.pipelines.description.description import Column, Description, Table, Unit

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.accounting.totals import totals_entry
 from dptrees.pipelines.faults.exit_code import ExitCode

@@ -12,14 +12,10 @@ from dataclasses import MISSING, Field, fields, replace
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from dptrees.dpcore.ordered.make import (
-    DOMAIN_KINDS,
-    CategoryDomain,
-    DateDomain,
-    IntegerDomain,
-    OrderedDomain,
-    make_domain,
-)
+from dptrees.dpcore.ordered.dates import DateDomain
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.domain_kinds import DOMAIN_KINDS, CategoryDomain, make_domain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.pipelines.schema.values import (
     BOUND,
     LABELS,

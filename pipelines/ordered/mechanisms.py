@@ -13,18 +13,17 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from dptrees.dpcore.adaptive.candidate import AdaptiveTree
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
-from dptrees.dpcore.chooser.ordered import OrderedChoice
-from dptrees.dpcore.exponential.workload import ExponentialWorkload
-from dptrees.dpcore.factorised.candidate import WeightedSums
-from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
-from dptrees.dpcore.levels.candidate import Candidate, WholeLevels
+from dptrees.dpcore.adaptive.planner import AdaptiveTree
+from dptrees.dpcore.exponential.question import ExponentialWorkload
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, WeightedSums
+from dptrees.dpcore.levels.planner import Candidate, WholeLevels
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.mean.workload import MeanWorkload
-from dptrees.dpcore.ordered.make import OrderedDomain
+from dptrees.dpcore.mean import MeanWorkload
+from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.questions.workload import Noise, Workload
+from dptrees.dpcore.questions.planning import Noise, Workload
+from dptrees.dpcore.release.mechanism_choice import OrderedChoice
 from dptrees.dpcore.rows.keys import Keys
 from dptrees.dpcore.uniform.objectives import Objective, QuantileObjective
 from dptrees.dpcore.uniform.plan import Consistency, Estimator

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dptrees.dpcore.arithmetic.interpolation import interpolated
-from dptrees.dpcore.ordered.make import OrderedDomain
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.arithmetic.sums import interpolated
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.uniform.objectives import (
     CdfObjective,
     CountObjective,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.questions.tables import CDF, NODES
+from dptrees.dpcore.questions.released import CDF, NODES
 from dptrees.pipelines.answers.figures import QUANTILE_VALUES, percent
 from dptrees.pipelines.charts.bars import Bars, capitalized
 from dptrees.pipelines.charts.chart import Chart

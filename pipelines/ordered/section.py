@@ -19,10 +19,11 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.mean.plan import FINEST
-from dptrees.dpcore.ordered.make import IntegerDomain, OrderedDomain
-from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Workload
-from dptrees.dpcore.rows.whole_numbers import MOST_WHOLE
+from dptrees.dpcore.mean import FINEST
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Workload
+from dptrees.dpcore.rows.numbers import MOST_WHOLE
 from dptrees.dpcore.uniform.objectives import Objective
 from dptrees.dpcore.uniform.plan import Consistency, Estimator
 from dptrees.pipelines.ordered.domain import ordered_schema, read_tree_domain, with_finest_cells

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.rows.column import map_chunks
+from dptrees.dpcore.rows.columns import map_chunks
 
 # Together these keep the page below 600 KB, but for very long names.
 MAX_TREES = 12

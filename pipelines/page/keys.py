@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.questions.released import NODES
 from dptrees.pipelines.page.extent import MAX_KEYS, MAX_POINTS, key_codes, left_out
 from dptrees.pipelines.page.nodes import ReleasedTables
 

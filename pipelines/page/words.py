@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.answers.figures import percent
 

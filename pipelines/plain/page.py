@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.questions.released import NODES
 from dptrees.pipelines.page.extent import clip
 from dptrees.pipelines.page.nodes import ReleasedTables
 from dptrees.pipelines.page.tree_page import PageRoom, TreePage

@@ -1,1 +1,1 @@
-"""What `dptrees verify` checks of a release, one module a kind of check."""
+"""Signatures of releases, and the checks of a manifest and its tables."""

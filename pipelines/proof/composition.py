@@ -6,10 +6,9 @@ import math
 from fractions import Fraction
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.composition import MovedCounts, certified_delta
 from dptrees.dpcore.privacy.conversion import zcdp_rho
-from dptrees.dpcore.privacy.loss import certified_delta
-from dptrees.dpcore.privacy.spending import MovedCounts
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.release.plan import ReleasePlan, total_spending
 from dptrees.pipelines.proof.check import CheckFailed
 

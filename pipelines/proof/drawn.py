@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dptrees.dpcore.questions.mechanism import ReportedErrors
-from dptrees.dpcore.questions.place import Part
-from dptrees.dpcore.questions.tables import CDF, ERROR_COLUMNS, NODES
+from dptrees.dpcore.questions.messages import Part
+from dptrees.dpcore.questions.planning import ReportedErrors
+from dptrees.dpcore.questions.released import CDF, ERROR_COLUMNS, NODES
 from dptrees.dpcore.questions.tree_question import TreeQuestion
-from dptrees.dpcore.trees.forest import SPINE
+from dptrees.dpcore.trees.chunks import SPINE
 from dptrees.pipelines.proof.check import CheckFailed
 
 _TOLERANCE, _ROUNDING = 1e-6, 1e-9

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.questions.place import Part
+from dptrees.dpcore.questions.messages import Part
 from dptrees.dpcore.questions.question import PublicTable
-from dptrees.dpcore.questions.tables import QUANTILES
+from dptrees.dpcore.questions.released import QUANTILES
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.rows.key_tables import KeyTable
 from dptrees.pipelines.proof.check import CheckFailed
 from dptrees.pipelines.release_folder import (
     FolderError,

@@ -20,13 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.questions.tables import QUANTILES
+from dptrees.dpcore.questions.released import QUANTILES
 from dptrees.dpcore.questions.tree_question import TreeQuestion
-from dptrees.dpcore.release.in_memory import release_rows
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.release.released import ReleaseReader, release_rows
 from dptrees.dpcore.series.question import SeriesQuestion
-from dptrees.dpcore.series.spans import with_span
+from dptrees.dpcore.series.runs import with_span
 from dptrees.pipelines.proof.check import CheckFailed
 from dptrees.pipelines.proof.drawn import check_drawn
 from dptrees.pipelines.release_folder import parquet_file

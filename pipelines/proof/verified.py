@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
+from dptrees.dpcore.choices.key_selection import ReleasedSelection, SelectionQuestion
 from dptrees.dpcore.hierarchy.universe import Universe
 from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.rows.key_table import KeyTable
-from dptrees.dpcore.rows.table_keys import TableKeys
-from dptrees.dpcore.selection.question import ReleasedSelection, SelectionQuestion
+from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys
 from dptrees.pipelines.proof.check import Check, CheckFailed, Finding, run_checks
 from dptrees.pipelines.proof.composition import check_composition
 from dptrees.pipelines.proof.derived import check_page, check_to_date

@@ -1,1 +1,1 @@
-"""The Python API behind `import dptrees`, over the same steps as the command."""
+"""The Python API."""

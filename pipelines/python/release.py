@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from dptrees.dpcore.release.guarantee import stated_guarantee
-from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.release.released import ReleaseReader
 from dptrees.pipelines.proof.verified import raise_first
 from dptrees.pipelines.python.error import Error, reports_edits, short_tracebacks, user_errors
 from dptrees.pipelines.python.html import table_html

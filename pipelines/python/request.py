@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
 
-from dptrees.dpcore.rows.whole_numbers import MOST_WHOLE, has_fractions
+from dptrees.dpcore.rows.numbers import MOST_WHOLE, has_fractions
 from dptrees.pipelines.python.config import By, Privacy, Tree, plain
 from dptrees.pipelines.python.error import Error, short_tracebacks
 from dptrees.pipelines.python.rows import column_type

@@ -11,7 +11,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.rows.column import value_type
+from dptrees.dpcore.rows.columns import value_type
 from dptrees.pipelines.python.error import Error
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.given_rows import GivenRows

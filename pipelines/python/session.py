@@ -16,8 +16,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from dptrees.dpcore.privacy.budget import Measure, amount_text
-from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit, amount_text
 from dptrees.pipelines.configuration import Configuration
 from dptrees.pipelines.python.config import AnyConfig, plain
 from dptrees.pipelines.python.error import Error, short_tracebacks, user_errors

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from fractions import Fraction
 from typing import Any
 
-from dptrees.dpcore.privacy.budget import Budget, amount_text
+from dptrees.dpcore.privacy.unit import Budget, amount_text
 from dptrees.pipelines.python.rows import file_paths
 
 _budgets: dict[Hashable, list[Budget]] = {}
@@ -29,7 +29,7 @@ def note_spent(rows: Any, budget: Budget) -> str | None:
         A sentence with the spending of all releases of these rows; None if this is the first, or
         the rows cannot be recognized.
 
-    >>> from dptrees.dpcore.privacy.budget import Measure
+    >>> from dptrees.dpcore.privacy.unit import Measure
     >>> budget = Budget(measure=Measure.EPSILON, amount=Fraction(1, 2))
     >>> note_spent("rows/*.parquet", budget)
     >>> note_spent("rows/*.parquet", budget)

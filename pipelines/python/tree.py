@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptrees.dpcore.questions.released import Answer, Released
-from dptrees.dpcore.questions.statistics import StatisticKind
-from dptrees.dpcore.questions.tables import CDF, NODES
+from dptrees.dpcore.questions.answer_errors import StatisticKind
+from dptrees.dpcore.questions.released import CDF, NODES, Answer, Released
 from dptrees.pipelines.answers.figures import QUANTILE_VALUES, quantile_numbers, quantile_texts
 from dptrees.pipelines.answers.overview import overview
 from dptrees.pipelines.plain.counted import counted_note, counted_noun

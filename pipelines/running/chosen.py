@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dptrees.dpcore.unit_bounds.question import ReleasedBound
-from dptrees.dpcore.value_bounds.question import ReleasedValueBounds
+from dptrees.dpcore.choices.unit_bounds import ReleasedBound
+from dptrees.dpcore.choices.value_bounds import ReleasedValueBounds
 from dptrees.pipelines.release_folder import ReleaseFolder
 
 

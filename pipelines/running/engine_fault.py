@@ -11,7 +11,7 @@ import re
 
 import grpc
 
-from dptrees.dpcore.refusal import ANOTHER_MATRIX
+from dptrees.dpcore.specification import ANOTHER_MATRIX
 from dptrees.pipelines.faults.outcome import NO_MEMORY
 from dptrees.transforms.errors import InputError, ReleaseError, error_in
 from dptrees.transforms.passing import errors_within, is_no_memory

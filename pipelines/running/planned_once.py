@@ -17,12 +17,11 @@ from typing import Any
 
 from dptrees.dpcore import __version__
 from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.privacy.budget import Budget
+from dptrees.dpcore.privacy.unit import Budget
 from dptrees.dpcore.questions.question import SeriesRun
 from dptrees.dpcore.release.composition import Guarantee
 from dptrees.dpcore.release.plan import FORMAT_VERSION, ReleasePlan, UnitBounds, plan_from_spec
-from dptrees.dpcore.rows.key_table import KeyTable
-from dptrees.dpcore.rows.table_keys import TableKeys
+from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys
 from dptrees.pipelines.configuration import Configuration
 from dptrees.pipelines.proof.check import UNREADABLE, CheckFailed
 from dptrees.pipelines.proof.manifest import check_sensitivities, first_difference, plain

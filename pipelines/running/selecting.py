@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dptrees.dpcore.rows.key_table import MOST_KEYS, KeyTable
-from dptrees.dpcore.selection.question import ReleasedSelection
+from dptrees.dpcore.choices.key_selection import ReleasedSelection
+from dptrees.dpcore.rows.key_tables import MOST_KEYS, KeyTable
 from dptrees.pipelines.configuration import Configuration
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.running.first_stage import FirstStage

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dptrees.dpcore.bounding.unit_families import unit_families
+from dptrees.dpcore.bounding.unit_ids import unit_families
 from dptrees.dpcore.noise.randomness import key_id_from_check
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.configuration import Configuration
@@ -127,9 +127,7 @@ class Stage:
         """
         if self.configuration.ledger is None:
             return None
-        from dptrees.pipelines.ledger.booking import (
-            Booking,  # slow to import, and not always needed
-        )
+        from dptrees.pipelines.ledger.booking import Booking
 
         return Booking.from_plan(self.configuration, self.planned)
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dptrees.dpcore.bounding.unit_rows import WAITING_ROWS
+from dptrees.dpcore.bounding.row_choice import WAITING_ROWS
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.configuration import Configuration
 from dptrees.pipelines.user_error import UserError

@@ -1,1 +1,1 @@
-"""What every part of a configuration file is: keys, rules, and sentences about what breaks them."""
+"""The sections of a configuration that know no kind of tree."""

@@ -13,10 +13,9 @@ from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.rows.key_table import KeyTable, product_table
+from dptrees.dpcore.choices.key_selection import TYPES, KeyColumns
+from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys, UnlistedKeys, product_table
 from dptrees.dpcore.rows.keys import KeyList, Keys, listed_values
-from dptrees.dpcore.rows.table_keys import TableKeys, UnlistedKeys
-from dptrees.dpcore.selection.key_columns import TYPES, KeyColumns
 from dptrees.pipelines.schema.values import LABELS
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.error import RuleBroken, from_dpcore, shown

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.specification import Refusal
 
 _SHOWN_LENGTH = 60
 # A key of a configuration and its value, but for the space; a URL is none.

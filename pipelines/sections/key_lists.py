@@ -15,7 +15,7 @@ from typing import BinaryIO, TextIO, TypeAlias
 
 import pyarrow as pa
 
-from dptrees.dpcore.rows.key_table import MOST_KEYS
+from dptrees.dpcore.rows.key_tables import MOST_KEYS
 from dptrees.dpcore.rows.keys import MAX_KEYS
 
 Keys: TypeAlias = "tuple[str, ...] | tuple[int, ...]"

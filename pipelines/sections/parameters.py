@@ -18,7 +18,7 @@ from pydantic import PlainValidator, ValidationError
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.rows.value_list import ValueList
+from dptrees.dpcore.rows.value_lists import ValueList
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.error import (
     ConfigurationError,

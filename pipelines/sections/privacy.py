@@ -11,8 +11,15 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
-from dptrees.dpcore.privacy.unit import MOST_ROWS, NullUnits, PrivacyUnit, UnitType
+from dptrees.dpcore.privacy.unit import (
+    MOST_ROWS,
+    Budget,
+    Measure,
+    Neighbors,
+    NullUnits,
+    PrivacyUnit,
+    UnitType,
+)
 from dptrees.dpcore.release.split import BudgetSplit
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.error import RuleBroken, shown

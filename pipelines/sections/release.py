@@ -16,8 +16,8 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.refusal import Refusal
 from dptrees.dpcore.series.runs import check_late_rows, check_whole_units
+from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.kinds import DEFAULT_KIND, KINDS
 from dptrees.pipelines.ledger.url import LedgerUrl
 from dptrees.pipelines.sections import rules

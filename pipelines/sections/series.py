@@ -9,9 +9,8 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.series.lateness import Lateness
-from dptrees.dpcore.series.runs import Series
+from dptrees.dpcore.series.runs import Lateness, Series
+from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.error import RuleBroken, shown
 from dptrees.pipelines.sections.section import Section, Text

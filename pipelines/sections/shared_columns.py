@@ -10,7 +10,7 @@ from itertools import combinations
 
 import pyarrow as pa
 
-from dptrees.dpcore.questions.roles import TreeColumns
+from dptrees.dpcore.questions.question import TreeColumns
 from dptrees.pipelines.sections.error import RuleBroken
 
 # One of each family of types that a reader gives.

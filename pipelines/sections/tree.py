@@ -11,7 +11,7 @@ from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.questions.workload import ReleaseTerms, Workload
+from dptrees.dpcore.questions.planning import ReleaseTerms, Workload
 from dptrees.dpcore.rows.keys import Keys
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.by import BySection, PrivateKeys

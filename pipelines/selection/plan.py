@@ -11,16 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.questions.workload import ReleaseTerms
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.choices.key_selection import SelectionPlan, SelectionQuestion, counted_once
+from dptrees.dpcore.privacy.unit import Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms
 from dptrees.dpcore.release.composition import Guarantee
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys
 from dptrees.dpcore.rows.keys import OTHER
-from dptrees.dpcore.rows.table_keys import TableKeys
-from dptrees.dpcore.selection.plan import SelectionPlan, counted_once
-from dptrees.dpcore.selection.question import SelectionQuestion
+from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.sections.by import PrivateKeys
 
 # Within the output.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from dptrees.dpcore.questions.place import STATE
+from dptrees.dpcore.questions.messages import STATE
 from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.pipelines.series.series_folder import SeriesFolder
 from dptrees.pipelines.terminal_text import escaped, print_line

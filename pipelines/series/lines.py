@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.dpcore.series.runs import counted_in_words
 from dptrees.dpcore.series.temporal import mean_variance
-from dptrees.dpcore.series.weighted import WeightedPeriods
-from dptrees.dpcore.series.whole_units import whole_units_cost
-from dptrees.dpcore.series.words import counted_in_words
+from dptrees.dpcore.series.totals_to_date import WeightedPeriods
+from dptrees.dpcore.series.workload import whole_units_cost
 from dptrees.pipelines.description.description import Description
 from dptrees.pipelines.target import ErrorTarget
 from dptrees.pipelines.terminal_text import escaped

@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.series.lateness import Lateness
 from dptrees.dpcore.series.question import SeriesQuestion
-from dptrees.dpcore.series.spans import select_span
+from dptrees.dpcore.series.runs import Lateness, select_span
 from dptrees.pipelines.page.extent import clip
 from dptrees.pipelines.page.nodes import ReleasedTables
 from dptrees.pipelines.page.policies import DROPPED

@@ -7,18 +7,16 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from dptrees.dpcore.questions.place import Part
-from dptrees.dpcore.questions.released import Released
-from dptrees.dpcore.questions.tables import NODES
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.questions.messages import Part
+from dptrees.dpcore.questions.released import NODES, Released
 from dptrees.dpcore.release.kinds import kind_named
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.series.accumulated import AccumulatedPeriods
 from dptrees.dpcore.series.question import SeriesQuestion
-from dptrees.dpcore.series.spans import select_span
-from dptrees.dpcore.series.temporal import Span
-from dptrees.dpcore.series.window_tables import WindowTables
-from dptrees.dpcore.series.windows import Window
+from dptrees.dpcore.series.released import WindowTables
+from dptrees.dpcore.series.runs import select_span
+from dptrees.dpcore.series.temporal import Span, Window
+from dptrees.dpcore.series.totals_to_date import AccumulatedPeriods
+from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.release_folder import FolderError, ReleaseFolder, holds_release
 from dptrees.transforms.layout import run_folder
 

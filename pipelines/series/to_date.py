@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from dptrees.dpcore.questions.place import Part
+from dptrees.dpcore.questions.messages import Part
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.series.question import SeriesQuestion
-from dptrees.dpcore.trees.forest import SPINE
+from dptrees.dpcore.trees.chunks import SPINE
 from dptrees.pipelines.kinds import find_kind
 from dptrees.pipelines.series.series_folder import SeriesFolder
 from dptrees.pipelines.terminal_text import escaped, print_line

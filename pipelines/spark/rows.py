@@ -13,7 +13,7 @@ from typing import Any
 import apache_beam as beam
 
 from dptrees.dpcore import __version__
-from dptrees.dpcore.bounding.unit_rows import MOST_SHARDS, SHARDS
+from dptrees.dpcore.bounding.row_choice import MOST_SHARDS, SHARDS
 from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.python.engine_rows import EngineRows

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.sparse.domain import SparseDomain
 from dptrees.dpcore.sparse.question import SparseQuestion
 from dptrees.pipelines.page.extent import MAX_CHOSEN_NODES

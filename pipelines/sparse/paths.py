@@ -8,9 +8,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
+from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain, last_labels
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
-from dptrees.dpcore.sparse.paths import last_labels
 
 
 def root_path(domain: SparseDomain) -> str:

@@ -14,7 +14,7 @@ from typing_extensions import Self
 from dptrees.dpcore.sparse.domain import NOTATIONS, CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.pruning import Pruning
-from dptrees.dpcore.sparse.workload import SparseWorkload
+from dptrees.dpcore.sparse.question import SparseWorkload
 from dptrees.pipelines.schema.values import TEXT, rules_schema, several, whole
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.error import RuleBroken, from_dpcore, nearest, shown

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from dptrees.dpcore.ordered.make import OrderedDomain
-from dptrees.dpcore.table.domain import DEFAULT_CELLS, TableDomain
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.tables.domain import DEFAULT_CELLS, TableDomain
 from dptrees.pipelines.ordered.domain import needs_cells, ordered_schema, read_tree_domain
 from dptrees.pipelines.schema.values import Schema, several, whole
 from dptrees.pipelines.schema.values import section as schema_of

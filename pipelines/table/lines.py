@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dptrees.dpcore.noise.laws import exact_scale
-from dptrees.dpcore.table.question import TableQuestion
-from dptrees.dpcore.table.released import ReleasedTable
+from dptrees.dpcore.tables.question import TableQuestion
+from dptrees.dpcore.tables.released import ReleasedTable
 from dptrees.pipelines.answers.figures import with_margin
 from dptrees.pipelines.description.description import (
     Column,

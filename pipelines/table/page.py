@@ -10,8 +10,8 @@ import numpy as np
 
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.questions.released import Answer
-from dptrees.dpcore.table.question import TableQuestion
-from dptrees.dpcore.table.released import ReleasedTable
+from dptrees.dpcore.tables.question import TableQuestion
+from dptrees.dpcore.tables.released import ReleasedTable
 from dptrees.pipelines.answers.entries import share_error
 from dptrees.pipelines.answers.figures import (
     figure,

@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from dptrees.dpcore.questions.workload import Noise
-from dptrees.dpcore.table.domain import TableDomain
-from dptrees.dpcore.table.workload import TableWorkload
+from dptrees.dpcore.questions.planning import Noise
+from dptrees.dpcore.tables.domain import TableDomain
+from dptrees.dpcore.tables.question import TableWorkload
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.section import Amount
 from dptrees.pipelines.sections.tree import TreeSection

@@ -9,12 +9,7 @@ from pydantic import Discriminator, Tag
 
 from dptrees.pipelines.sections.input import InputSection
 from dptrees.pipelines.tables.query_section import AdbcInput, PostgresqlInput
-from dptrees.pipelines.tables.section import (
-    AnyTableInput,
-    BigqueryInput,
-    DeltaInput,
-    IcebergInput,
-)
+from dptrees.pipelines.tables.section import AnyTableInput, BigqueryInput, DeltaInput, IcebergInput
 
 TABLE_INPUTS: dict[str, type[AnyTableInput]] = {
     "iceberg": IcebergInput,

@@ -15,16 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dptrees.dpcore.privacy.budget import Budget
-from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.choices.key_selection import KeyColumns
+from dptrees.dpcore.choices.unit_bounds import BoundOf, BoundPlan, BoundQuestion, candidate_sizes
+from dptrees.dpcore.privacy.unit import Budget, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.refusal import Refusal
 from dptrees.dpcore.release.composition import Guarantee
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.selection.key_columns import KeyColumns
-from dptrees.dpcore.unit_bounds.plan import BoundPlan
-from dptrees.dpcore.unit_bounds.question import BoundOf, BoundQuestion
-from dptrees.dpcore.unit_bounds.sizes import candidate_sizes
+from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.sections.privacy import AutoBound
 from dptrees.pipelines.value_bounds.plan import (
     RangeChoice,

@@ -12,12 +12,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.value_bounds.candidates import (
-    LARGEST_INTEGER,
-    LARGEST_NUMBER,
-    candidate_bounds,
-)
+from dptrees.dpcore.choices.value_bounds import LARGEST_INTEGER, LARGEST_NUMBER, candidate_bounds
+from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.error import RuleBroken, shown
 from dptrees.pipelines.sections.privacy import AUTO, DEFAULT_SHARE

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from dptrees.dpcore.privacy.budget import Budget
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.choices.value_bounds import (
+    ValueBoundsPlan,
+    ValueBoundsQuestion,
+    least_tolerated,
+)
+from dptrees.dpcore.privacy.unit import Budget, PrivacyUnit
 from dptrees.dpcore.release.composition import Guarantee
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.value_bounds.plan import ValueBoundsPlan, least_tolerated
-from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
+from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.value_bounds.auto import LOWER, AutoRange
 
 # Units beyond a bound, in typical errors of a count.

@@ -18,16 +18,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.partition import CodeCounts, MeasuredNodes, NodeNoise, Nodes
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dptrees.dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
-from dptrees.dpcore.partitions.tree import Nodes
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    ROW_UNITS,
+    SUBSTITUTE_ROW,
+    Measure,
+    PrivacyUnit,
+)
 
 # Of noisy counts: on both sides of every threshold, and as far apart as exact counts may be.
 WINDOW = (0, 2)

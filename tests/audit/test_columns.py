@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from benchmarks.audit.tables import WORKLOADS, audit_columns
-from dptrees.dpcore.distinct import plan as distinct
-from dptrees.dpcore.mean import plan as mean
-from dptrees.dpcore.mean.question import MeanQuestion
-from dptrees.dpcore.privacy.budget import Budget
-from dptrees.dpcore.questions.place import Increments
+from dptrees.dpcore import distinct, mean
+from dptrees.dpcore.mean import MeanQuestion
+from dptrees.dpcore.privacy.unit import Budget
+from dptrees.dpcore.questions.messages import Increments
 from tests.audit.test_exact_losses import is_found
 from tests.audit.test_units import _bounds, bounded_in_each_batch, one_row_too_many
 

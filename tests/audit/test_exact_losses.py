@@ -21,8 +21,10 @@ from benchmarks.audit import exact
 from benchmarks.audit.exact import KINDS, MEASURES, Finding, audit
 from benchmarks.audit.published import PrivacyLoss, audit_sparse, audit_thresholds
 from benchmarks.audit.whole import audit_whole
+from dptrees.dpcore.boxes import held_counts, partition
+from dptrees.dpcore.boxes import plan as partition_plan
+from dptrees.dpcore.boxes.partition import MeasuredNodes, NodeNoise
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.hypercube import level_tables
 from dptrees.dpcore.irregular import forest as irregular_forest
 from dptrees.dpcore.irregular import plan as irregular_plan
 from dptrees.dpcore.irregular.forest import IrregularForest
@@ -30,21 +32,18 @@ from dptrees.dpcore.noise import source as noise
 from dptrees.dpcore.noise.laws import DiscreteGaussian
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
-from dptrees.dpcore.papers import forest as published_forest
-from dptrees.dpcore.partitions import measurement
-from dptrees.dpcore.partitions import plan as partition_plan
-from dptrees.dpcore.partitions.measurement import MeasuredNodes, NodeNoise
+from dptrees.dpcore.papers import estimators as published_forest
 from dptrees.dpcore.privacy import sensitivity
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.sparse.plan import SparsePlan
 from dptrees.dpcore.thresholds.plan import ThresholdRound
 from dptrees.dpcore.thresholds.sparse_vector import SparseVector
-from dptrees.dpcore.uniform import forest
-from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.uniform import plan
+from dptrees.dpcore.uniform.plan import UniformForest
 
 Patch = pytest.MonkeyPatch
 ORDERED, PUBLISHED, COUNTS, SUMS = list(KINDS)[:4]
@@ -146,7 +145,7 @@ def half(law: Any) -> Any:
 
 
 def half_the_noise(patch: Patch) -> None:
-    for module in (forest, published_forest, irregular_forest, measurement, level_tables):
+    for module in (plan, published_forest, irregular_forest, partition, held_counts):
         patch.setattr(
             module,
             "add_noise",
@@ -232,7 +231,7 @@ def exact_totals_shown(patch: Patch) -> None:
 
 
 def noise_that_does_not_hang_on_the_data(patch: Patch) -> None:
-    patch.setattr("dptrees.dpcore.questions.leaf_counts.counts_digest", lambda *place: 0)
+    patch.setattr("dptrees.dpcore.questions.messages.counts_digest", lambda *place: 0)
     patch.setattr(NoiseSource, "for_counts", lambda self, counts: self)
 
 
@@ -249,7 +248,7 @@ def a_level_left_without_noise(patch: Patch) -> None:
     def few_without(law: Any, counts: Any, stream: Any, **more: Any) -> Any:
         return counts if counts.shape[-1] == 2 else noise.add_noise(law, counts, stream, **more)
 
-    for module in (forest, published_forest, irregular_forest):
+    for module in (plan, published_forest, irregular_forest):
         patch.setattr(module, "add_noise", few_without)
 
 

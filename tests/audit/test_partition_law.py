@@ -21,15 +21,19 @@ import numpy as np
 import pytest
 
 from benchmarks.audit.trees import WHOLE_LEVELS
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.partition import MeasuredNodes
+from dptrees.dpcore.boxes.plan import Estimation, GrowthRule, PartitionPlan
+from dptrees.dpcore.boxes.question import HypercubeQuestion
 from dptrees.dpcore.noise.laws import DiscreteLaplace
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.partitions.growth import GrowthRule
-from dptrees.dpcore.partitions.measurement import MeasuredNodes
-from dptrees.dpcore.partitions.plan import Estimation, PartitionPlan
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    ROW_UNITS,
+    SUBSTITUTE_ROW,
+    Measure,
+    PrivacyUnit,
+)
 
 # Of noisy counts.
 WINDOW = range(3)

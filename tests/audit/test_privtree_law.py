@@ -23,15 +23,15 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.boxes import partition as measuring
+from dptrees.dpcore.boxes import privtree
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.partition import CodeCounts, NodeNoise
+from dptrees.dpcore.boxes.privtree import PrivTreePlan
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.partitions import measurement as measuring
-from dptrees.dpcore.partitions import privtree
-from dptrees.dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dptrees.dpcore.partitions.privtree import PrivTreePlan
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 
 # By level and number.

@@ -22,16 +22,18 @@ import pytest
 
 from benchmarks.audit.black_box import Claim, limits
 from benchmarks.audit.units import audit_selection, selection_plan
-from dptrees.dpcore.bounding import unit_rows
-from dptrees.dpcore.bounding.choice import RowBounds
+from dptrees.dpcore.bounding import row_choice
+from dptrees.dpcore.bounding.row_choice import RowBounds
+from dptrees.dpcore.choices.key_selection import (
+    KeyColumns,
+    SelectionPlan,
+    SelectionQuestion,
+    counted_once,
+)
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.budget import Neighbors
-from dptrees.dpcore.privacy.selection import SelectionLaw
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.release.in_memory import release_rows
-from dptrees.dpcore.selection.key_columns import KeyColumns
-from dptrees.dpcore.selection.plan import SelectionPlan, counted_once
-from dptrees.dpcore.selection.question import SelectionQuestion
+from dptrees.dpcore.privacy.partition_selection import SelectionLaw
+from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit
+from dptrees.dpcore.release.released import release_rows
 
 Patch = pytest.MonkeyPatch
 Fault = Callable[[Patch], None]
@@ -49,7 +51,7 @@ def _bounds(patch: Patch, **changed: Callable[[RowBounds], int | None]) -> None:
         own = RowBounds(**given)  # type: ignore[arg-type]
         return RowBounds(**given | {name: change(own) for name, change in changed.items()})  # type: ignore[arg-type]
 
-    patch.setattr(unit_rows, "RowBounds", made)
+    patch.setattr(row_choice, "RowBounds", made)
 
 
 def a_key_too_many(patch: Patch) -> None:

@@ -17,13 +17,12 @@ import pytest
 
 from benchmarks.audit import units
 from benchmarks.audit.units import audit_series
-from dptrees.dpcore.bounding.counted_units import CountedUnits
+from dptrees.dpcore.bounding.row_choice import CountedUnits
 from dptrees.dpcore.bounding.unit_ids import UnitIds, Units
 from dptrees.dpcore.privacy import sensitivity
-from dptrees.dpcore.release import in_memory
+from dptrees.dpcore.release import released
 from dptrees.dpcore.series import runs
-from dptrees.dpcore.series.accumulated import ClosedNode
-from dptrees.dpcore.series.period_sums import PeriodSums
+from dptrees.dpcore.series.totals_to_date import ClosedNode, PeriodSums
 
 Patch = pytest.MonkeyPatch
 PLANS, PAIRS, SEED = 10, 4, 1
@@ -56,12 +55,12 @@ def one_period_too_many(patch: Patch) -> None:
 
 def earlier_periods_forgotten(patch: Patch) -> None:
     """Each run counts every unit as if it were the first."""
-    patch.setattr(in_memory, "_earlier_units", lambda before, key: iter(()))
+    patch.setattr(released, "_earlier_units", lambda before, key: iter(()))
 
 
 def state_rolled_back(patch: Patch) -> None:
     """The second run hands on what the first did."""
-    own, calls = in_memory._earlier_units, count()
+    own, calls = released._earlier_units, count()
     kept: list[Any] = []
 
     def rolled(before: Any, key: Any) -> Any:
@@ -69,7 +68,7 @@ def state_rolled_back(patch: Patch) -> None:
             kept[:] = list(own(before, key))
         return iter(kept)
 
-    patch.setattr(in_memory, "_earlier_units", rolled)
+    patch.setattr(released, "_earlier_units", rolled)
 
 
 def budget_of_one_period(patch: Patch) -> None:

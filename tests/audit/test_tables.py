@@ -14,14 +14,14 @@ import pytest
 from benchmarks.audit import choices
 from benchmarks.audit.tables import TABLE_UNITS, audit_tables
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.marginals import measuring
-from dptrees.dpcore.marginals import plan as planning
-from dptrees.dpcore.marginals.groups import pair_groups
-from dptrees.dpcore.marginals.plan import MarginalsPlan
 from dptrees.dpcore.noise import source as noise
 from dptrees.dpcore.noise.laws import DiscreteGaussian
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.table.domain import TableDomain
+from dptrees.dpcore.tables import plan as planning
+from dptrees.dpcore.tables import question
+from dptrees.dpcore.tables.domain import TableDomain
+from dptrees.dpcore.tables.estimates import pair_groups
+from dptrees.dpcore.tables.plan import MarginalsPlan
 from tests.audit.test_exact_losses import is_found
 from tests.audit.test_units import bounded_in_each_batch, one_row_too_many
 
@@ -53,7 +53,7 @@ def noise_30_percent_too_small(patch: Patch) -> None:
         return replace(law, scale=law.scale * Fraction(7, 10))
 
     patch.setattr(
-        measuring,
+        question,
         "add_noise",
         lambda law, *rest, **more: noise.add_noise(smaller(law), *rest, **more),
     )
@@ -77,9 +77,9 @@ def every_choice_given_the_budget_of_all(patch: Patch) -> None:
 
 
 def both_rounds_given_the_budget_of_pairs(patch: Patch) -> None:
-    own = measuring._rounds
+    own = question._rounds
     patch.setattr(
-        measuring,
+        question,
         "_rounds",
         lambda plan, design: [replace(each, amount=plan.pair_amount) for each in own(plan, design)],
     )
@@ -87,7 +87,7 @@ def both_rounds_given_the_budget_of_pairs(patch: Patch) -> None:
 
 def every_pair_given_the_budget_of_a_round(patch: Patch) -> None:
     patch.setattr(
-        measuring, "pair_amounts", lambda cells, plan, amount: tuple(amount for _ in cells)
+        question, "pair_amounts", lambda cells, plan, amount: tuple(amount for _ in cells)
     )
 
 
@@ -102,13 +102,13 @@ def distances_of_a_unit_paid_as_of_one_row(patch: Patch) -> None:
 def held_counts(patch: Patch) -> list[Integers]:
     """The exact counts, as far as a fault looks at them where only noisy ones may be seen."""
     held: list[Integers] = []
-    own = measuring.measure_tables
+    own = question.measure_tables
 
     def measured(counts: Integers, *rest: Any) -> Any:
         held[:] = [counts]
         return own(counts, *rest)
 
-    patch.setattr("dptrees.dpcore.table.question.measure_tables", measured)
+    patch.setattr("dptrees.dpcore.tables.question.measure_tables", measured)
     return held
 
 
@@ -132,7 +132,7 @@ def groups_that_exact_counts_decide(patch: Patch) -> None:
             if second not in model.graph.neighbors[first]
         }
 
-    patch.setattr(measuring, "_groups", groups)
+    patch.setattr(question, "_groups", groups)
 
 
 def a_design_that_the_exact_number_of_rows_decides(patch: Patch) -> None:
@@ -148,12 +148,12 @@ def a_design_that_the_exact_number_of_rows_decides(patch: Patch) -> None:
 def predictions_from_exact_counts(patch: Patch) -> None:
     """The rows are known exactly, so that the predicted tables move with them."""
     held = held_counts(patch)
-    own = measuring.grouped_estimates
+    own = question.grouped_estimates
 
     def estimates(table: Any, *labels: Any) -> Any:
         return own(table * (held[0].sum() + 1) / (table.sum() + 1), *labels)
 
-    patch.setattr(measuring, "grouped_estimates", estimates)
+    patch.setattr(question, "grouped_estimates", estimates)
 
 
 def rows_counted_twice_in_the_last_cell(patch: Patch) -> None:
@@ -171,7 +171,7 @@ def rows_counted_twice_in_the_last_cell(patch: Patch) -> None:
 
 
 def noise_that_does_not_hang_on_the_data(patch: Patch) -> None:
-    patch.setattr("dptrees.dpcore.table.counter.counts_digest", lambda *place: 0)
+    patch.setattr("dptrees.dpcore.tables.domain.counts_digest", lambda *place: 0)
     patch.setattr(NoiseSource, "for_counts", lambda self, counts: self)
 
 

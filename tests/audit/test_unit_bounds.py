@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from benchmarks.audit.choices import audit_bounds
-from dptrees.dpcore.questions.place import Increments
-from dptrees.dpcore.unit_bounds import plan as planning
-from dptrees.dpcore.unit_bounds.plan import BoundPlan
-from dptrees.dpcore.unit_bounds.question import BoundQuestion
+from dptrees.dpcore.choices import unit_bounds as planning
+from dptrees.dpcore.choices.unit_bounds import BoundPlan, BoundQuestion
+from dptrees.dpcore.questions.messages import Increments
 
 Patch = pytest.MonkeyPatch
 PLANS = 12

@@ -22,8 +22,8 @@ from benchmarks.audit.units import (
     audit_threshold_units,
     audit_units,
 )
-from dptrees.dpcore.bounding import unit_rows
-from dptrees.dpcore.bounding.choice import RowBounds, RowChoice
+from dptrees.dpcore.bounding import row_choice
+from dptrees.dpcore.bounding.row_choice import RowBounds, RowChoice
 from dptrees.dpcore.bounding.unit_ids import UnitIds, Units
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.dpcore.sparse import plan as sparse_plan
@@ -88,7 +88,7 @@ def _bounds(patch: Patch, **changed: Callable[[RowBounds], int | None]) -> None:
         own = RowBounds(**given)  # type: ignore[arg-type]
         return RowBounds(**given | {name: change(own) for name, change in changed.items()})  # type: ignore[arg-type]
 
-    patch.setattr(unit_rows, "RowBounds", made)
+    patch.setattr(row_choice, "RowBounds", made)
 
 
 def one_row_too_many(patch: Patch) -> None:
@@ -133,7 +133,7 @@ def a_unit_in_two_shards(patch: Patch) -> None:
     def by_place(ids: Any, shards: int) -> Any:
         return (np.arange(len(ids)) % 2).astype(np.uint16)
 
-    patch.setattr(unit_rows, "shard_numbers", by_place)
+    patch.setattr(row_choice, "shard_numbers", by_place)
 
 
 def bounded_in_each_batch(patch: Patch) -> None:
@@ -152,7 +152,7 @@ def bounded_in_each_batch(patch: Patch) -> None:
 def rows_chosen_by_what_others_have(patch: Patch) -> None:
     """Which rows of a unit stay depends on how many those have that it shares a shard with."""
     own = RowChoice._hashes
-    patch.setattr(unit_rows, "shard_numbers", lambda ids, _: np.zeros(len(ids), np.uint16))
+    patch.setattr(row_choice, "shard_numbers", lambda ids, _: np.zeros(len(ids), np.uint16))
 
     def hashes(self: RowChoice, runs: Any, over: Any, run: Any, occurrence: Any) -> Any:
         found = own(self, runs, over, run, occurrence)

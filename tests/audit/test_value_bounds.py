@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from benchmarks.audit.choices import losses
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.value_bounds import plan as planning
-from dptrees.dpcore.value_bounds.plan import ValueBoundsPlan
-from dptrees.dpcore.value_bounds.question import ValueBoundsQuestion
+from dptrees.dpcore.choices import value_bounds as planning
+from dptrees.dpcore.choices.value_bounds import ValueBoundsPlan, ValueBoundsQuestion
+from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit
 
 Patch = pytest.MonkeyPatch
 

@@ -17,9 +17,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic.fields import FieldInfo
 
-from dptrees.dpcore.codec import CONTEXT
 from dptrees.dpcore.ordered.domain import MISSING_POLICIES, OUTSIDE_POLICIES
-from dptrees.dpcore.ordered.make import DOMAIN_KINDS
+from dptrees.dpcore.ordered.domain_kinds import DOMAIN_KINDS
+from dptrees.dpcore.specification import CONTEXT
 from dptrees.pipelines.distinct import section as distinct
 from dptrees.pipelines.hierarchy import domain as hierarchy
 from dptrees.pipelines.kinds import KINDS

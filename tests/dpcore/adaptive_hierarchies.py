@@ -14,12 +14,10 @@ from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes
-from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion, ReleasedHierarchy
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.rows.keys import KeyList
 from tests.dpcore.hierarchy_questions import make_release_plan, universe_domain
 from tests.dpcore.mechanisms import take_mechanism

@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from dptrees.dpcore.adaptive.drawn_trees import AdaptiveRoots, DrawnPrefixes
 from dptrees.dpcore.adaptive.forest import AdaptiveForest
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
-from dptrees.dpcore.adaptive.roots import AdaptiveRoots, DrawnPrefixes
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.place import Place
-from dptrees.dpcore.questions.root_messages import (
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.messages import (
+    Place,
     SentRoots,
     pack_measured,
     pack_roots,
@@ -27,7 +26,7 @@ from dptrees.dpcore.questions.root_messages import (
     unpack_measured,
     unpack_solutions,
 )
-from dptrees.dpcore.trees.shape import Shape
+from dptrees.dpcore.trees.shapes import Shape
 
 PREFIXES = tuple(DrawnPrefixes.__dataclass_fields__)
 LEVELS = ("estimate", "variance", "count", "ended", "holder_estimate", "holder_variance")

@@ -20,19 +20,15 @@ from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import LARGEST_MEASURED
-from dptrees.dpcore.ordered.make import IntegerDomain, KeyList
-from dptrees.dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
-from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.intervals import difference_ends
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion, QuantileCells, Totals, chunk_quantiles
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.answer_errors import difference_ends
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.trees.chunks import UniformChunking
-from dptrees.dpcore.trees.forest import SPINE
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.trees.chunks import SPINE, UniformChunking
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
 from tests.dpcore.mechanisms import take_mechanism
 
 

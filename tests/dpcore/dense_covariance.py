@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.shapes import UniformTree
 
 
 def design(tree: UniformTree, levels: list[int]) -> Floats:

@@ -20,13 +20,12 @@ from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.hierarchy.universe import Universe
 from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dptrees.dpcore.levels.irregular import IrregularMechanism
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.release.released import ReleaseReader
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.rows.policies import MeasureColumn
 from tests.dpcore.mechanisms import take_mechanism
 
 # State, county, block; state 9 has one county of one block: a chain. Leading zeros are kept.

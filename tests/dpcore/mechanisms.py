@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from dptrees.dpcore.adaptive.answer_errors import AdaptiveAnswerErrors
-from dptrees.dpcore.adaptive.drawn import DrawnTree
+from dptrees.dpcore.adaptive.drawn_trees import DrawnTree
+from dptrees.dpcore.adaptive.mechanism import AdaptiveAnswerErrors
 from dptrees.dpcore.questions.released import Released
 from dptrees.dpcore.questions.released_tree import ReleasedTree
 

@@ -13,22 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.questions.place import STATE, Place
-from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.privacy.unit import Budget, Measure
+from dptrees.dpcore.questions.messages import STATE, Place
+from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.questions.tree_question import TreeQuestion
-from dptrees.dpcore.release.in_memory import release_counts
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.release import ReleaseReader
-from dptrees.dpcore.series.carried_counts import CarriedCounts
-from dptrees.dpcore.series.linear import scaled
-from dptrees.dpcore.series.period_sums import PeriodSums
-from dptrees.dpcore.series.question import SeriesQuestion
-from dptrees.dpcore.series.spans import select_span
-from dptrees.dpcore.series.temporal import Span, TemporalTree
-from dptrees.dpcore.series.weighted import WeightedPeriods
-from dptrees.dpcore.series.window_tables import WindowTables
-from dptrees.dpcore.series.windows import Window
+from dptrees.dpcore.release.released import ReleaseReader, release_counts
+from dptrees.dpcore.series.question import CarriedCounts, SeriesQuestion
+from dptrees.dpcore.series.released import WindowTables
+from dptrees.dpcore.series.runs import select_span
+from dptrees.dpcore.series.temporal import Span, TemporalTree, Window, scaled
+from dptrees.dpcore.series.totals_to_date import PeriodSums, WeightedPeriods
 
 KEY = ReleaseKey(bytes(range(32)))
 # So small that noise is zero, but for a probability that no test meets.

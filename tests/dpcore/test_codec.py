@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.codec import CONTEXT, INLINE, Coded, coded
+from dptrees.dpcore.specification import CONTEXT, INLINE, Coded, coded
 
 
 class Colour(Enum):

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.errors.intervals import prefix_margin
-from dptrees.dpcore.levels.errors import range_error, range_margin
+from dptrees.dpcore.levels.uniform import range_error, range_margin
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.release.in_memory import release_counts
-from dptrees.dpcore.uniform.errors import UniformErrors
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.trees.error_laws import prefix_margin
+from dptrees.dpcore.uniform.error_laws import UniformErrors
+from dptrees.dpcore.uniform.intervals import interval_widths
 from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.widths import interval_widths
 from tests.dpcore.mechanisms import changed
 
 LEAVES, KEYS, REPETITIONS = 48, 2500, 6

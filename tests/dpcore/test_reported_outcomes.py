@@ -4,11 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.ordered.make import make_domain
-from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys, UnlistedKeys
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.rows.table_keys import TableKeys, UnlistedKeys
 from tests.dpcore.odd_rows import odd_rows
 from tests.dpcore.test_row_fates import CASES, FORMS, Case
 

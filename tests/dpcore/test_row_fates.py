@@ -33,24 +33,22 @@ from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dptrees.dpcore.irregular.planner import with_best_shares
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.category import CategoryDomain
-from dptrees.dpcore.ordered.date import DateDomain, TimestampDomain
+from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.rows.sums import MeasureColumn
-from dptrees.dpcore.sparse.counter import SparseCounter, merge_shard
+from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
-from dptrees.dpcore.sparse.question import SparseQuestion
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.sparse.question import SparseCounter, SparseQuestion, merge_shard
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
 from tests.dpcore.odd_rows import (
     DAYS,

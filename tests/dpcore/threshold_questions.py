@@ -8,17 +8,15 @@ from fractions import Fraction
 from typing import Any
 
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.levels.relative_objective import RelativeObjective
-from dptrees.dpcore.levels.thresholds import ThresholdMechanism
+from dptrees.dpcore.levels.irregular import ThresholdMechanism
+from dptrees.dpcore.levels.relative_errors import RelativeObjective
 from dptrees.dpcore.noise.source import MAX_COUNT
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.thresholds.errors import ThresholdErrors
 from dptrees.dpcore.thresholds.forest import TreeThresholds
-from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
+from dptrees.dpcore.thresholds.plan import ThresholdErrors, ThresholdPlan, ThresholdRound
 from tests.dpcore.hierarchy_questions import universe_domain
 from tests.dpcore.mechanisms import take_mechanism
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from dptrees.dpcore.hierarchy.leaf_codes import universe_from_table
 from dptrees.dpcore.hierarchy.leaves import universe_from_columns
 from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.hierarchy.universe_table import universe_from_table
 
 Leaf = tuple[str | int, ...]
 

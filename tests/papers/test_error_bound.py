@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from benchmarks.papers.error_bound import ErrorBound, bound_error
-from dptrees.dpcore.errors.relative import alpha_rmse
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.relative_errors import alpha_rmse
+from dptrees.dpcore.trees.shapes import UniformTree
 
 FALSE_ALARM = 1e-6
 TREE = UniformTree(leaves=4, fanouts=(2, 2))

@@ -8,10 +8,8 @@ import pytest
 from benchmarks.papers.heavy_hitters import Estimate, heavy_candidates, heavy_hitters
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.sketches.estimators import SketchEstimator, estimates
-from dptrees.dpcore.sketches.hashing import Codes
-from dptrees.dpcore.sketches.prefixes import PrefixSketches
-from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.sketches.estimates import SketchEstimator, estimates
+from dptrees.dpcore.sketches.sketch import Codes, PrefixSketches, SketchKind, SketchShape
 
 BITS = 40
 LEVELS = tuple(range(8, BITS + 1, 4))

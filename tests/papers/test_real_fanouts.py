@@ -27,10 +27,13 @@ from benchmarks.papers.real_fanouts import (
     optimal_real_fanouts,
     user_level_budgets,
 )
-from dptrees.dpcore.papers.cdf_errors import covering_nodes, tree_error_from_variances
-from dptrees.dpcore.papers.level_budgets import optimal_level_budgets
-from dptrees.dpcore.papers.whole_fanouts import best_fanouts
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.papers.cdf_mechanisms import (
+    best_fanouts,
+    covering_nodes,
+    optimal_level_budgets,
+    tree_error_from_variances,
+)
+from dptrees.dpcore.privacy.unit import Measure
 from tests.processor import takes_less
 
 EPSILON, RHO = Measure.EPSILON, Measure.RHO

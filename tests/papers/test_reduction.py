@@ -14,8 +14,7 @@ from benchmarks.papers import reduction as threshold_reduction
 from benchmarks.papers.classification import Classification
 from benchmarks.papers.reduction import Reduction, reduce_to_classification
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
 
 ALPHA, BETA, RATIO = Fraction(1, 2), Fraction(1, 17), Fraction(4, 3)
 TREE = UniformTree(leaves=22, fanouts=(3, 2, 4))

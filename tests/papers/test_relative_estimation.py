@@ -14,9 +14,9 @@ from scipy import stats
 from benchmarks.papers.relative_estimation import Estimation, estimate, smallest_threshold
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.noise.truncated_laplace import truncated_laplace
-from dptrees.dpcore.privacy.group import GroupPrivacy
+from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.shapes import UniformTree
 from tests.dpcore.units import bounded_unit
 
 

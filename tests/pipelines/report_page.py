@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.release.released import ReleaseReader
 from dptrees.transforms.layout import planned_parts
 
 

@@ -18,7 +18,7 @@ import pytest
 
 import dptrees
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.released import release_rows
 from dptrees.pipelines.configuration import load_configuration
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.running.stage import Stage

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.loss import certified_delta
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import ReleaseTerms
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.privacy.composition import certified_delta
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms
 from dptrees.dpcore.release.composition import Guarantee, plan_release
 from dptrees.dpcore.release.plan import plan_from_spec, total_spending
 from dptrees.dpcore.sparse.domain import CodeDomain
-from dptrees.dpcore.sparse.workload import SparseWorkload
+from dptrees.dpcore.sparse.question import SparseWorkload
+from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.configuration import load_configuration
 from tests.pipelines.test_planning import one_tree, planned
 

@@ -15,27 +15,19 @@ import pytest
 import yaml
 
 from dptrees.dpcore.adaptive.planner import plan_adaptive
-from dptrees.dpcore.chooser.ordered import OrderedChoice
-from dptrees.dpcore.ordered.make import (
-    CategoryDomain,
-    DateDomain,
-    IntegerDomain,
-    NumberDomain,
-    TimestampDomain,
-)
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.uniform.setting import TreeSetting
-from dptrees.pipelines.configuration import (
-    Configuration,
-    ConfigurationError,
-    load_configuration,
-    parse_configuration,
-)
+from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
+from dptrees.dpcore.release.mechanism_choice import OrderedChoice
+from dptrees.dpcore.uniform.plan import TreeSetting
+from dptrees.pipelines.configuration import Configuration, load_configuration, parse_configuration
 from dptrees.pipelines.hierarchy.section import HierarchyTree, MeasureSection
 from dptrees.pipelines.ordered.section import OrderedTree
 from dptrees.pipelines.sections import rules, section
 from dptrees.pipelines.sections.by import BySection
+from dptrees.pipelines.sections.error import ConfigurationError
 from dptrees.pipelines.sections.input import InputSection
 from dptrees.pipelines.sections.key_lists import read_key_list
 from dptrees.pipelines.sections.privacy import PrivacySection

@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 from dptrees.dpcore.noise.laws import DiscreteLaplace
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.release.mechanisms import MECHANISMS as READERS
+from dptrees.dpcore.privacy.unit import Budget, Measure
+from dptrees.dpcore.release.kinds import MECHANISMS as READERS
 from dptrees.pipelines.description.description import (
     Column,
     Description,

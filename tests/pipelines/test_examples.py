@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
+from dptrees.dpcore.hierarchy.question import ReleasedHierarchy
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.dpcore.sparse.question import SparseQuestion
-from dptrees.dpcore.table.question import TableQuestion
+from dptrees.dpcore.tables.question import TableQuestion
 from dptrees.pipelines.command import main
 from dptrees.pipelines.configuration import load_configuration
 from dptrees.pipelines.release_folder import ReleaseFolder

@@ -14,7 +14,7 @@ import yaml
 import dptrees
 from dptrees.dpcore import __version__
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise, exact_scale
-from dptrees.dpcore.questions.entry import column_policies
+from dptrees.dpcore.questions.tree_question import column_policies
 from dptrees.dpcore.release.guarantee import (
     guarantee_in_words,
     plan_manifest,

@@ -22,13 +22,13 @@ ENGINES = {"apache_beam", "sqlalchemy", "alembic", "matplotlib", "scipy.stats"}
 OTHER_KINDS = {
     *(
         "dptrees.dpcore.sparse.question",
-        "dptrees.dpcore.hypercube.question",
-        "dptrees.dpcore.table.question",
+        "dptrees.dpcore.boxes.question",
+        "dptrees.dpcore.tables.question",
     ),
     *(
-        "dptrees.dpcore.distinct.question",
-        "dptrees.dpcore.mean.question",
-        "dptrees.dpcore.exponential.released",
+        "dptrees.dpcore.distinct",
+        "dptrees.dpcore.mean",
+        "dptrees.dpcore.exponential.question",
     ),
     *("dptrees.dpcore.factorised.mechanism", "dptrees.dpcore.levels.irregular"),
 }
@@ -52,17 +52,17 @@ OTHER_SECTIONS = {
     *("dptrees.pipelines.mechanisms.thresholds", "dptrees.pipelines.mechanisms.factorised"),
     *(
         "dptrees.dpcore.sparse.question",
-        "dptrees.dpcore.hypercube.question",
-        "dptrees.dpcore.table.question",
+        "dptrees.dpcore.boxes.question",
+        "dptrees.dpcore.tables.question",
     ),
     *(
-        "dptrees.dpcore.distinct.question",
+        "dptrees.dpcore.distinct",
         "dptrees.dpcore.hierarchy.question",
         "dptrees.dpcore.hierarchy.domain",
     ),
     *(
         "dptrees.dpcore.levels.irregular",
-        "dptrees.dpcore.levels.thresholds",
+        "dptrees.dpcore.levels.irregular",
         "dptrees.dpcore.adaptive.hierarchy_planner",
     ),
     *("dptrees.dpcore.irregular.plan", "dptrees.dpcore.thresholds.plan"),

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.rows.keys import MAX_KEYS
-from dptrees.pipelines.configuration import ConfigurationError, parse_configuration
+from dptrees.pipelines.configuration import parse_configuration
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.sections import key_lists
+from dptrees.pipelines.sections.error import ConfigurationError
 from tests.pipelines.conftest import Workspace
 
 PLACES, PARTS = ["north", "south"], [0, 1]

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.release.in_memory import release_rows
 from dptrees.dpcore.release.plan import plan_from_spec
+from dptrees.dpcore.release.released import release_rows
 from dptrees.pipelines.configuration import load_configuration
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.transforms.errors import ConservationError
@@ -39,7 +39,7 @@ ROOMS = (*ROOMS_OF_KINDS, *MECHANISM_ROOMS)
 # much else is called a table or a mean.
 NAMES = {*ROOMS_OF_KINDS, "adaptive_hierarchy", "factorised"} - {"table", "mean"}
 # The registries: kinds.py of dpcore and of pipelines, and this file.
-MECHANISMS = "dpcore/release/mechanisms.py"
+MECHANISMS = "dpcore/release/kinds.py"
 # It writes a configuration, as a person does.
 REQUESTS = "pipelines/python/request.py"
 # Kinds that are parts of a release as well, and the files that handle them there.
@@ -60,7 +60,7 @@ FILES_OF_PARTS = {
     },
     "series": {
         "dpcore/release/guarantee.py",
-        "dpcore/release/in_memory.py",
+        "dpcore/release/released.py",
         "pipelines/commands/examples.py",
         "pipelines/command.py",
         "pipelines/commands/series.py",
@@ -233,14 +233,14 @@ LAYERS = ("dpcore", "transforms", "pipelines")
 # What is in a kind's package of dpcore and speaks of no kind.
 SHARED = {
     ("dptrees.dpcore.hierarchy.universe", "Universe"),
-    ("dptrees.dpcore.hierarchy.universe_table", "leaf_picture"),
-    ("dptrees.dpcore.hierarchy.universe_table", "parted_universe"),
-    ("dptrees.dpcore.hierarchy.universe_table", "universe_from_table"),
-    ("dptrees.dpcore.hierarchy.universe_table", "universe_tables"),
-    ("dptrees.dpcore.hierarchy.level_labels", "read_labels"),
+    ("dptrees.dpcore.hierarchy.leaf_codes", "leaf_picture"),
+    ("dptrees.dpcore.hierarchy.leaf_codes", "parted_universe"),
+    ("dptrees.dpcore.hierarchy.leaf_codes", "universe_from_table"),
+    ("dptrees.dpcore.hierarchy.leaf_codes", "universe_tables"),
+    ("dptrees.dpcore.hierarchy.universe", "read_labels"),
     ("dptrees.dpcore.levels.planner", "budget_for_target"),
     # Each column of a box is an ordered domain.
-    ("dptrees.dpcore.ordered.make", "OrderedDomain"),
+    ("dptrees.dpcore.ordered.domain_kinds", "OrderedDomain"),
     ("dptrees.pipelines.ordered.domain", "read_domain"),
     ("dptrees.pipelines.ordered.domain", "ordered_schema"),
 }

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.release.released import release_rows
 from dptrees.pipelines import configuration
 from dptrees.pipelines.configuration import load_configuration
 from dptrees.pipelines.release_folder import ReleaseFolder

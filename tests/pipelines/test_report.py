@@ -23,22 +23,18 @@ if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import (
-    CategoryDomain,
-    DateDomain,
-    IntegerDomain,
-    KeyList,
-    NumberDomain,
-    OrderedDomain,
-    TimestampDomain,
-)
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.tables import CDF, NODES
+from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.released import CDF, NODES
 from dptrees.dpcore.release.guarantee import guarantee_in_words
-from dptrees.dpcore.release.in_memory import release_counts
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
 from dptrees.pipelines.answers.figures import with_margin
 from dptrees.pipelines.page.extent import MAX_KEYS, clip

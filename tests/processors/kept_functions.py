@@ -173,7 +173,9 @@ PYARROW: Functions = {
 
 def _ours() -> Functions:
     """All functions of dpcore/arithmetic on arrays, and on a few floats of Python."""
-    from dptrees.dpcore.arithmetic import angles, elementary, interpolation, normal, sums
+    from dptrees.dpcore.arithmetic import elementary, normal, sums
+    from dptrees.dpcore.arithmetic import elementary as angles
+    from dptrees.dpcore.arithmetic import sums as interpolation
 
     probability = np.clip(POSITIVE / 4000, 1e-300, 1 - 1e-16)
     onto: dict[Any, Any] = {

@@ -13,11 +13,10 @@ from scipy import stats
 from benchmarks import census
 from benchmarks.census import EPSILON, RHO, Blocks, Method
 from dptrees.dpcore.irregular.forest import IrregularForest
-from dptrees.dpcore.irregular.node_weights import NodeWeights
-from dptrees.dpcore.irregular.planner import predicted_node_rmse
+from dptrees.dpcore.irregular.planner import NodeWeights, predicted_node_rmse
 from dptrees.dpcore.noise.laws import DiscreteGaussian
-from dptrees.dpcore.privacy.budget import Budget
-from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.privacy.unit import Budget
+from dptrees.dpcore.trees.shapes import IrregularTree
 
 RUNS = 20
 

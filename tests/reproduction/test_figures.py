@@ -37,9 +37,9 @@ from benchmarks.reproduction.simulation import (
 )
 from dptrees.dpcore.levels.planner import predicted_cdf_rmse
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.release.in_memory import release_counts
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan
 
 SIGMAS = 6.0

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import box_regret
 from benchmarks.box_regret import BITS, FAMILIES, MECHANISMS, Boxes, Data, released
-from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import Budget, Measure
 
 
 def test_sums_are_those_of_cells() -> None:

@@ -30,7 +30,7 @@ from benchmarks.synthetic.generators import (
     walk,
 )
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.marginals.shape import TableShape
+from dptrees.dpcore.tables.plan import TableShape
 
 NO_NOISE = 1e12
 TINY = Extent(sizes=((200, 1.0), (300, 0.5)), runs=3)

@@ -6,18 +6,16 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
-from dptrees.dpcore.hypercube.workload import HypercubeWorkload
-from dptrees.dpcore.ordered.category import CategoryDomain
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.ordered.number import NumberDomain
-from dptrees.dpcore.partitions.choices import PartitionChoices
-from dptrees.dpcore.partitions.plan import Holding
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.boxes.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.boxes.plan import Holding
+from dptrees.dpcore.boxes.planner import PartitionChoices
+from dptrees.dpcore.boxes.question import HypercubeQuestion, HypercubeWorkload
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.sketches.sketch import SketchKind
 
 
 def box_domain() -> HypercubeDomain:

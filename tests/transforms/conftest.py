@@ -15,18 +15,17 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import IntegerDomain, KeyList, NumberDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.place import Part
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.messages import Part
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.release.released import ReleaseReader, release_counts
+from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 from dptrees.transforms.key_reference import KeyReference
 from dptrees.transforms.layout import parquet_bytes, part_file, planned_parts, sha256
 from dptrees.transforms.readers.read import ReadBatches

@@ -13,34 +13,28 @@ import pyarrow as pa
 
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
-from dptrees.dpcore.distinct.domain import DistinctDomain
-from dptrees.dpcore.distinct.workload import DistinctWorkload
-from dptrees.dpcore.exponential.workload import ExponentialWorkload
-from dptrees.dpcore.factorised.candidate import WeightedSums
+from dptrees.dpcore.boxes.plan import Holding
+from dptrees.dpcore.choices.key_selection import KeyColumns, SelectionPlan, SelectionQuestion
+from dptrees.dpcore.distinct import DistinctDomain, DistinctWorkload
+from dptrees.dpcore.exponential.question import ExponentialWorkload
+from dptrees.dpcore.factorised.mechanism import WeightedSums
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.mean.workload import MeanWorkload
+from dptrees.dpcore.mean import MeanWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.partitions.plan import Holding
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.release.in_memory import release_rows
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.release import ReleaseReader
-from dptrees.dpcore.rows.key_table import product_table
+from dptrees.dpcore.release.released import ReleaseReader, release_rows
+from dptrees.dpcore.rows.key_tables import TableKeys, product_table
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.rows.sums import MeasureColumn
-from dptrees.dpcore.rows.table_keys import TableKeys
-from dptrees.dpcore.selection.key_columns import KeyColumns
-from dptrees.dpcore.selection.plan import SelectionPlan
-from dptrees.dpcore.selection.question import SelectionQuestion
+from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.series.temporal import TemporalTree
-from dptrees.dpcore.sketches.shape import SketchKind
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.sketches.sketch import SketchKind
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan
 from dptrees.transforms.layout import (
     concluded_file,

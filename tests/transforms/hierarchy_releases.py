@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.release.in_memory import release_counts
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse

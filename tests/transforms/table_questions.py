@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dptrees.dpcore.ordered.category import CategoryDomain
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.ordered.number import NumberDomain
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.table.domain import TableDomain
-from dptrees.dpcore.table.question import TableQuestion
-from dptrees.dpcore.table.workload import TableWorkload
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.tables.domain import TableDomain
+from dptrees.dpcore.tables.question import TableQuestion, TableWorkload
 
 
 def table_domain() -> TableDomain:

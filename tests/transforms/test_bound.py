@@ -16,8 +16,8 @@ from apache_beam.pipeline import PipelineVisitor
 
 from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.privacy.unit import NullUnits
-from dptrees.dpcore.release.in_memory import _bounded_increments
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.released import _bounded_increments
 from dptrees.pipelines.configuration import parse_configuration
 from dptrees.transforms import bound, count
 from dptrees.transforms.errors import ConservationError, InputError

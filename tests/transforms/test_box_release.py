@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.boxes.plan import Holding
+from dptrees.dpcore.boxes.question import HypercubeQuestion
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.partitions.plan import Holding
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.release.released import release_rows
+from dptrees.dpcore.sketches.sketch import SketchKind
 from tests.dpcore.hierarchy_questions import make_release_plan
 from tests.transforms.box_questions import box_question, sketched
 from tests.transforms.conftest import NONCE
@@ -76,7 +75,7 @@ def test_another_order_other_files_and_sorted_counts(
     plan, tmp_path, run, release_files, expected, small_splits, monkeypatch
 ) -> None:
     monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
-    monkeypatch.setattr("dptrees.dpcore.hypercube.code_counts.BUFFERED_ROWS", 200)
+    monkeypatch.setattr("dptrees.dpcore.boxes.held_counts.BUFFERED_ROWS", 200)
     shuffled = ROWS.take(np.random.default_rng(2).permutation(ROWS.num_rows))
     run(plan, written(tmp_path, shuffled, 4), tmp_path / "out")
     assert tables(release_files(tmp_path / "out")) == expected

@@ -16,8 +16,8 @@ from dptrees.dpcore.hierarchy.leaves import universe_from_codes
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.privacy.unit import Budget, Measure
+from dptrees.dpcore.questions.messages import Place
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.dpcore.series.temporal import TemporalTree

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.dpcore.questions.place import Part
+from dptrees.dpcore.questions.messages import Part
 from dptrees.dpcore.release.guarantee import manifest_checksum, plan_manifest
 from dptrees.transforms.commit import CommitError, _by_part, _Commit, manifest_text
 from dptrees.transforms.errors import ConservationError

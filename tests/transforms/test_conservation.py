@@ -325,7 +325,7 @@ SORTED = [
 def test_sorted_counts(kind, change, buffered, attempt, monkeypatch) -> None:
     """Where known leaves do not fit memory, and leave before their bundle ends."""
     monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
-    monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
+    monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", buffered)
     with pytest.raises(ConservationError, match="lost or repeated data: partial counts of tree"):
         attempt(Planted("partial counts", change))
 

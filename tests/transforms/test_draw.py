@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dptrees.dpcore.rows.packing import pack
+from dptrees.dpcore.rows.columns import pack
 from dptrees.transforms.draw import RECEIPTS, SENT, _Draw, _Finish, _Gather, both_ways
 from dptrees.transforms.errors import ConservationError
 from dptrees.transforms.keyed import KeyedDoFn

@@ -13,12 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dptrees.dpcore.hypercube import code_counts
-from dptrees.dpcore.partitions.plan import Holding
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.boxes import held_counts
+from dptrees.dpcore.boxes.plan import Holding
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.sketches.sketch import SketchKind
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees
 from tests.dpcore.hierarchy_questions import make_release_plan
@@ -98,7 +97,7 @@ def test_shards_of_a_sparse_tree(counted, small_splits) -> None:
 def test_leaves_that_are_matched_in_parts(counted, small_splits, monkeypatch, buffered) -> None:
     """Also where counts leave before their bundle ends, and whatever matches no leaf."""
     monkeypatch.setattr("dptrees.dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 5)
-    monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
+    monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", buffered)
     question = replace(questions(parted())[4], chunk_leaves=5)
     assert question.is_matched and question.domain.unknown == "other"
     plan = make_release_plan(question)
@@ -111,7 +110,7 @@ def test_leaves_that_are_matched_in_parts(counted, small_splits, monkeypatch, bu
 @pytest.mark.parametrize("most", [2**21, 300])
 def test_shards_of_a_selection(counted, small_splits, monkeypatch, most) -> None:
     """Also where counts leave before their bundle ends: after so many rows, whatever they hold."""
-    monkeypatch.setattr("dptrees.dpcore.selection.counter.MOST_ROWS", most)
+    monkeypatch.setattr("dptrees.dpcore.choices.key_selection.MOST_ROWS", most)
     plan = every_kind.PLANS["selection"]()
     columns = {"number": [3] * 2000, "race": ["x"] * 2000}
     first = counted(plan, pa.table(columns), "first")
@@ -134,7 +133,7 @@ def test_quantiles_in_rounds(counted) -> None:
 @pytest.mark.parametrize("buffered", [2**23, 700])
 def test_boxes_of_columns(counted, small_splits, monkeypatch, buffered) -> None:
     """However their counts are held, also where codes leave before their bundle ends."""
-    monkeypatch.setattr("dptrees.dpcore.hypercube.code_counts.BUFFERED_ROWS", buffered)
+    monkeypatch.setattr("dptrees.dpcore.boxes.held_counts.BUFFERED_ROWS", buffered)
     plan = make_release_plan(
         box_question("dense", holding=Holding.DENSE),
         box_question("sparse", holding=Holding.SPARSE),
@@ -150,9 +149,9 @@ def test_boxes_of_columns(counted, small_splits, monkeypatch, buffered) -> None:
 
 
 def test_a_box_that_sends_no_empty_shards_is_found(counted, small_splits, monkeypatch) -> None:
-    sent = code_counts.code_partials
+    sent = held_counts.code_partials
     monkeypatch.setattr(
-        code_counts, "code_partials", lambda *given: (each for each in sent(*given) if each.data)
+        held_counts, "code_partials", lambda *given: (each for each in sent(*given) if each.data)
     )
     plan = make_release_plan(box_question(holding=Holding.SPARSE))
     columns = {"amount": [1.0] * 3000, "race": ["white"] * 3000}

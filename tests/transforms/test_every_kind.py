@@ -20,11 +20,11 @@ from dptrees.dpcore.hierarchy.universe import Universe
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.questions.place import Counts, Drawn, Increments, Partial, Place
+from dptrees.dpcore.questions.messages import Counts, Drawn, Increments, Partial, Place
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.release.released import release_rows
 from tests.transforms import every_kind
 from tests.transforms.every_kind import ROWS
 

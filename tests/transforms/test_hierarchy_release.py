@@ -15,11 +15,10 @@ import pytest
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.rows.packing import unpack
-from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.rows.columns import unpack
+from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.transforms.conservation import tree_rows
 from dptrees.transforms.count import _MergePlace
 from dptrees.transforms.key_reference import KeyReference
@@ -130,7 +129,7 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
 ) -> None:
     if chunks == 4:  # the other way to count, too
         monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
-        monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
+        monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", 400)
     plan = plan_for(name, chunks)
     assert (plan.questions[0].forest.chunking.split_level > 0) == (chunks == 4)
     run_steps(plan, ROWS, tmp_path / "out")
@@ -225,7 +224,7 @@ def test_dense_and_sparse_sums_are_exact(
     chunk_leaves, cells, buffered, many, sizes, reference, monkeypatch
 ) -> None:
     monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", cells)
-    monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", buffered)
+    monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", buffered)
     plan, rows = plan_for("add_remove", chunk_leaves), ROWS.slice(0, many)
     batches = rows.combine_chunks().to_batches(max_chunksize=many * 2 // 13)
     assert len(batches) == sum(sizes)

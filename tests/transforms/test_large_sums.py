@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.dpcore.questions.leaf_counts import merged_chunk
-from dptrees.dpcore.rows.packing import unpack
-from dptrees.dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
-from dptrees.dpcore.trees.exact_sums import LARGEST_SUM
+from dptrees.dpcore.questions.messages import merged_chunk
+from dptrees.dpcore.rows.columns import unpack
+from dptrees.dpcore.rows.policies import LARGEST_BOUND, MeasureColumn
+from dptrees.dpcore.trees.chunks import LARGEST_SUM
 from dptrees.transforms.conservation import residue, tree_rows
 from dptrees.transforms.count import CountBundle, _MergePlace
 from dptrees.transforms.errors import sentence_in
@@ -95,7 +95,7 @@ def test_the_balance_holds_past_64_bits(sign, large_bundle, reference) -> None:
 
 
 def test_a_large_batch_is_counted_in_parts(monkeypatch) -> None:
-    for module in ("dptrees.dpcore.questions.leaf_counts", "dptrees.transforms.count"):
+    for module in ("dptrees.dpcore.questions.messages", "dptrees.transforms.count"):
         monkeypatch.setattr(f"{module}.BUFFERED_ROWS", 3)
     rows = pa.record_batch({"code": [CODES[0]] * 8, "amount": [float(BOUND)] * 8})
     for cells in (2**25, 0):

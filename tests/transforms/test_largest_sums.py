@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.factorised.forest import FactorizedForest
-from dptrees.dpcore.mean.workload import MeanWorkload
+from dptrees.dpcore.factorised.mechanism import FactorizedForest
+from dptrees.dpcore.mean import MeanWorkload
 from dptrees.dpcore.noise.laws import ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import (
@@ -27,10 +27,10 @@ from dptrees.dpcore.noise.source import (
     LargeSumError,
     add_noise,
 )
-from dptrees.dpcore.ordered.make import IntegerDomain
-from dptrees.dpcore.questions.statistics import StatisticKind
-from dptrees.dpcore.questions.workload import Share
-from dptrees.dpcore.release.in_memory import release_counts, release_rows
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.questions.answer_errors import StatisticKind
+from dptrees.dpcore.questions.planning import Share
+from dptrees.dpcore.release.released import release_counts, release_rows
 from dptrees.dpcore.series.temporal import Span
 from tests.dpcore.factorised.test_forest import STRATEGIES, make_plan, planted, source
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan

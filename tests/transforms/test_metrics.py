@@ -12,8 +12,8 @@ import pytest
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dptrees.dpcore.questions.place import UNITS, Part, ReleasedPart
-from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.questions.messages import UNITS, Part, ReleasedPart
+from dptrees.dpcore.questions.released import NODES
 from dptrees.transforms import draw, metrics
 from dptrees.transforms.layout import planned_parts
 from dptrees.transforms.readers.read import ReadBatches

@@ -14,12 +14,11 @@ from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.hierarchy.universe import Universe
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.release.in_memory import release_rows
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.release.released import release_rows
+from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.transforms import files, universe_file
-from dptrees.transforms.conservation import ConservationError
-from dptrees.transforms.errors import ReleaseError, UniverseError
+from dptrees.transforms.errors import ConservationError, ReleaseError, UniverseError
 from dptrees.transforms.layout import universe_name
 from dptrees.transforms.nonce import folder_nonce
 from dptrees.transforms.universe_file import share_universes, universe_files
@@ -53,9 +52,9 @@ LEVELS = ("state", "county", "block")
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit below the leaves of the tests' universe, and parts of three leaves."""
     monkeypatch.setattr("dptrees.dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 5)
-    monkeypatch.setattr("dptrees.dpcore.hierarchy.universe_table.LEAVES_AT_ONCE", 3)
-    monkeypatch.setattr("dptrees.dpcore.rows.code_blocks._PART_CODES", 4)
-    monkeypatch.setattr("dptrees.dpcore.questions.leaf_counts.BUFFERED_ROWS", 400)
+    monkeypatch.setattr("dptrees.dpcore.hierarchy.leaf_codes.LEAVES_AT_ONCE", 3)
+    monkeypatch.setattr("dptrees.dpcore.rows.value_lists._PART_CODES", 4)
+    monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", 400)
     monkeypatch.setattr(universe_file, "_LOADED", {})
 
 
@@ -131,7 +130,7 @@ def test_of_few_chunks_each_gets_something_from_each_bundle(monkeypatch) -> None
     (question,) = (replace(questions(parted())[2], chunk_leaves=5),)
     counter = question.counter(dense=True, choices=None)  # type: ignore[arg-type]
     assert [partial.place for partial in counter.take()] == list(question.places)
-    monkeypatch.setattr("dptrees.dpcore.questions.slot_counts.MOST_SENT", 1)
+    monkeypatch.setattr("dptrees.dpcore.questions.sparse_counts.MOST_SENT", 1)
     assert list(counter.take()) == []
 
 

@@ -8,12 +8,10 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.exponential.question import ExponentialQuestion
-from dptrees.dpcore.exponential.workload import ExponentialWorkload
-from dptrees.dpcore.ordered.make import NumberDomain
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.exponential.question import ExponentialQuestion, ExponentialWorkload
+from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.pipelines.running.loop import LoopRunner

@@ -12,14 +12,13 @@ import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.conversion import zcdp_rho
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.questions.place import Place
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.messages import Place
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.sparse import question
-from dptrees.dpcore.sparse.counter import SparseCounter
+from dptrees.dpcore.sparse.question import SparseCounter
 from dptrees.transforms.conservation import expected_balance, tree_chunks
 from dptrees.transforms.count import _DIGEST, _EmptyPlaces, _MergePlace
 from dptrees.transforms.readers.read import BALANCE

@@ -7,8 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan, random_rows
 from tests.dpcore.threshold_questions import make_stated_plan, threshold_question

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dptrees.dpcore.partitions.plan import Holding
-from dptrees.dpcore.privacy.budget import Neighbors
-from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
+from dptrees.dpcore.boxes.plan import Holding
+from dptrees.dpcore.privacy.unit import Neighbors, NullUnits, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.sketches.sketch import SketchKind
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
 from tests.dpcore.threshold_questions import make_stated_plan, threshold_question
 from tests.transforms import every_kind

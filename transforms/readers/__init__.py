@@ -1,4 +1,1 @@
-"""Files to record batches: one module a format, and `read`, which spreads them over workers.
-
-This file imports nothing, as that of transforms.
-"""
+"""Files to record batches: formats, columns, listings, one module for each format of rows."""

@@ -25,7 +25,7 @@ from apache_beam.typehints import row_type, typehints
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.utils.timestamp import Timestamp
 
-from dptrees.dpcore.bounding.unit_families import unit_families, unit_family
+from dptrees.dpcore.bounding.unit_ids import unit_families, unit_family
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.conservation import unit_types
 from dptrees.transforms.counting import in_window

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from dptrees.dpcore.bounding.unit_families import unit_families
+from dptrees.dpcore.bounding.unit_ids import unit_families
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.file_columns import path_columns

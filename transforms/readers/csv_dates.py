@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptrees.dpcore.rows.column import UTC_NAMES
+from dptrees.dpcore.rows.columns import UTC_NAMES
 
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),

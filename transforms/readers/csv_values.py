@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptrees.dpcore.rows.column import UTC_NAMES
+from dptrees.dpcore.rows.columns import UTC_NAMES
 from dptrees.transforms.readers.csv_dates import moments
 from dptrees.transforms.readers.csv_texts import PLAIN_COLUMN, THOUSANDS, ColumnTexts
 

@@ -1,4 +1,1 @@
-"""Tables to record batches: one module a kind, and `read`, which spreads them over workers.
-
-This file imports nothing, as that of transforms.
-"""
+"""Tables and queries to record batches, and `read`, which spreads them over workers."""

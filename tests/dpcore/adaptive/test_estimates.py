@@ -17,14 +17,13 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.mechanism import AdaptiveWidths, adaptive_widths
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.adaptive.planner import plan_adaptive
-from dptrees.dpcore.adaptive.widths import AdaptiveWidths, adaptive_widths
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.noise.laws import NoiseLaw
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.uniform.plan import TreeSetting
 from tests.dpcore.adaptive_trees import Solved, solve_adaptive, source
 
 RELEASES = 4000

@@ -10,16 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.adaptive import drawing
-from dptrees.dpcore.adaptive.drawn import DrawnTree
-from dptrees.dpcore.adaptive.drawn_trees import DrawnTrees
+from dptrees.dpcore.adaptive import plan as drawing
+from dptrees.dpcore.adaptive.drawn_trees import DrawnTree, DrawnTrees
 from dptrees.dpcore.adaptive.forest import AdaptiveForest
+from dptrees.dpcore.adaptive.least_squares import level_fanouts
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
-from dptrees.dpcore.adaptive.solving import level_fanouts
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.shape import Shape
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.shapes import IrregularTree, Shape, UniformTree
 from tests.dpcore.adaptive_trees import (
     LEVELS,
     PREFIXES,

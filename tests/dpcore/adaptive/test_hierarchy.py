@@ -14,12 +14,10 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
-from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion, ReleasedHierarchy
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import plan_from_spec
-from dptrees.dpcore.trees.exact_sums import level_sums
+from dptrees.dpcore.trees.chunks import level_sums
 from tests.dpcore.adaptive_hierarchies import DOMAIN, GROUPS, adaptive_question, released
 from tests.dpcore.hierarchy_questions import (
     leaf_counts,

@@ -16,13 +16,11 @@ from dptrees.dpcore.adaptive.hierarchy_planner import (
     modelled_errors,
     plan_adaptive_hierarchy,
 )
-from dptrees.dpcore.irregular.node_weights import NodeWeights
 from dptrees.dpcore.irregular.plan import IrregularPlan
-from dptrees.dpcore.irregular.planner import predicted_level_rmse, with_best_shares
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.trees.exact_sums import level_sums
-from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.irregular.planner import NodeWeights, predicted_level_rmse, with_best_shares
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.trees.chunks import level_sums
+from dptrees.dpcore.trees.shapes import IrregularTree
 from tests.dpcore.adaptive_trees import solve_adaptive, source
 from tests.dpcore.irregular_trees import rhode_island
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dptrees.dpcore.adaptive.drawn import DrawnTree
-from dptrees.dpcore.adaptive.intervals import quantile_ends
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.adaptive.drawn_trees import DrawnTree
+from dptrees.dpcore.adaptive.mechanism import quantile_ends
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Measure, PrivacyUnit
 from tests.dpcore.adaptive.test_ordered import CELLS, exact, make_question, released
 from tests.dpcore.mechanisms import drawn_tree
 

@@ -11,20 +11,19 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.adaptive.drawn import DrawnTree
+from dptrees.dpcore.adaptive.drawn_trees import DrawnTree
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
-from dptrees.dpcore.adaptive.whole_levels import if_all_split, noise_if_all_split
+from dptrees.dpcore.adaptive.planner import if_all_split, noise_if_all_split
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion, ordered_question_from_spec
 from dptrees.dpcore.ordered.released import ReleasedCdf
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.shapes import UniformTree
 from tests.dpcore.mechanisms import changed, drawn_tree, take_mechanism
 
 Integers = npt.NDArray[np.int64]

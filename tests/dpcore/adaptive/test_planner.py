@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.adaptive.holders import spread_ends
+from dptrees.dpcore.adaptive.least_squares import spread_ends
 from dptrees.dpcore.adaptive.planner import (
     most_rows,
     plan_adaptive,
@@ -17,10 +17,9 @@ from dptrees.dpcore.adaptive.planner import (
     rule_fanouts,
     with_rule,
 )
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.trees.shapes import IrregularTree
+from dptrees.dpcore.uniform.plan import TreeSetting
 from tests.dpcore.units import bounded_unit
 
 

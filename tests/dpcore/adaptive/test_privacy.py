@@ -18,15 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.adaptive import drawing
+from dptrees.dpcore.adaptive import plan as drawing
 from dptrees.dpcore.adaptive.forest import AdaptiveForest
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.noise.laws import NoiseLaw
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.shape import Shape
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.trees.shapes import IrregularTree, Shape, UniformTree
 from tests.dpcore.adaptive_trees import source
 from tests.dpcore.units import bounded_unit
 

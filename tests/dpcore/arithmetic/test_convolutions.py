@@ -7,12 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.arithmetic import convolutions
-from dptrees.dpcore.arithmetic.convolutions import (
-    integer_series_product,
-    later_terms,
-    series_product,
-)
+from dptrees.dpcore.arithmetic import sums
+from dptrees.dpcore.arithmetic.sums import integer_series_product, later_terms, series_product
 from dptrees.dpcore.arrays import Floats
 
 SIZES = (1, 2, 3, 16, 37)
@@ -94,7 +90,7 @@ def test_errors_of_transforms_are_far_from_where_rounding_would_change(
         farthest[0] = max(farthest[0], float(np.abs(terms - np.rint(terms)).max()))
         return np.asarray(np.rint(terms))
 
-    monkeypatch.setattr(convolutions, "_whole", whole)
+    monkeypatch.setattr(sums, "_whole", whole)
     for exponent in (1, 4, 7, 10, 13, 16):
         size = 2**exponent
         for values in (np.full(size, 1 / 3), np.cumsum(coefficients(size)[0])):

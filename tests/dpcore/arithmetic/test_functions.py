@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dptrees.dpcore.arithmetic.angles import cos, sin, sinc
 from dptrees.dpcore.arithmetic.elementary import (
+    cos,
     cube_root,
     exp,
     exp2,
@@ -23,6 +23,8 @@ from dptrees.dpcore.arithmetic.elementary import (
     log2,
     log_add_exp,
     power,
+    sin,
+    sinc,
     sinh,
     tanh,
 )

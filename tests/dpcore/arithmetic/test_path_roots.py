@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dptrees.dpcore.arithmetic.path_roots import path_root_diagonal
-from dptrees.dpcore.arithmetic.square_roots import (
+from dptrees.dpcore.arithmetic.matrices import (
     decided_rounding,
+    path_root_diagonal,
     rounded_root_diagonal,
     square_root,
 )

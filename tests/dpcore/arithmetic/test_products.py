@@ -7,8 +7,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.arithmetic.products import gram_residual, integer_product, product
-from dptrees.dpcore.arithmetic.triangular import inverse_upper, solved_lower, solved_upper
+from dptrees.dpcore.arithmetic.matrices import (
+    gram_residual,
+    integer_product,
+    inverse_upper,
+    product,
+    solved_lower,
+    solved_upper,
+)
 from dptrees.dpcore.arrays import Floats, Integers
 
 SIZES = ((1, 1, 1), (3, 5, 2), (17, 64, 9), (4, 300, 5))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.arithmetic.square_roots import (
+from dptrees.dpcore.arithmetic.matrices import (
     Corrected,
     cholesky_factor,
     rough_factor,

@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.arithmetic.interpolation import interpolated
 from dptrees.dpcore.arithmetic.sums import (
     binary_exponent,
     decimal_exponent,
     dot,
     hypotenuse,
     integer_power,
+    interpolated,
     power_of_ten,
     row_dots,
 )

@@ -14,16 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dptrees.dpcore.bounding import choice as choice_module
-from dptrees.dpcore.bounding.choice import RowBounds, RowChoice
+from dptrees.dpcore.bounding import row_choice as choice_module
+from dptrees.dpcore.bounding.row_choice import RowBounds, RowChoice, TreeBounding
 from dptrees.dpcore.bounding.runs import Form, UnitRuns
 from dptrees.dpcore.bounding.unit_ids import UnitIds
-from dptrees.dpcore.bounding.unit_rows import TreeBounding
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.privacy.budget import Neighbors
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.questions.place import Increments, RowIncrements
+from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit
+from dptrees.dpcore.questions.messages import Increments, RowIncrements
 from tests.dpcore.bounding.slow_choice import Row, slow_choice
 from tests.memory import stays_below
 

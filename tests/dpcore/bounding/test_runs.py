@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dptrees.dpcore.bounding.choice import _smallest
+from dptrees.dpcore.bounding.row_choice import _smallest
 from dptrees.dpcore.bounding.runs import distinct_units
 
 RANDOM = np.random.default_rng(4)

@@ -13,8 +13,7 @@ import pytest
 from dptrees.dpcore.bounding.unit_ids import UnitIds, check_unit_types, value_ids
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.privacy.budget import Neighbors
-from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit
 from tests.dpcore.bounding.slow_choice import chained, permutation, text_block, unit_id
 from tests.processor import takes_less
 

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.bounding.unit_ids import check_unit_types
-from dptrees.dpcore.bounding.unit_values import declared_values
-from dptrees.dpcore.privacy.budget import Neighbors
-from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit, UnitType
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.bounding.unit_ids import check_unit_types, declared_values
+from dptrees.dpcore.privacy.unit import Neighbors, NullUnits, PrivacyUnit, UnitType
+from dptrees.dpcore.specification import Refusal
 
 INTEGER, TEXT = UnitType.INTEGER, UnitType.TEXT
 

@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from dptrees.dpcore.adaptive.candidate import AdaptiveTree
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
-from dptrees.dpcore.chooser.ordered import OrderedChoice
-from dptrees.dpcore.factorised.candidate import WeightedSums
-from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
-from dptrees.dpcore.levels.candidate import WholeLevels
+from dptrees.dpcore.adaptive.planner import AdaptiveTree
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, WeightedSums
+from dptrees.dpcore.levels.planner import WholeLevels
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Share
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Share
+from dptrees.dpcore.release.mechanism_choice import OrderedChoice
 from dptrees.dpcore.rows.keys import KeyList
 
 PURE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
@@ -92,7 +90,7 @@ def test_few_rows_are_reported_by_the_scale_of_the_noise() -> None:
 def test_else_whole_levels_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     # Which plan counts get is of no matter here, and its search takes long.
     monkeypatch.setattr(
-        "dptrees.dpcore.levels.candidate.plan_for_counts", lambda best, *_, **__: best
+        "dptrees.dpcore.levels.planner.plan_for_counts", lambda best, *_, **__: best
     )
     beside = ReleaseTerms(unit=ADD_REMOVE_ROW, has_delta=True)
     for workload, terms in (
@@ -110,7 +108,7 @@ def test_a_tree_too_large_to_be_read_whole_has_whole_levels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "dptrees.dpcore.levels.candidate.plan_for_counts", lambda best, *_, **__: best
+        "dptrees.dpcore.levels.planner.plan_for_counts", lambda best, *_, **__: best
     )
     most = 2**22
     assert isinstance(planned(counts(None, cells=most), PURE).mechanism, AdaptiveMechanism)

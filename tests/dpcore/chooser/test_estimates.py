@@ -6,17 +6,15 @@ from fractions import Fraction
 
 import pytest
 
-from dptrees.dpcore.chooser.ordered import OrderedChoice
-from dptrees.dpcore.factorised.candidate import WeightedSums
-from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
-from dptrees.dpcore.levels.candidate import WholeLevels
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, WeightedSums
+from dptrees.dpcore.levels.planner import WholeLevels
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.composition import Guarantee, plan_release
+from dptrees.dpcore.release.mechanism_choice import OrderedChoice
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.uniform.objectives import CDF, Objective, QuantileObjective, RangeObjective
 

@@ -7,18 +7,16 @@ from fractions import Fraction
 
 import pytest
 
-from dptrees.dpcore.adaptive.candidate import AdaptiveTree
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
-from dptrees.dpcore.chooser.ordered import OrderedChoice
-from dptrees.dpcore.exponential.question import ExponentialQuestion
-from dptrees.dpcore.exponential.workload import ExponentialWorkload
-from dptrees.dpcore.levels.candidate import WholeLevels
+from dptrees.dpcore.adaptive.planner import AdaptiveTree
+from dptrees.dpcore.exponential.question import ExponentialQuestion, ExponentialWorkload
+from dptrees.dpcore.levels.planner import WholeLevels
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.release.mechanism_choice import OrderedChoice
 from dptrees.dpcore.rows.keys import KeyList
 
 SHARE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

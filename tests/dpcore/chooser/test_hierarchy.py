@@ -9,17 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.adaptive.hierarchy_candidate import AdaptiveHierarchy
+from dptrees.dpcore.adaptive.hierarchy_planner import AdaptiveHierarchy
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
-from dptrees.dpcore.chooser.choice import MechanismChoice
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes
-from dptrees.dpcore.hierarchy.workload import HierarchyWorkload
+from dptrees.dpcore.hierarchy.question import HierarchyWorkload
 from dptrees.dpcore.levels.irregular import IrregularMechanism
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
+from dptrees.dpcore.release.mechanism_choice import MechanismChoice
+from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
 from tests.dpcore.adaptive_hierarchies import DOMAIN
 

@@ -17,21 +17,17 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.distinct.domain import DistinctDomain
-from dptrees.dpcore.distinct.plan import DistinctPlan
-from dptrees.dpcore.distinct.question import DistinctQuestion
-from dptrees.dpcore.distinct.workload import DistinctWorkload
+from dptrees.dpcore.distinct import DistinctDomain, DistinctPlan, DistinctQuestion, DistinctWorkload
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
 from dptrees.dpcore.privacy.sensitivity import distinct_sensitivity
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.release.released import release_rows
 from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.specification import Refusal
 
 KEY = ReleaseKey(bytes(range(32)))
 FALSE_ALARM = 1e-6

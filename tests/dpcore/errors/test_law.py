@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from dptrees.dpcore.errors.law import ErrorLaw
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.trees.error_laws import ErrorLaw
 
 
 def test_distinct_terms_count_the_sizes_that_share_the_variance() -> None:

@@ -6,9 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from dptrees.dpcore.errors.law import ErrorLaw
-from dptrees.dpcore.errors.merged_law import MergedLaw
 from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.trees.error_laws import ErrorLaw, MergedLaw
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999, 0.9999])

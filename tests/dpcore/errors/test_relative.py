@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dptrees.dpcore.errors.relative import (
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.trees.relative_errors import (
     alpha_rmse,
     gaussian_alpha_rmse,
     gaussian_smoothed_relative_error,
@@ -19,9 +22,6 @@ from dptrees.dpcore.errors.relative import (
     mixed_smoothed_relative_error,
     smoothed_relative_error,
 )
-from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
 
 LAWS: list[NoiseLaw] = [
     DiscreteLaplace(scale=Fraction(1, 2)),

@@ -12,10 +12,11 @@ import numpy as np
 
 from benchmarks.audit.choices import flip_law, weight_law
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.exponential import choosing, intervals, places, rounds
+from dptrees.dpcore.exponential import choice as places
+from dptrees.dpcore.exponential import quantiles
 from dptrees.dpcore.exponential.choice import Chosen
-from dptrees.dpcore.exponential.choosing import ChosenQuantiles
 from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.exponential.quantiles import ChosenQuantiles
 from dptrees.dpcore.noise.randomness import RandomStream
 
 # Places of a cell where a quantile parts the rows: as few as may show a fault.
@@ -96,11 +97,11 @@ def _runs(
             patch.object(places, "DOUBLINGS", DOUBLINGS),
             patch.object(places, "LEVELS", levels),
             patch.object(places, "weighed", run.by_weight),
-            patch.object(choosing, "weighed", run.by_weight),
-            patch.object(choosing, "flipped", run.by_flips_of_part if in_parts else run.by_flips),
-            patch.object(rounds, "part_by_mass", run.part_by_mass),
-            patch.object(intervals, "weighed", run.by_weight),
-            patch.object(intervals, "flipped", run.by_flips),
+            patch.object(quantiles, "weighed", run.by_weight),
+            patch.object(quantiles, "flipped", run.by_flips_of_part if in_parts else run.by_flips),
+            patch.object(quantiles, "part_by_mass", run.part_by_mass),
+            patch.object(quantiles, "weighed", run.by_weight),
+            patch.object(quantiles, "flipped", run.by_flips),
         ):
             yield run, choose()
         prescribed = run.following()
@@ -124,7 +125,7 @@ def enumerated_law(
     """
 
     def at_once() -> ChosenQuantiles:
-        return choosing.chosen_quantiles(np.array(counts, np.int64), plan, RandomStream(bytes(32)))
+        return quantiles.chosen_quantiles(np.array(counts, np.int64), plan, RandomStream(bytes(32)))
 
     law: Law = {}
     for run, found in _runs(choose or at_once, levels, in_parts=choose is not None):

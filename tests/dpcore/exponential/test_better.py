@@ -4,10 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from dptrees.dpcore.exponential.better import is_better
-from dptrees.dpcore.exponential.plan import ExponentialPlan
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.exponential.plan import ExponentialPlan, is_better
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 
 
 def even_plan(quantiles: int, measure: Measure = Measure.EPSILON) -> ExponentialPlan:

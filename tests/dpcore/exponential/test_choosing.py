@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.exponential.choosing import chosen_quantiles
-from dptrees.dpcore.exponential.margins import margins, rank_errors
-from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.exponential.plan import ExponentialPlan, margins, rank_errors
+from dptrees.dpcore.exponential.quantiles import chosen_quantiles
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 
 THREE = (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 NINE = tuple(Fraction(each, 10) for each in range(1, 10))

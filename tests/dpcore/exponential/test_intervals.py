@@ -12,20 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dptrees.dpcore.exponential.choosing import chosen_quantiles
-from dptrees.dpcore.exponential.intervals import (
+from dptrees.dpcore.exponential.plan import ExponentialPlan
+from dptrees.dpcore.exponential.quantiles import (
     chosen_ends,
+    chosen_quantiles,
     most_pairs,
     pair_distances,
     reach,
     run_edges,
 )
-from dptrees.dpcore.exponential.plan import ExponentialPlan
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.sensitivity import rank_sensitivity
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.specification import Refusal
 from tests.dpcore.exponential.test_privacy import UNITS, make_plan, neighbors, worst
 
 CELLS, ROWS, CONFIDENCE = 500, 800, 0.8
@@ -80,7 +79,7 @@ def test_they_hold_as_often_as_stated(shape: str, measure: Measure) -> None:
 
 def test_a_reach_too_short_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Intervals that end at the wanted rank itself hold it by chance."""
-    monkeypatch.setattr("dptrees.dpcore.exponential.intervals.reach", lambda *_: 0)
+    monkeypatch.setattr("dptrees.dpcore.exponential.quantiles.reach", lambda *_: 0)
     found = held(make_counts("spiky"), interval_plan(Measure.EPSILON), 40)
     assert stats.binom.cdf(found / 3, 40, CONFIDENCE) < 1e-6
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dptrees.dpcore.exponential.margins import root_mean_square
+from dptrees.dpcore.exponential.plan import root_mean_square
 
 
 def test_the_root_mean_square_is_in_the_unit_of_the_errors() -> None:

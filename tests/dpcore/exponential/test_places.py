@@ -8,10 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.exponential.places import STEPS, _below, _parts, _turns
-from dptrees.dpcore.exponential.plan import _LEAST_RATE
-from dptrees.dpcore.exponential.ranks import LARGEST_OF_PLACES
-from dptrees.dpcore.exponential.weights import ERROR, FLOOR
+from dptrees.dpcore.exponential.choice import ERROR, FLOOR, STEPS, _below, _parts, _turns
+from dptrees.dpcore.exponential.plan import _LEAST_RATE, LARGEST_OF_PLACES
 
 
 def off(rate: Fraction, rows: int) -> float:

@@ -7,8 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dptrees.dpcore.exponential.plan import ExponentialPlan
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 
 
 @pytest.mark.parametrize("measure", Measure)

@@ -13,19 +13,22 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from dptrees.dpcore.exponential import choosing
 from dptrees.dpcore.exponential import plan as planning
-from dptrees.dpcore.exponential.choice import Chosen
-from dptrees.dpcore.exponential.choosing import Cells, QuantileGap, choose_among, sides
-from dptrees.dpcore.exponential.places import LARGEST, PLACES
-from dptrees.dpcore.exponential.plan import _LEAST_RATE, SLACK, ExponentialPlan
-from dptrees.dpcore.exponential.ranks import LARGEST_OF_PLACES
-from dptrees.dpcore.exponential.weights import ERROR, FLOOR
+from dptrees.dpcore.exponential import quantiles as choosing
+from dptrees.dpcore.exponential.choice import ERROR, FLOOR, LARGEST, PLACES, Chosen
+from dptrees.dpcore.exponential.plan import _LEAST_RATE, LARGEST_OF_PLACES, SLACK, ExponentialPlan
+from dptrees.dpcore.exponential.quantiles import Cells, QuantileGap, choose_among, sides
 from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
 from dptrees.dpcore.privacy.sensitivity import rank_sensitivity
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    SUBSTITUTE_ROW,
+    Budget,
+    Measure,
+    Neighbors,
+    PrivacyUnit,
+)
+from dptrees.dpcore.specification import Refusal
 from tests.dpcore.exponential.enumerated_law import Law, enumerated_law
 
 CELLS, MOST_ROWS = 3, 4

@@ -8,19 +8,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.exponential.question import ExponentialQuestion
-from dptrees.dpcore.exponential.released import ReleasedQuantiles
-from dptrees.dpcore.exponential.workload import ExponentialWorkload
+from dptrees.dpcore.exponential.question import (
+    ExponentialQuestion,
+    ExponentialWorkload,
+    ReleasedQuantiles,
+)
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import make_domain
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
-from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.specification import Refusal
 from tests.dpcore.mechanisms import changed
 
 CELLS = 50

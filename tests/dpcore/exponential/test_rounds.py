@@ -9,18 +9,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.exponential import rounds
-from dptrees.dpcore.exponential.choosing import ChosenQuantiles, QuantileGap
-from dptrees.dpcore.exponential.forest import ExponentialForest
+from dptrees.dpcore.exponential import quantiles as rounds
 from dptrees.dpcore.exponential.plan import ExponentialPlan
-from dptrees.dpcore.exponential.question import MOST_CELLS
-from dptrees.dpcore.exponential.rounds import ChunkRequest, answered, next_request, read_request
+from dptrees.dpcore.exponential.quantiles import (
+    ChosenQuantiles,
+    ChunkRequest,
+    QuantileGap,
+    answered,
+    next_request,
+    read_request,
+)
+from dptrees.dpcore.exponential.question import MOST_CELLS, ExponentialForest
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.rows import packing
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.rows import columns
+from dptrees.dpcore.specification import Refusal
 from tests.dpcore.exponential.enumerated_law import enumerated_law
 from tests.dpcore.exponential.test_question import (
     CELLS,
@@ -119,7 +123,7 @@ def test_another_compressor_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     """Messages are part of what choices are drawn by, and bytes of a compressor may change."""
     counts, plan = tuple(range(40)), make_plan(40, Measure.EPSILON, share=Fraction(1, 4))
     first = in_chunks(counts, plan, 8)
-    monkeypatch.setattr(packing, "_CODEC", pa.Codec("gzip"))
+    monkeypatch.setattr(columns, "_CODEC", pa.Codec("gzip"))
     again = in_chunks(counts, plan, 8)
     for one, other in zip(first, again, strict=True):
         assert np.array_equal(one, other)

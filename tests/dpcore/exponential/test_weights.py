@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.exponential.weights import ERROR, Weights
-from dptrees.dpcore.noise.exponential_bounds import exp_bounds
+from dptrees.dpcore.exponential.choice import ERROR, Weights
+from dptrees.dpcore.noise.exact_sampling import exp_bounds
 
 RATES = [Fraction(1, 2**36), Fraction(1, 3000), Fraction(355, 113), Fraction(20)]
 

@@ -15,13 +15,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dptrees.dpcore.arithmetic.square_roots import rough_factor
+from dptrees.dpcore.arithmetic.matrices import rough_factor
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.factorised.optimum import prefix_gram
-from dptrees.dpcore.factorised.planner import plan_strategy
-from dptrees.dpcore.factorised.read import Read
-from dptrees.dpcore.factorised.strategy import MatrixStrategy
-from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
+from dptrees.dpcore.factorised.optimum import Read, prefix_gram
+from dptrees.dpcore.factorised.strategies import MatrixStrategy, ToeplitzStrategy, plan_strategy
 
 READS = (
     Read(kind="cdf"),

@@ -14,19 +14,20 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.factorised.errors import FactorizedErrors
-from dptrees.dpcore.factorised.forest import FactorizedForest
-from dptrees.dpcore.factorised.plan import FactorizedPlan
-from dptrees.dpcore.factorised.planner import best_strategy, listed_tree
-from dptrees.dpcore.factorised.read import Read
-from dptrees.dpcore.factorised.strategy import MatrixStrategy
-from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
+from dptrees.dpcore.factorised.mechanism import FactorizedForest
+from dptrees.dpcore.factorised.optimum import Read
+from dptrees.dpcore.factorised.plan import FactorizedErrors, FactorizedPlan
+from dptrees.dpcore.factorised.strategies import (
+    MatrixStrategy,
+    ToeplitzStrategy,
+    best_strategy,
+    listed_tree,
+)
 from dptrees.dpcore.noise.laws import DiscreteGaussian, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.trees.forest import PrefixSolution
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.trees.forests import PrefixSolution
 
 CELLS, COPIES = 37, 4000
 FALSE_ALARM = 1e-6

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.factorised.optimum import optimal_weights, prefix_gram, range_gram, rank_gram
-from dptrees.dpcore.factorised.read import Read
+from dptrees.dpcore.factorised.optimum import (
+    Read,
+    optimal_weights,
+    prefix_gram,
+    range_gram,
+    rank_gram,
+)
 
 
 def information(gram: Floats, weights: Floats) -> Floats:

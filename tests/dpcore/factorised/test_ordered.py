@@ -11,21 +11,18 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.factorised.candidate import WeightedSums
-from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
-from dptrees.dpcore.levels.candidate import WholeLevels
-from dptrees.dpcore.levels.planner import predicted_cdf_rmse
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, WeightedSums
+from dptrees.dpcore.levels.planner import WholeLevels, predicted_cdf_rmse
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import IntegerDomain, KeyList
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Share, Way
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Share, Way
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
-from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.release.released import ReleaseReader, release_counts
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.uniform.objectives import CountObjective, QuantileObjective, RangeObjective
 from dptrees.dpcore.uniform.plan import Consistency
 from tests.dpcore.mechanisms import changed

@@ -11,14 +11,11 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.factorised.planner import best_strategy
-from dptrees.dpcore.factorised.read import Read
-from dptrees.dpcore.factorised.sensitivity import strategy_law, strategy_sensitivity
-from dptrees.dpcore.factorised.strategy import MatrixStrategy
-from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
+from dptrees.dpcore.factorised.optimum import Read
+from dptrees.dpcore.factorised.plan import strategy_law, strategy_sensitivity
+from dptrees.dpcore.factorised.strategies import MatrixStrategy, ToeplitzStrategy, best_strategy
 from dptrees.dpcore.noise.laws import DiscreteGaussian
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
-from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
 
 STRATEGIES = [
     ToeplitzStrategy.from_size(3),

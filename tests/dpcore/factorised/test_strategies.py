@@ -7,15 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dptrees.dpcore.arithmetic.square_roots import rough_factor
+from dptrees.dpcore.arithmetic.matrices import rough_factor
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.factorised import dense
-from dptrees.dpcore.factorised.dense import DenseStrategy
-from dptrees.dpcore.factorised.planner import MOST_LEAVES, best_strategy, listed_tree, plan_strategy
-from dptrees.dpcore.factorised.read import Read
-from dptrees.dpcore.factorised.strategy import MatrixStrategy
-from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
-from dptrees.dpcore.refusal import MatrixError
+from dptrees.dpcore.factorised import strategies as dense
+from dptrees.dpcore.factorised.optimum import Read
+from dptrees.dpcore.factorised.strategies import (
+    MOST_LEAVES,
+    DenseStrategy,
+    MatrixStrategy,
+    ToeplitzStrategy,
+    best_strategy,
+    listed_tree,
+    plan_strategy,
+)
+from dptrees.dpcore.specification import MatrixError
 
 CDF = Read(kind="cdf")
 SIZES = (1, 2, 3, 17, 64, 100)

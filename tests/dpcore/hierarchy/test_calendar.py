@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
-from dptrees.dpcore.hierarchy.columns import column_readers
+from dptrees.dpcore.hierarchy.domain import column_readers
 from dptrees.dpcore.hierarchy.universe import Universe
 from tests.dpcore.universe_reference import check_restored, check_universe
 

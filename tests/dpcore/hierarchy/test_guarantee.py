@@ -19,10 +19,9 @@ from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import add_noise
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.release.in_memory import release_counts
-from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.rows.policies import MeasureColumn
 from tests.dpcore.hierarchy_questions import all_nodes, hierarchy_question, make_release_plan
 
 Array = np.ndarray[Any, Any]

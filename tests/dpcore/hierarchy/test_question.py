@@ -16,14 +16,13 @@ from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_code_blocks, universe_from_codes
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
 from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.planner import NodeWeights
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.rows.policies import MeasureColumn
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,
     BUSHY,

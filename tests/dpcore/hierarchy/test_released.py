@@ -13,16 +13,14 @@ import pytest
 
 from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
-from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
-from dptrees.dpcore.irregular.widths import irregular_widths
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion, ReleasedHierarchy
+from dptrees.dpcore.irregular.intervals import irregular_widths
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.release.in_memory import release_counts
-from dptrees.dpcore.release.release import ReleaseReader
-from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.release.released import ReleaseReader, release_counts
+from dptrees.dpcore.rows.policies import MeasureColumn
 from tests.dpcore.hierarchy_questions import (
     all_nodes,
     hierarchy_question,

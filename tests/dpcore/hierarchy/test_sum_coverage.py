@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
+from dptrees.dpcore.hierarchy.question import ReleasedHierarchy
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.questions.answer_errors import SumError
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.release.released import release_counts
 from tests.dpcore.hierarchy_questions import all_nodes, hierarchy_question, make_release_plan
 from tests.dpcore.test_coverage import limits
 

@@ -13,16 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
-from dptrees.dpcore.hierarchy.released import ReleasedHierarchy
+from dptrees.dpcore.hierarchy.question import (
+    HierarchyQuestion,
+    ReleasedHierarchy,
+    hierarchy_question_from_spec,
+)
 from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.levels.thresholds import ThresholdMechanism
+from dptrees.dpcore.levels.irregular import ThresholdMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.release.in_memory import release_counts
 from dptrees.dpcore.release.plan import plan_from_spec
-from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.thresholds.forest import ThresholdIntervals
 from tests.dpcore.hierarchy_questions import (

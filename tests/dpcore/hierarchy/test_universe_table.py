@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.hierarchy.universe_table import universe_from_table
+from dptrees.dpcore.hierarchy.leaf_codes import universe_from_table
 from tests.dpcore.universe_reference import fleet
 
 

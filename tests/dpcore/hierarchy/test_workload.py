@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.hierarchy.workload import HierarchyWorkload
-from dptrees.dpcore.irregular.node_weights import NodeWeights
-from dptrees.dpcore.levels.irregular_candidate import IrregularLevels
-from dptrees.dpcore.levels.relative_objective import RelativeObjective
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion, HierarchyWorkload
+from dptrees.dpcore.irregular.planner import NodeWeights
+from dptrees.dpcore.levels.irregular import IrregularLevels
+from dptrees.dpcore.levels.relative_errors import RelativeObjective
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from tests.dpcore.hierarchy_questions import universe_domain
 
 OBJECTIVE = RelativeObjective(metric="rel_kappa", kappa=50.0, level_weights=(8, 1, 1, 1))

@@ -11,20 +11,18 @@ import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.hypercube.parts import ReleasedPartition, Sides
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
-from dptrees.dpcore.hypercube.released import ReleasedHypercube
-from dptrees.dpcore.hypercube.workload import PLANNERS, HypercubeWorkload
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.parts import ReleasedPartition, Sides
+from dptrees.dpcore.boxes.plan import Holding
+from dptrees.dpcore.boxes.planner import PartitionChoices
+from dptrees.dpcore.boxes.question import PLANNERS, HypercubeQuestion, HypercubeWorkload
+from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.partitions.choices import PartitionChoices
-from dptrees.dpcore.partitions.plan import Holding
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.released import release_rows
 
 KEY = ReleaseKey(bytes(range(32)))
 # A level's noise of this budget is 0 in all of 2^64 draws.

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.hypercube.intervals import interval, standard_margin
-from dptrees.dpcore.partitions.measurement import NodeNoise
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.boxes.partition import NodeNoise
+from dptrees.dpcore.boxes.question import interval, standard_margin
+from dptrees.dpcore.privacy.unit import Measure
 from tests.dpcore.hypercube.boxes import draw_rows, plan_question, released
 from tests.dpcore.hypercube.test_coverage import BOX, EXACT, FALSE_ALARM, WiderNoise, grown
 

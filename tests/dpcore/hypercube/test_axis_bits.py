@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.hypercube.axis_bits import AxisBits
+from dptrees.dpcore.boxes.domain import AxisBits
 
 DEPTHS = st.lists(st.integers(1, 40), min_size=1, max_size=12).filter(lambda each: sum(each) <= 64)
 

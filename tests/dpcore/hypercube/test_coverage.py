@@ -14,14 +14,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.hypercube.intervals import interval, standard_margin
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.boxes.partition import CodeCounts, MeasuredNodes, NodeNoise, Nodes
+from dptrees.dpcore.boxes.plan import EstimatedTree
+from dptrees.dpcore.boxes.question import HypercubeQuestion, interval, standard_margin
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
-from dptrees.dpcore.partitions.mechanism import EstimatedTree
-from dptrees.dpcore.partitions.tree import Nodes
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import Measure
 from tests.dpcore.hypercube.boxes import box_domain, draw_rows, plan_question
 
 FALSE_ALARM = 1e-6

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.hypercube.domain import HypercubeDomain, cell_bits
-from dptrees.dpcore.ordered.category import CategoryDomain
-from dptrees.dpcore.ordered.date import DateDomain
+from dptrees.dpcore.boxes.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.ordered.dates import DateDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.ordered.number import NumberDomain
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.specification import Refusal
 
 
 def whole(cells: int, name: str = "x", **policies: str) -> IntegerDomain:

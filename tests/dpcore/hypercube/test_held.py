@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.hypercube.code_counts import (
+from dptrees.dpcore.boxes.held_counts import (
     BUFFERED_ROWS,
+    COUNTERS,
     DenseCodeCounter,
+    HeldTables,
     SortedCodeCounter,
 )
-from dptrees.dpcore.hypercube.level_tables import COUNTERS, HeldTables
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
+from dptrees.dpcore.boxes.plan import Holding
+from dptrees.dpcore.boxes.question import HypercubeQuestion
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
-from dptrees.dpcore.partitions.plan import Holding
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.questions.place import Increments, Place
-from dptrees.dpcore.rows.packing import unpack
-from dptrees.dpcore.sketches.shape import SketchKind
-from dptrees.dpcore.sketches.table import update
+from dptrees.dpcore.questions.messages import Increments, Place
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
+from dptrees.dpcore.rows.columns import unpack
+from dptrees.dpcore.sketches.sketch import SketchKind, update
 from tests.dpcore.hypercube.boxes import HOLDINGS, KEY, box_domain, plan_question
 
 BOX = box_domain(64, 64)

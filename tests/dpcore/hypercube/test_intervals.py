@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.hypercube.intervals import interval, standard_margin
+from dptrees.dpcore.boxes.question import interval, standard_margin
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import Measure
 
 CONFIDENCES = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999)
 

@@ -15,24 +15,28 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
-from dptrees.dpcore.hypercube.released import ReleasedHypercube
-from dptrees.dpcore.hypercube.workload import HypercubeWorkload
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.plan import Estimation, GrowthRule, Holding
+from dptrees.dpcore.boxes.question import HypercubeQuestion, HypercubeWorkload
+from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
-from dptrees.dpcore.ordered.make import KeyList
-from dptrees.dpcore.partitions.growth import GrowthRule
-from dptrees.dpcore.partitions.plan import Estimation, Holding
-from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity, sketch_sensitivity
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.place import Place
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.release.in_memory import release_counts, release_rows
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    ROW_UNITS,
+    SUBSTITUTE_ROW,
+    Budget,
+    Measure,
+    PrivacyUnit,
+)
+from dptrees.dpcore.questions.messages import Place
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
-from dptrees.dpcore.rows.packing import unpack
-from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.release.released import release_counts, release_rows
+from dptrees.dpcore.rows.columns import unpack
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.sketches.sketch import SketchKind
 from tests.dpcore.hypercube.boxes import (
     HOLDINGS,
     KEY,

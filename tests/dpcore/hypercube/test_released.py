@@ -14,17 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.hypercube.box_sums import box_sums
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.hypercube.intervals import interval, standard_margin
-from dptrees.dpcore.hypercube.parts import ReleasedPartition
-from dptrees.dpcore.hypercube.released import ReleasedHypercube
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.parts import ReleasedPartition, box_sums
+from dptrees.dpcore.boxes.plan import Estimation, Holding
+from dptrees.dpcore.boxes.question import interval, standard_margin
+from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.category import CategoryDomain
-from dptrees.dpcore.ordered.number import NumberDomain
-from dptrees.dpcore.partitions.plan import Estimation, Holding
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Measure
 from tests.dpcore.hypercube.boxes import (
     box_domain,
     covered_shares,

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dptrees.dpcore.hypercube import sampling
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.hypercube.sampling import RowSampler
+from dptrees.dpcore.boxes import parts as sampling
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.parts import RowSampler
 from dptrees.dpcore.noise.randomness import RandomStream, public_stream
-from dptrees.dpcore.ordered.category import CategoryDomain
-from dptrees.dpcore.ordered.date import DateDomain
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.ordered.dates import DateDomain
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
 from tests.dpcore.hypercube.boxes import box_domain, draw_rows, plan_question, released
 
 FALSE_ALARM = 1e-6

@@ -8,15 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.irregular.as_measured import AsMeasuredForest
+from dptrees.dpcore.irregular.forest import AsMeasuredForest
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.irregular.planner import with_equal_shares
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.trees.shapes import IrregularTree
 from tests.dpcore.irregular.test_forest import PlacedLaw, PlacedNoise, solve, with_laws
 from tests.dpcore.irregular_trees import EPSILON, RHO, node_chains, random_irregular_plan
 

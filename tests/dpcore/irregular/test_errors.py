@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import dptrees.dpcore.irregular.errors
-from dptrees.dpcore.errors.law import ErrorLaw
-from dptrees.dpcore.errors.merged_law import MergedLaw
-from dptrees.dpcore.errors.moments import noise_cumulant
-from dptrees.dpcore.irregular.errors import IrregularErrors
+import dptrees.dpcore.irregular.error_laws
+from dptrees.dpcore.irregular.error_laws import IrregularErrors
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.trees.error_laws import ErrorLaw, MergedLaw, noise_cumulant
+from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.trees.shapes import IrregularTree
 from tests.dpcore.irregular_trees import (
     EPSILON,
     RHO,
@@ -147,12 +145,12 @@ def test_merged_laws_differ_by_what_they_say(seed: int, monkeypatch: pytest.Monk
     nodes = [(level, size // 2) for level, size in enumerate(plan.tree.level_sizes)]
     expected = [exact.node(*each) for each in nodes]
     assert all(law.difference == 0 for law in expected)
-    monkeypatch.setattr(dptrees.dpcore.irregular.errors, "_MOST_GROUPS", 60)
-    monkeypatch.setattr(dptrees.dpcore.irregular.errors, "_COARSE_GROUPS", 12)
-    monkeypatch.setattr(dptrees.dpcore.irregular.errors, "_FEW", 0)
+    monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_MOST_GROUPS", 60)
+    monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_COARSE_GROUPS", 12)
+    monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_FEW", 0)
     differences = []
     for large in (10**9, 0):
-        monkeypatch.setattr(dptrees.dpcore.irregular.errors, "_LARGE", large)
+        monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_LARGE", large)
         for each, law in zip(nodes, expected, strict=True):
             merged = IrregularErrors(plan).node(*each)
             assert merged.variance == pytest.approx(law.variance, rel=1e-9)
@@ -171,7 +169,7 @@ def test_merged_laws_differ_by_what_they_say(seed: int, monkeypatch: pytest.Monk
 def test_merging_into_the_usual_groups_changes_next_to_nothing(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dptrees.dpcore.irregular.errors, "_FEW", 0)
+    monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_FEW", 0)
     plan = wide_plan(seed, (EPSILON, RHO)[seed % 2])
     errors = IrregularErrors(plan)
     merged = [errors.node(level, size // 2) for level, size in enumerate(plan.tree.level_sizes)]
@@ -231,9 +229,9 @@ def test_a_wrong_gain_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_siblings_taken_apart_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for plan in random_plans(60, seed=2):
         nodes = [(level, size - 1) for level, size in enumerate(plan.tree.level_sizes)]
-        monkeypatch.setattr(dptrees.dpcore.irregular.errors, "_LARGE", 10**9)
+        monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_LARGE", 10**9)
         whole = [IrregularErrors(plan).node(*each) for each in nodes]
-        monkeypatch.setattr(dptrees.dpcore.irregular.errors, "_LARGE", 0)
+        monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_LARGE", 0)
         for each, law in zip(nodes, whole, strict=True):
             apart = IrregularErrors(plan).node(*each)
             assert apart.variance == pytest.approx(law.variance, rel=1e-9, abs=1e-9)

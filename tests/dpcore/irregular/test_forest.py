@@ -18,13 +18,12 @@ from dptrees.dpcore.irregular.planner import with_best_shares
 from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dptrees.dpcore.noise.source import LARGEST_MEASURED, NoiseSource
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.trees.chunks import branch_index
+from dptrees.dpcore.trees.chunks import SPINE, branch_index
 from dptrees.dpcore.trees.consistency import consistent_counts, root_count
-from dptrees.dpcore.trees.forest import SPINE, LevelSolution, RootSolutions
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.trees.forests import LevelSolution, RootSolutions
+from dptrees.dpcore.trees.shapes import IrregularTree
+from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.irregular_trees import (
     EPSILON,
     RHO,

@@ -13,20 +13,18 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.irregular import planner as irregular_planner
-from dptrees.dpcore.irregular.node_weights import NodeWeights
-from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.plan import IrregularPlan, NodeVariances, plan_errors
 from dptrees.dpcore.irregular.planner import (
+    NodeWeights,
     predicted_level_rmse,
     predicted_node_rmse,
     with_best_shares,
     with_shares,
 )
-from dptrees.dpcore.irregular.variances import NodeVariances, plan_errors
 from dptrees.dpcore.noise.laws import DiscreteLaplace
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.least_squares import estimation_weights
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.trees.estimation import estimation_weights
+from dptrees.dpcore.trees.shapes import IrregularTree
 from tests.dpcore.irregular_trees import (
     EPSILON,
     RHO,

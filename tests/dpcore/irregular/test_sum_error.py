@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.irregular.errors import IrregularErrors
+from dptrees.dpcore.irregular.error_laws import IrregularErrors
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from tests.dpcore.irregular.test_errors import as_rows, level_laws, random_plans, responses
 from tests.dpcore.irregular_trees import node_variances

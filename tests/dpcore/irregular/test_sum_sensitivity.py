@@ -12,10 +12,15 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
-from dptrees.dpcore.privacy.budget import Budget
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity, sum_sensitivity
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    ROW_UNITS,
+    SUBSTITUTE_ROW,
+    Budget,
+    PrivacyUnit,
+)
+from dptrees.dpcore.trees.shapes import IrregularTree
 from tests.dpcore.irregular.test_plan import law_rates
 from tests.dpcore.irregular_trees import EPSILON, RHO
 

@@ -20,12 +20,10 @@ from dptrees.dpcore.irregular.plan import IrregularPlan, level_sensitivities, su
 from dptrees.dpcore.irregular.planner import with_best_shares
 from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.privacy.budget import Budget
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
-from dptrees.dpcore.rows.sums import MeasureColumn
-from dptrees.dpcore.trees.consistency import consistent_counts
-from dptrees.dpcore.trees.irregular_consistency import split_among_children
-from dptrees.dpcore.trees.least_squares import estimation_weights
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget
+from dptrees.dpcore.rows.policies import MeasureColumn
+from dptrees.dpcore.trees.consistency import consistent_counts, split_among_children
+from dptrees.dpcore.trees.estimation import estimation_weights
 from tests.dpcore.irregular.test_forest import (
     CHAINED,
     SIZES,

@@ -11,21 +11,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.errors.moments import blurred_excess
-from dptrees.dpcore.irregular.errors import IrregularErrors
-from dptrees.dpcore.irregular.plan import IrregularPlan
-from dptrees.dpcore.irregular.planner import with_best_shares
-from dptrees.dpcore.irregular.widths import (
+from dptrees.dpcore.irregular.error_laws import IrregularErrors
+from dptrees.dpcore.irregular.intervals import (
     IrregularWidths,
     LevelWidths,
     irregular_widths,
     node_margins,
 )
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.irregular.planner import with_best_shares
 from dptrees.dpcore.noise.laws import DiscreteLaplace
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.trees.error_laws import blurred_excess
+from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.trees.shapes import IrregularTree
 from tests.dpcore.irregular_trees import (
     node_chains,
     node_variances,

@@ -17,23 +17,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.errors.intervals import prefix_margin
-from dptrees.dpcore.errors.law import BLUR_VARIANCE, SMOOTHING
-from dptrees.dpcore.levels.errors import estimate_errors, estimate_widths, range_error, range_margin
+from dptrees.dpcore.levels.uniform import (
+    estimate_errors,
+    estimate_widths,
+    range_error,
+    range_margin,
+)
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.ordered.quantiles import Totals, chunk_quantiles
-from dptrees.dpcore.papers.forest import PapersForest
-from dptrees.dpcore.papers.mechanisms import independent_mechanism
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.questions.intervals import difference_ends
+from dptrees.dpcore.ordered.question import Totals, chunk_quantiles
+from dptrees.dpcore.papers.cdf_mechanisms import independent_mechanism
+from dptrees.dpcore.papers.estimators import PapersForest
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.questions.answer_errors import difference_ends
 from dptrees.dpcore.trees.chunks import UniformChunking
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.errors import UniformErrors
-from dptrees.dpcore.uniform.plan import Estimator, TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.trees.error_laws import BLUR_VARIANCE, SMOOTHING, prefix_margin
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.error_laws import UniformErrors
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan, TreeSetting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.levels.errors import range_error, range_margin
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.errors import UniformErrors
-from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.levels.uniform import range_error, range_margin
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.trees.estimation import estimate_down, estimate_up
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.error_laws import UniformErrors
+from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -18,11 +18,10 @@ from dptrees.dpcore.levels.planner import (
     predicted_cdf_rmse,
     predicted_error,
 )
-from dptrees.dpcore.ordered.candidates import candidates
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.decimal_rank import decimal_rank, four_digits
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.ordered.workload import candidates
+from dptrees.dpcore.privacy.conversion import decimal_rank, four_digits
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import (
     CdfObjective,
     Guess,
@@ -31,9 +30,8 @@ from dptrees.dpcore.uniform.objectives import (
     QuantileObjective,
     RangeObjective,
 )
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.prefix_error import mean_prefix_variance
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
+from dptrees.dpcore.uniform.prefix_errors import mean_prefix_variance
 from dptrees.dpcore.uniform.strategies import one_level, search_strategies
 
 ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW

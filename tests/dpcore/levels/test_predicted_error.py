@@ -21,15 +21,14 @@ from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse, predict
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.ordered.candidates import NamedPlan, candidates
-from dptrees.dpcore.papers.forest import PapersForest
-from dptrees.dpcore.papers.mechanisms import published_prefix_variance
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.ordered.workload import NamedPlan, candidates
+from dptrees.dpcore.papers.cdf_mechanisms import published_prefix_variance
+from dptrees.dpcore.papers.estimators import PapersForest
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.trees.chunks import UniformChunking
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.forest import UniformForest
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.intervals import IntervalWidths
 from dptrees.dpcore.uniform.objectives import (
     CdfObjective,
     Guess,
@@ -38,9 +37,7 @@ from dptrees.dpcore.uniform.objectives import (
     QuantileObjective,
     RangeObjective,
 )
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
-from dptrees.dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

@@ -14,24 +14,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.errors.relative import (
+from dptrees.dpcore.irregular.plan import IrregularPlan
+from dptrees.dpcore.levels.relative_errors import RelativeObjective, level_classes
+from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.thresholds.plan import ThresholdErrors, ThresholdPlan
+from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.trees.relative_errors import (
     gaussian_alpha_rmse,
     gaussian_smoothed_relative_error,
     mixed_alpha_rmse,
     mixed_smoothed_relative_error,
 )
-from dptrees.dpcore.irregular.plan import IrregularPlan
-from dptrees.dpcore.levels.relative_objective import (
-    RelativeObjective,
-    level_classes,
-)
-from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.thresholds.errors import ThresholdErrors
-from dptrees.dpcore.thresholds.plan import ThresholdPlan
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.trees.shapes import IrregularTree
 from tests.dpcore.irregular_trees import random_irregular_plan
 
 RELEASES = 6000

@@ -13,18 +13,24 @@ import pytest
 
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.irregular.planner import with_shares
-from dptrees.dpcore.levels.relative_objective import RelativeObjective
-from dptrees.dpcore.levels.relative_planner import (
+from dptrees.dpcore.levels.relative_errors import (
     RelativeCandidate,
+    RelativeObjective,
     noise_candidates,
     threshold_candidate,
 )
-from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.conversion import zcdp_delta, zcdp_rho
-from dptrees.dpcore.privacy.group import GroupPrivacy
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    ROW_UNITS,
+    SUBSTITUTE_ROW,
+    Budget,
+    Measure,
+    PrivacyUnit,
+)
 from dptrees.dpcore.thresholds.plan import ThresholdPlan
-from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.shapes import IrregularTree
 from tests.dpcore.units import bounded_unit
 
 TREE = IrregularTree.from_fanouts([[2], [2, 2], [2, 3, 2, 1]])

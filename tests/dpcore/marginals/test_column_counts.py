@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from dptrees.dpcore.marginals.column_counts import (
+from dptrees.dpcore.tables.estimates import (
     averaged_cells,
     column_estimate,
     estimated_columns,

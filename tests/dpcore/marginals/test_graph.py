@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.marginals.graph import ChordalGraph
+from dptrees.dpcore.tables.model import ChordalGraph
 
 COLUMNS = 6
 PAIRS = list(combinations(range(COLUMNS), 2))

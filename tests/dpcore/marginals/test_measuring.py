@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.marginals.choosing import choose_pairs, choose_score
-from dptrees.dpcore.marginals.graph import ChordalGraph
-from dptrees.dpcore.marginals.groups import grouped_table
-from dptrees.dpcore.marginals.measured import MeasuredTables
-from dptrees.dpcore.marginals.measuring import measure_tables, pair_amounts
-from dptrees.dpcore.marginals.model import TableModel
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.tables.estimates import MeasuredTables, grouped_table
+from dptrees.dpcore.tables.model import ChordalGraph, TableModel
+from dptrees.dpcore.tables.question import choose_pairs, choose_score, measure_tables, pair_amounts
 from tests.dpcore.marginals.tiny_tables import SHAPE, chained_rows, make_plan, make_source
 
 COUNTS = SHAPE.counted(chained_rows())

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.marginals.measured import MeasuredTables, PairTable
-from dptrees.dpcore.marginals.measuring import measure_tables
-from dptrees.dpcore.marginals.model import TableModel
-from dptrees.dpcore.marginals.shape import Pair
 from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.tables.estimates import MeasuredTables, PairTable
+from dptrees.dpcore.tables.model import TableModel
+from dptrees.dpcore.tables.plan import Pair
+from dptrees.dpcore.tables.question import measure_tables
 from tests.dpcore.marginals.tiny_tables import SHAPE, chained_rows, make_plan, make_source
 
 COUNTS = SHAPE.counted(chained_rows())

@@ -7,13 +7,11 @@ from fractions import Fraction
 
 import pytest
 
-from dptrees.dpcore.marginals.plan import MarginalsPlan, PairDesign, mean_size
-from dptrees.dpcore.marginals.shape import TableShape
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dptrees.dpcore.privacy.budget import Measure, Neighbors
-from dptrees.dpcore.privacy.spending import Spending
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.privacy.composition import Spending
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure, Neighbors, PrivacyUnit
+from dptrees.dpcore.specification import Refusal
+from dptrees.dpcore.tables.plan import MarginalsPlan, PairDesign, TableShape, mean_size
 from tests.dpcore.marginals.tiny_tables import make_plan
 
 

@@ -15,16 +15,20 @@ import pytest
 from benchmarks.audit.choices import flip_law, law_loss, weight_law
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.exponential.choice import Chosen
-from dptrees.dpcore.marginals import choosing
-from dptrees.dpcore.marginals.choosing import choose_pairs, choose_score, is_small, table_distance
-from dptrees.dpcore.marginals.graph import ChordalGraph
-from dptrees.dpcore.marginals.groups import grouped_table
-from dptrees.dpcore.marginals.plan import MarginalsPlan, PairDesign
-from dptrees.dpcore.marginals.shape import Pair, TableShape
 from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.privacy.budget import Measure, Neighbors
 from dptrees.dpcore.privacy.sensitivity import distance_sensitivity, level_sensitivity
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    SUBSTITUTE_ROW,
+    Measure,
+    Neighbors,
+    PrivacyUnit,
+)
+from dptrees.dpcore.tables import question
+from dptrees.dpcore.tables.estimates import grouped_table
+from dptrees.dpcore.tables.model import ChordalGraph
+from dptrees.dpcore.tables.plan import MarginalsPlan, Pair, PairDesign, TableShape
+from dptrees.dpcore.tables.question import choose_pairs, choose_score, is_small, table_distance
 from tests.dpcore.exponential.enumerated_law import Choices
 from tests.dpcore.marginals.tiny_tables import make_plan
 
@@ -101,7 +105,7 @@ def score_law(scores: list[int], plan: MarginalsPlan, design: PairDesign) -> lis
         seen.append([Fraction(float(each)) for each in weights])
         return Chosen(0, 1)
 
-    with patch.object(choosing, "weighed", noted), patch.object(choosing, "flipped", noted):
+    with patch.object(question, "weighed", noted), patch.object(question, "flipped", noted):
         choose_score(
             np.array(scores, np.int64),
             plan.choice_rate(design),
@@ -163,8 +167,8 @@ def forest_law(
     while prescribed is not None:
         run = Choices(prescribed)
         with (
-            patch.object(choosing, "weighed", run.by_weight),
-            patch.object(choosing, "flipped", run.by_flips),
+            patch.object(question, "weighed", run.by_weight),
+            patch.object(question, "flipped", run.by_flips),
         ):
             chosen = choose_pairs(
                 scores,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dptrees.dpcore.marginals.sampling import Laws
 from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.tables.model import Laws
 
 WEIGHTS = np.array([[1.0, 2.0, 5.0], [7.0, 0.0, 1.0]])
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dptrees.dpcore.marginals.shape import TableShape
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.specification import Refusal
+from dptrees.dpcore.tables.plan import TableShape
 
 
 def test_slices_part_the_counters() -> None:

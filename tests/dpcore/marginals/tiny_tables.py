@@ -7,12 +7,10 @@ from fractions import Fraction
 import numpy as np
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.marginals.plan import MarginalsPlan
-from dptrees.dpcore.marginals.shape import TableShape
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.tables.plan import MarginalsPlan, TableShape
 
 SHAPE = TableShape(sizes=(6, 3, 4, 5), ordered=(True, False, False, True))
 

@@ -16,20 +16,17 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.mean.plan import MeanPlan
-from dptrees.dpcore.mean.question import MeanQuestion
-from dptrees.dpcore.mean.released import ReleasedMean
+from dptrees.dpcore.mean import MeanPlan, MeanQuestion, ReleasedMean
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import make_domain
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
+from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.sensitivity import split_sensitivity
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.statistics import StatisticKind
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
+from dptrees.dpcore.questions.answer_errors import StatisticKind
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.release.released import release_rows
 from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.specification import Refusal
 
 KEY = ReleaseKey(bytes(range(32)))
 FALSE_ALARM = 1e-6

@@ -7,17 +7,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.noise.digit_tables import (
+from dptrees.dpcore.noise.exact_sampling import (
     _TIE,
     DigitTable,
+    Exponent,
     _accepted,
     _exact_bernoulli_exp,
     _resolved_outcomes,
     _small_exp,
     digit_table,
     draw,
+    exp_bounds,
+    survival_bounds,
 )
-from dptrees.dpcore.noise.exponential_bounds import Exponent, exp_bounds, survival_bounds
 from dptrees.dpcore.noise.randomness import RandomStream
 
 ONES = 2**64 - 1

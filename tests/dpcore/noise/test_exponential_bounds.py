@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.noise.exponential_bounds import Exponent, exp_bounds, survival_bounds
+from dptrees.dpcore.noise.exact_sampling import Exponent, exp_bounds, survival_bounds
 
 DIGITS = 150
 

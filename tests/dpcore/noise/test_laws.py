@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.noise.digit_tables import DigitTable
+from dptrees.dpcore.noise.exact_sampling import DigitTable
 from dptrees.dpcore.noise.laws import (
     SAMPLER_VERSION,
     DiscreteGaussian,

@@ -11,13 +11,13 @@ from fractions import Fraction
 
 import pytest
 
-from dptrees.dpcore.exponential.weights import Weights
-from dptrees.dpcore.noise import digit_tables, exponential_bounds
+from dptrees.dpcore.exponential.choice import Weights
+from dptrees.dpcore.noise import exact_sampling
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.noise.truncated_laplace import truncated_laplace
-from dptrees.dpcore.privacy.group import GroupPrivacy
-from dptrees.dpcore.privacy.selection import SelectionLaw
+from dptrees.dpcore.privacy.partition_selection import SelectionLaw
+from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
 from dptrees.dpcore.sparse.plan import plan_sparse
 from dptrees.dpcore.thresholds.plan import ThresholdRound
@@ -45,7 +45,7 @@ def look(epsilon: Fraction) -> object:
 
 
 def drawn(law: NoiseLaw) -> object:
-    digit_tables.digit_table.cache_clear()
+    exact_sampling.digit_table.cache_clear()
     return law.sample(public_stream("time"), 100)
 
 
@@ -60,15 +60,15 @@ USES: dict[str, list[Callable[[Fraction], object]]] = {
         lambda epsilon: truncated_laplace(epsilon, DELTA).delta(epsilon),
         lambda epsilon: truncated_laplace(epsilon, DELTA).delta(epsilon / 2),
     ],
-    "dpcore/noise/digit_tables.py": [
+    "dpcore/noise/exact_sampling.py": [
         lambda epsilon: drawn(DiscreteLaplace(scale=1 / epsilon)),
         lambda epsilon: drawn(DiscreteGaussian(sigma_squared=1 / epsilon)),
     ],
-    "dpcore/exponential/weights.py": [Weights],
-    "dpcore/privacy/selection.py": [
+    "dpcore/exponential/choice.py": [Weights],
+    "dpcore/privacy/partition_selection.py": [
         lambda epsilon: SelectionLaw(epsilon=epsilon, delta=DELTA).probability([1, 2, 3])
     ],
-    "dpcore/privacy/group.py": [group],
+    "dpcore/privacy/sensitivity.py": [group],
 }
 CASES = [(use, epsilon) for uses in USES.values() for use in uses for epsilon in EPSILONS]
 
@@ -89,15 +89,15 @@ def test_steps_are_bounded(
     use: Callable[[Fraction], object], epsilon: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Far more would take minutes: so it ends at the first step beyond."""
-    calls, small = [], exponential_bounds._small_exp_bounds
+    calls, small = [], exact_sampling._small_exp_bounds
 
-    def counted(argument: int, bits: int) -> exponential_bounds.Bounds:
+    def counted(argument: int, bits: int) -> exact_sampling.Bounds:
         calls.append(bits)
         if bits > MOST_BITS or len(calls) > MOST_CALLS:
             pytest.fail(f"{len(calls)} calls, the last of {bits} bits")
         return small(argument, bits)
 
-    monkeypatch.setattr(exponential_bounds, "_small_exp_bounds", counted)
+    monkeypatch.setattr(exact_sampling, "_small_exp_bounds", counted)
     try:
         use(epsilon)
     except ValueError:  # it is refused in one sentence

@@ -13,14 +13,12 @@ import pytest
 
 from benchmarks.papers.cdf_errors import independent_error, refined_error, tree_error
 from dptrees.dpcore.levels.planner import plan_mechanism, plan_tree, predicted_cdf_rmse
-from dptrees.dpcore.ordered.candidates import candidates
+from dptrees.dpcore.ordered.workload import candidates
+from dptrees.dpcore.papers.cdf_mechanisms import published_prefix_variance, tree_mechanism
 from dptrees.dpcore.papers.estimators import estimate_tree, independent_estimates
-from dptrees.dpcore.papers.mechanisms import published_prefix_variance, tree_mechanism
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan, TreeSetting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.domain_kinds import make_domain
 
 CLAMPED = {
     "number": {"column": "x", "lower": 0, "upper": 1, "cells": 4},

@@ -6,7 +6,10 @@ from datetime import date, datetime, timezone
 
 import pytest
 
-from dptrees.dpcore.ordered.make import DateDomain, IntegerDomain, OrderedDomain, make_domain
+from dptrees.dpcore.ordered.dates import DateDomain
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 
 WEEKS = DateDomain(column="x", lower=date(2024, 1, 1), upper=date(2024, 12, 30), days_per_cell=7)
 

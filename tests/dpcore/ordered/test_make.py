@@ -17,19 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.ordered.grid import Grid
-from dptrees.dpcore.ordered.make import (
-    DOMAIN_KINDS,
-    CategoryDomain,
-    DateDomain,
-    IntegerDomain,
-    KeyList,
-    NumberDomain,
-    OrderedDomain,
-    TimestampDomain,
-    make_domain,
-)
-from dptrees.dpcore.rows.keys import make_key_list
+from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.domain_kinds import DOMAIN_KINDS, CategoryDomain, make_domain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import Grid, NumberDomain
+from dptrees.dpcore.rows.keys import KeyList, make_key_list
 
 INTEGER_TYPES = [
     getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.adaptive.widths import AdaptiveWidths
-from dptrees.dpcore.errors.intervals import QuantileMargin, prefix_margin
-from dptrees.dpcore.factorised.widths import NormalWidths
-from dptrees.dpcore.ordered.quantiles import QuantileCells, Totals, chunk_quantiles
-from dptrees.dpcore.questions.intervals import difference_ends
-from dptrees.dpcore.trees.forest import PrefixSolution
-from dptrees.dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.adaptive.mechanism import AdaptiveWidths
+from dptrees.dpcore.factorised.mechanism import NormalWidths
+from dptrees.dpcore.ordered.question import QuantileCells, Totals, chunk_quantiles
+from dptrees.dpcore.questions.answer_errors import difference_ends
+from dptrees.dpcore.trees.error_laws import QuantileMargin, prefix_margin
+from dptrees.dpcore.trees.forests import PrefixSolution
+from dptrees.dpcore.uniform.intervals import IntervalWidths
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
 WIDTH = 1.7

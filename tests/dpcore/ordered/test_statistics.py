@@ -17,27 +17,30 @@ from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.planner import plan_adaptive
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
+from dptrees.dpcore.factorised.optimum import Read
 from dptrees.dpcore.factorised.plan import FactorizedPlan
-from dptrees.dpcore.factorised.planner import listed_tree, plan_strategy
-from dptrees.dpcore.factorised.read import Read
+from dptrees.dpcore.factorised.strategies import listed_tree, plan_strategy
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
 from dptrees.dpcore.ordered import released as ordered
-from dptrees.dpcore.ordered.date import DateDomain
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.ordered.number import NumberDomain
+from dptrees.dpcore.ordered.dates import DateDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.released import ReleasedCdf
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.statistics import BlockedValues, Statistic, StatisticKind, half_width
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.answer_errors import (
+    BlockedValues,
+    Statistic,
+    StatisticKind,
+    half_width,
+)
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.trees.least_squares import estimation_weights, weighted_variance
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.trees.estimation import estimation_weights, weighted_variance
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 
 KEY = ReleaseKey(bytes(range(32)))
 CELLS = 60

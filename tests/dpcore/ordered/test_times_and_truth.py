@@ -8,11 +8,11 @@ import pytest
 
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_columns
-from dptrees.dpcore.ordered.make import make_domain
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.rows.keys import make_key_list
 from dptrees.dpcore.sparse.domain import CodeDomain
 from dptrees.dpcore.sparse.labels import LabelDomain
+from dptrees.dpcore.specification import Refusal
 
 MOMENTS = [time(0), time(9, 29, 59, 999_999), time(9, 30), time(23, 59, 59), None]
 HALF_HOURS = make_domain({"column": "x", "type": "time", "cells": 48})

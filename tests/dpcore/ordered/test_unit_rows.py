@@ -11,17 +11,24 @@ import pyarrow as pa
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import UnitRowsDomain, make_domain
+from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.ordered.integers import UnitRowsDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, NullUnits, PrivacyUnit
-from dptrees.dpcore.questions.workload import ReleaseTerms
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    Budget,
+    Measure,
+    Neighbors,
+    NullUnits,
+    PrivacyUnit,
+)
+from dptrees.dpcore.questions.planning import ReleaseTerms
 from dptrees.dpcore.release.composition import Guarantee, TreeRefused, plan_release
-from dptrees.dpcore.release.in_memory import release_rows
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.release.released import release_rows
 from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.specification import Refusal
 
 KEY = ReleaseKey(bytes(range(32)))
 MOST = 12

@@ -22,14 +22,14 @@ from benchmarks.papers.cdf_errors import (
     tree_error,
 )
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.papers.cdf_errors import (
+from dptrees.dpcore.papers.cdf_mechanisms import (
     covering_nodes,
     refined_error_from_variances,
     tree_error_from_variances,
 )
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.prefix_error import mean_prefix_variance
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.prefix_errors import mean_prefix_variance
 
 Shape = tuple[int, ...]
 

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.errors.law import ErrorLaw
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dptrees.dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
 from dptrees.dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.trees.error_laws import ErrorLaw
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan
 
 Coefficients = dict[NoiseLaw, list[float]]

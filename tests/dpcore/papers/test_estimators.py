@@ -13,7 +13,7 @@ import pytest
 
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator
 
 SMALL = {"height": 3, "fanout": 3}

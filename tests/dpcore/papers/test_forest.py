@@ -1,7 +1,7 @@
 """Releases of the papers' mechanisms, estimates and consistent counts, end to end.
 
 Each combination is released through `release_counts` and compared with `dpcore.papers.estimators`
-and `dpcore.trees.closest_cdf` on the noise that the release drew, which is drawn again here from
+and `dpcore.trees.isotonic` on the noise that the release drew, which is drawn again here from
 its key.
 """
 
@@ -22,19 +22,20 @@ from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
-from dptrees.dpcore.papers.forest import PapersForest
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.release.in_memory import release_counts
-from dptrees.dpcore.release.release import ReleaseReader
+from dptrees.dpcore.papers.estimators import (
+    PapersForest,
+    TreeEstimate,
+    estimate_tree,
+    independent_estimates,
+)
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
 from dptrees.dpcore.trees.consistency import consistent_counts, root_count
-from dptrees.dpcore.trees.least_squares import estimation_weights
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
-from dptrees.dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.trees.estimation import estimation_weights
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.intervals import IntervalWidths
+from dptrees.dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan, TreeSetting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

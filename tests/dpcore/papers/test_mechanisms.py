@@ -23,24 +23,22 @@ from dptrees.dpcore.levels.planner import plan_mechanism, plan_tree
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.papers.forest import PapersForest
-from dptrees.dpcore.papers.level_budgets import optimal_level_budgets
-from dptrees.dpcore.papers.mechanisms import (
+from dptrees.dpcore.papers.cdf_mechanisms import (
     binary_mechanism,
     histogram_mechanism,
     independent_mechanism,
+    optimal_level_budgets,
     tree_mechanism,
 )
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.loss import certified_delta, keeps
+from dptrees.dpcore.papers.estimators import PapersForest
+from dptrees.dpcore.privacy.composition import certified_delta, keeps
 from dptrees.dpcore.privacy.sensitivity import noise_law, prefix_sensitivity
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.trees.chunks import UniformChunking
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import NodeObjective, RangeObjective
-from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan, moved_counts
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan, TreeSetting, moved_counts
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

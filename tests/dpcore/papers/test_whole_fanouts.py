@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dptrees.dpcore.papers.whole_fanouts import best_fanouts, covering_nodes
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.papers.cdf_mechanisms import best_fanouts, covering_nodes
+from dptrees.dpcore.privacy.unit import Measure
 
 Shape = tuple[int, ...]
 

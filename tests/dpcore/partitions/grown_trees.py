@@ -9,8 +9,13 @@ import numpy as np
 from scipy import linalg
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.partitions.least_squares import GrownEstimate, weighted_families
-from dptrees.dpcore.partitions.tree import GrownLevel, GrownTree, descendant_nodes
+from dptrees.dpcore.boxes.partition import (
+    GrownEstimate,
+    GrownLevel,
+    GrownTree,
+    descendant_nodes,
+    weighted_families,
+)
 
 ROOTS = ("measured", "unmeasured", "public")
 

@@ -14,19 +14,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.partition import CodeCounts, NodeNoise
+from dptrees.dpcore.boxes.plan import EstimatedTree
+from dptrees.dpcore.boxes.question import mechanism_from_spec
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dptrees.dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dptrees.dpcore.partitions.mechanism import EstimatedTree
-from dptrees.dpcore.partitions.mechanisms import mechanism_from_spec
-from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity
-from dptrees.dpcore.privacy.spending import Spending
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    ROW_UNITS,
+    SUBSTITUTE_ROW,
+    Measure,
+    Neighbors,
+    PrivacyUnit,
+)
 
 Node = tuple[int, int]
 SOURCE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=b"g")

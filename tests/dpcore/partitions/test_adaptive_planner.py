@@ -11,17 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dptrees.dpcore.partitions.adaptive_planner import (
-    DECISION_PART,
-    plan_adaptive,
-)
-from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dptrees.dpcore.partitions.plan import Estimation, Holding
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.boxes.adaptive import DECISION_PART, AdaptivePartitionPlan, plan_adaptive
+from dptrees.dpcore.boxes.plan import Estimation, Holding
+from dptrees.dpcore.boxes.planner import PartitionChoices, PartitionSetting
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Measure
+from dptrees.dpcore.sketches.sketch import SketchKind
+from dptrees.dpcore.specification import Refusal
 from tests.dpcore.partitions.test_planner import draw_setting, make_setting
 
 

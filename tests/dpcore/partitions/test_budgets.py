@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dptrees.dpcore.partitions.budgets import falling_shares, lemma_5_shares
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.boxes.planner import falling_shares, lemma_5_shares
+from dptrees.dpcore.privacy.unit import Measure
 
 
 def terms(depths: tuple[int, ...], most: int) -> list[float]:

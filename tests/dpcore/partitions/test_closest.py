@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
-from dptrees.dpcore.partitions.adaptive import AdaptivePartitionPlan
-from dptrees.dpcore.partitions.adaptive_planner import plan_adaptive
-from dptrees.dpcore.partitions.choices import PartitionChoices
-from dptrees.dpcore.partitions.closest import plan_closest
-from dptrees.dpcore.partitions.plan import Estimation, Holding, PartitionPlan
-from dptrees.dpcore.partitions.planner import plan_partition
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan, plan_adaptive
+from dptrees.dpcore.boxes.plan import Estimation, Holding, PartitionPlan
+from dptrees.dpcore.boxes.planner import PartitionChoices, plan_partition
+from dptrees.dpcore.boxes.question import plan_closest
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.sketches.sketch import SketchKind
+from dptrees.dpcore.specification import Refusal
 from tests.dpcore.partitions.test_planner import make_setting
 
 

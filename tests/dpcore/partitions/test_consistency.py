@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.partitions.consistency import BestLinear, EvenShares, GrowthConsistency, Running
-from dptrees.dpcore.partitions.tree import GrownLevel, GrownTree
+from dptrees.dpcore.boxes.partition import (
+    BestLinear,
+    EvenShares,
+    GrownLevel,
+    GrownTree,
+    GrowthConsistency,
+    Running,
+)
 from tests.dpcore.partitions.grown_trees import ROOTS, DenseTree, random_tree
 
 

@@ -9,10 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dptrees.dpcore.partitions.consistency import BestLinear, EvenShares
-from dptrees.dpcore.partitions.growth import GrowthRule, grow
-from dptrees.dpcore.partitions.measurement import MeasuredNodes
-from dptrees.dpcore.partitions.tree import GrownTree, Nodes
+from dptrees.dpcore.boxes.partition import BestLinear, EvenShares, GrownTree, MeasuredNodes, Nodes
+from dptrees.dpcore.boxes.plan import GrowthRule, grow
 
 
 class Cells:

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dptrees.dpcore.partitions.least_squares import least_squares
-from dptrees.dpcore.partitions.tree import GrownTree
+from dptrees.dpcore.boxes.partition import GrownTree, least_squares
 from tests.dpcore.partitions.grown_trees import ROOTS, DenseTree, random_tree, sum_variance
 
 TREES = 60

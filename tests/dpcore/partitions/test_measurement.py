@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from dptrees.dpcore.boxes.partition import CodeCounts, MeasuredNodes, NodeNoise, Nodes
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource, add_noise
-from dptrees.dpcore.partitions.measurement import CodeCounts, MeasuredNodes, NodeNoise
-from dptrees.dpcore.partitions.tree import Nodes
 
 LAWS: tuple[NoiseLaw | None, ...] = (
     None,

@@ -12,15 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dptrees.dpcore.boxes.plan import Estimation, GrowthRule, Holding, LevelSketches, PartitionPlan
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dptrees.dpcore.partitions.growth import GrowthRule
-from dptrees.dpcore.partitions.plan import Estimation, Holding, LevelSketches, PartitionPlan
-from dptrees.dpcore.privacy.budget import Measure
+from dptrees.dpcore.privacy.composition import MovedTogether
 from dptrees.dpcore.privacy.conversion import zcdp_rho
-from dptrees.dpcore.privacy.loss import MovedTogether
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.sketches.estimators import SketchEstimator
-from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    ROW_UNITS,
+    SUBSTITUTE_ROW,
+    Measure,
+    PrivacyUnit,
+)
+from dptrees.dpcore.sketches.estimates import SketchEstimator
+from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 

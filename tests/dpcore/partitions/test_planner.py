@@ -14,18 +14,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dptrees.dpcore.partitions.plan import Estimation, Holding, PartitionPlan
-from dptrees.dpcore.partitions.planner import (
+from dptrees.dpcore.boxes.plan import Estimation, Holding, PartitionPlan
+from dptrees.dpcore.boxes.planner import (
     DEFAULT_MEMORY,
     MOST_NODES,
+    PartitionChoices,
+    PartitionSetting,
     plan_partition,
     useful_depth,
 )
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    ROW_UNITS,
+    SUBSTITUTE_ROW,
+    Budget,
+    Measure,
+    PrivacyUnit,
+)
+from dptrees.dpcore.sketches.sketch import SketchKind
+from dptrees.dpcore.specification import Refusal
 
 MECHANISMS = ("privhp", "privhp_paper", "pmm")
 

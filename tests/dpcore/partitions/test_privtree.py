@@ -15,24 +15,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.partition import CodeCounts, GrownTree, NodeNoise
+from dptrees.dpcore.boxes.plan import EstimatedTree, Estimation, Holding
+from dptrees.dpcore.boxes.planner import PartitionChoices, PartitionSetting, plan_privtree
+from dptrees.dpcore.boxes.privtree import PrivTreePlan
+from dptrees.dpcore.boxes.question import mechanism_from_spec
 from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.partitions.choices import PartitionChoices, PartitionSetting
-from dptrees.dpcore.partitions.measurement import CodeCounts, NodeNoise
-from dptrees.dpcore.partitions.mechanism import EstimatedTree
-from dptrees.dpcore.partitions.mechanisms import mechanism_from_spec
-from dptrees.dpcore.partitions.plan import Estimation, Holding
-from dptrees.dpcore.partitions.planner import plan_privtree
-from dptrees.dpcore.partitions.privtree import PrivTreePlan
-from dptrees.dpcore.partitions.tree import GrownTree
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.spending import Spending
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.sketches.shape import SketchKind
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.privacy.composition import Spending
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    ROW_UNITS,
+    SUBSTITUTE_ROW,
+    Budget,
+    Measure,
+    PrivacyUnit,
+)
+from dptrees.dpcore.sketches.sketch import SketchKind
+from dptrees.dpcore.specification import Refusal
 
 Node = tuple[int, int]
 # ln 2 = sum_k 1 / (k 2^k); what follows k = 199 is less than its last term.

@@ -7,17 +7,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dptrees.dpcore.boxes.held_counts import SketchedCounts
+from dptrees.dpcore.boxes.plan import GrowthRule, Holding, LevelSketches, PartitionPlan
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.noise.source import add_noise
-from dptrees.dpcore.partitions.growth import GrowthRule
-from dptrees.dpcore.partitions.plan import Holding, LevelSketches, PartitionPlan
-from dptrees.dpcore.partitions.sketched import SketchedCounts
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.sketches.estimators import SketchEstimator
-from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
-from dptrees.dpcore.sketches.table import update
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure
+from dptrees.dpcore.sketches.estimates import SketchEstimator
+from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape, update
 
 Z = 4.9
 DEPTHS = (0, 2, 20)

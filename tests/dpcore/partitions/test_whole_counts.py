@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from dptrees.dpcore.partitions.consistency import EvenShares
-from dptrees.dpcore.partitions.growth import GrowthRule, grow
-from dptrees.dpcore.partitions.least_squares import least_squares
-from dptrees.dpcore.partitions.measurement import MeasuredNodes
-from dptrees.dpcore.partitions.tree import GrownTree, Nodes
-from dptrees.dpcore.partitions.whole_counts import whole_counts
+from dptrees.dpcore.boxes.partition import (
+    EvenShares,
+    GrownTree,
+    MeasuredNodes,
+    Nodes,
+    least_squares,
+    whole_counts,
+)
+from dptrees.dpcore.boxes.plan import GrowthRule, grow
 from tests.dpcore.partitions.grown_trees import ROOTS, random_tree
 
 

@@ -13,7 +13,7 @@ from scipy import integrate, optimize, stats
 
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.composition import certified_delta
 from dptrees.dpcore.privacy.conversion import (
     calibrated_rho,
     gaussian_rho,
@@ -21,9 +21,8 @@ from dptrees.dpcore.privacy.conversion import (
     zcdp_epsilon,
     zcdp_rho,
 )
-from dptrees.dpcore.privacy.loss import certified_delta
-from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan, moved_counts
 from tests.processor import takes_less
 

@@ -7,10 +7,8 @@ from fractions import Fraction
 import pytest
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian
-from dptrees.dpcore.privacy.conversion import zcdp_epsilon
-from dptrees.dpcore.privacy.decimal_rank import decimal_rank, four_digits
-from dptrees.dpcore.privacy.least_epsilon import least_epsilon
-from dptrees.dpcore.privacy.loss import certified_delta
+from dptrees.dpcore.privacy.composition import certified_delta, least_epsilon
+from dptrees.dpcore.privacy.conversion import decimal_rank, four_digits, zcdp_epsilon
 
 
 @pytest.mark.parametrize("delta", [Fraction(1, 10**3), Fraction(1, 10**6), Fraction(1, 10**20)])

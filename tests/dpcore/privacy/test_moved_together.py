@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.privacy.composition import (
+    MovedTogether,
+    Spending,
+    certified_delta,
+    moved_by,
+    moved_of_levels,
+)
 from dptrees.dpcore.privacy.conversion import zcdp_delta
-from dptrees.dpcore.privacy.loss import MovedTogether, certified_delta, moved_by
-from dptrees.dpcore.privacy.spending import Spending, moved_of_levels
 
 
 def exact_delta(moves: tuple[int, ...], variance: float, epsilon: float) -> float:

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dptrees.dpcore.privacy.loss import MovedTogether, certified_delta
+from dptrees.dpcore.privacy.composition import MovedTogether, Spending, certified_delta
 from dptrees.dpcore.privacy.sensitivity import periods_sensitivity
-from dptrees.dpcore.privacy.spending import Spending
 
 PERIODS, LEAVES = 6, 2
 

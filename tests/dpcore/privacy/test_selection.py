@@ -15,9 +15,9 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.noise.randomness import RandomStream, public_stream
-from dptrees.dpcore.privacy import selection
-from dptrees.dpcore.privacy.selection import SelectionLaw
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.privacy import partition_selection
+from dptrees.dpcore.privacy.partition_selection import SelectionLaw
+from dptrees.dpcore.specification import Refusal
 
 FALSE_ALARM = 1e-6
 DRAWS = 40_000
@@ -76,7 +76,7 @@ def test_the_law_is_the_closed_form(epsilon: str, delta: str) -> None:
         if n <= first:
             closed = d * math.expm1(n * e) / math.expm1(e)
         assert law.probability(n) == pytest.approx(closed, rel=1e-9)
-    assert selection._certain_units(Fraction(epsilon), Fraction(delta)) == pytest.approx(
+    assert partition_selection._certain_units(Fraction(epsilon), Fraction(delta)) == pytest.approx(
         law.certain_units, abs=1.01
     )
 
@@ -94,7 +94,7 @@ def test_every_neighbouring_pair_keeps_the_guarantee(
 ) -> None:
     """By the enclosures themselves, over all n, one unit more and one less."""
     law, bits = make_law(epsilon, delta, threshold), 256
-    bounds = selection._probabilities(law._epsilon, law.delta, bits)
+    bounds = partition_selection._probabilities(law._epsilon, law.delta, bits)
     getcontext().prec = 90
     fraction = Fraction(epsilon)
     grow = Fraction((Decimal(fraction.numerator) / fraction.denominator).exp())
@@ -181,7 +181,7 @@ class _Words:
 def test_a_tie_is_settled_by_more_bits() -> None:
     law = make_law("1/2", "1e-4")
     floor = int(law._floors[7])
-    low, high = selection._probabilities(law.epsilon, law.delta, 192)[7]
+    low, high = partition_selection._probabilities(law.epsilon, law.delta, 192)[7]
     following = (low >> 64) - (floor << 64)
     one = np.array([7])
     assert law.released(one, _Words(floor - 1)).tolist() == [True]  # type: ignore[arg-type]

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
+from dptrees.dpcore.privacy.composition import Spending, certified_delta
 from dptrees.dpcore.privacy.conversion import zcdp_rho
-from dptrees.dpcore.privacy.loss import certified_delta
-from dptrees.dpcore.privacy.spending import Spending
 
 AMOUNTS = st.fractions(0, 4, max_denominator=20)
 LAWS = st.sampled_from(

@@ -10,7 +10,6 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pytest
 
-from dptrees.dpcore.privacy.budget import Neighbors
 from dptrees.dpcore.privacy.sensitivity import (
     level_sensitivity,
     prefix_sensitivity,
@@ -21,11 +20,12 @@ from dptrees.dpcore.privacy.unit import (
     ADD_REMOVE_ROW,
     ROW_UNITS,
     SUBSTITUTE_ROW,
+    Neighbors,
     NullUnits,
     PrivacyUnit,
     UnitType,
 )
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.specification import Refusal
 
 KEYS, NODES = 3, 2  # of a level: so many keys, each with so many nodes
 # c, m, r

@@ -5,8 +5,8 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.questions.leaf_counts import merged_chunk, pack_dense, pack_sorted
-from dptrees.dpcore.trees.exact_sums import LARGEST_SUM
+from dptrees.dpcore.questions.messages import merged_chunk, pack_dense, pack_sorted
+from dptrees.dpcore.trees.chunks import LARGEST_SUM
 
 LEAVES = 12
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.questions.node_counts import NodeCounts
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,13 @@ import pyarrow as pa
 import pytest
 
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.make import CategoryDomain, IntegerDomain, KeyList, NumberDomain
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.uniform.objectives import RangeObjective
 from tests.dpcore.mechanisms import changed
 

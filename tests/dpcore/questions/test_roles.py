@@ -6,11 +6,11 @@ from abc import ABC
 
 import pytest
 
-from dptrees.dpcore.questions import roles
+from dptrees.dpcore.questions import question
 from dptrees.dpcore.questions.question import Question
 
 MOST_MEMBERS = 14
-ROLES = [each for each in Question.__mro__ if each.__module__ == roles.__name__]
+ROLES = [each for each in Question.__mro__ if each.__module__ == question.__name__]
 
 
 def members(role: type) -> set[str]:

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from dptrees.dpcore.questions.leaf_counts import chunk_place, merged_chunk
-from dptrees.dpcore.questions.place import Increments, Place
-from dptrees.dpcore.questions.slot_counts import SlotCounter, Slots
-from dptrees.dpcore.rows.parted import PartedIntegers
+from dptrees.dpcore.questions.messages import Increments, Place, chunk_place, merged_chunk
+from dptrees.dpcore.questions.sparse_counts import SlotCounter, Slots
+from dptrees.dpcore.rows.value_lists import PartedIntegers
 from dptrees.dpcore.trees.chunks import IrregularChunking
-from dptrees.dpcore.trees.irregular import IrregularTree
+from dptrees.dpcore.trees.shapes import IrregularTree
 
 RADIX = 10**9
 FANOUTS = [[3], [2, 4, 1], [2, 1, 3, 3, 2, 2, 4]]

@@ -11,19 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from dptrees.dpcore.errors.intervals import prefix_margin
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
-from dptrees.dpcore.ordered.make import CategoryDomain, IntegerDomain
-from dptrees.dpcore.ordered.quantiles import QuantileCells
-from dptrees.dpcore.ordered.question import OrderedQuestion, quantiles_table
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.questions.tables import NODES_SCHEMA
-from dptrees.dpcore.release.in_memory import solve_tree
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.question import OrderedQuestion, QuantileCells, quantiles_table
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.questions.released import NODES_SCHEMA
+from dptrees.dpcore.release.released import solve_tree
+from dptrees.dpcore.trees.error_laws import prefix_margin
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
 
 CHOICES = KeyedChoices(key=ReleaseKey(bytes(32)), release="release")

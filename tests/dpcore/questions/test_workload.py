@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dptrees.dpcore.exponential.workload import ExponentialWorkload
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.exponential.question import ExponentialWorkload
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.release.split import BudgetSplit, check_split
+from dptrees.dpcore.specification import Refusal
 
 
 def quantiles(**fields: Any) -> ExponentialWorkload:

@@ -9,14 +9,14 @@ import pytest
 
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes
-from dptrees.dpcore.hierarchy.workload import HierarchyWorkload
-from dptrees.dpcore.levels.irregular_candidate import IrregularLevels
-from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.hierarchy.question import HierarchyWorkload
+from dptrees.dpcore.levels.irregular import IrregularLevels
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.questions.workload import Workload
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.questions.planning import Workload
 from dptrees.dpcore.sparse.domain import CodeDomain
-from dptrees.dpcore.sparse.workload import SparseWorkload
+from dptrees.dpcore.sparse.question import SparseWorkload
+from dptrees.dpcore.specification import Refusal
 
 PLACES = HierarchyDomain(
     universe=universe_from_codes(pa.array(["0101", "0102", "0201"]), (2, 2)), columns=("place",)

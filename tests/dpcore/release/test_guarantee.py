@@ -20,14 +20,18 @@ from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.release.in_memory import release_counts
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
-from dptrees.dpcore.uniform.widths import IntervalWidths
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    ROW_UNITS,
+    SUBSTITUTE_ROW,
+    Budget,
+    Measure,
+    PrivacyUnit,
+)
+from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.intervals import IntervalWidths
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

@@ -10,11 +10,9 @@ import pytest
 
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.levels.irregular import IrregularMechanism
-from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.composition import Spending, certified_delta
 from dptrees.dpcore.privacy.conversion import zcdp_rho
-from dptrees.dpcore.privacy.loss import certified_delta
-from dptrees.dpcore.privacy.spending import Spending
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec, total_spending
 from dptrees.dpcore.sparse.labels import LabelDomain

@@ -13,22 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from dptrees.dpcore.levels.errors import range_error
 from dptrees.dpcore.levels.planner import plan_tree
-from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.levels.uniform import UniformMechanism, range_error
 from dptrees.dpcore.noise.laws import ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import plan_from_spec
-from dptrees.dpcore.release.release import ReleaseReader
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.release.released import ReleaseReader, release_counts
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import RangeObjective
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 from tests.dpcore.mechanisms import changed
 
 Make = Callable[..., Any]

@@ -17,16 +17,14 @@ from scipy import optimize
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes
-from dptrees.dpcore.hierarchy.workload import HierarchyWorkload
-from dptrees.dpcore.levels.candidate import WholeLevels
-from dptrees.dpcore.levels.irregular_candidate import IrregularLevels, Thresholds
-from dptrees.dpcore.levels.relative_objective import RelativeObjective
-from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.hierarchy.question import HierarchyWorkload
+from dptrees.dpcore.levels.irregular import IrregularLevels, Thresholds
+from dptrees.dpcore.levels.planner import WholeLevels
+from dptrees.dpcore.levels.relative_errors import RelativeObjective
+from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import Noise, ReleaseTerms, Workload
-from dptrees.dpcore.refusal import Refusal
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Workload
 from dptrees.dpcore.release import composition
 from dptrees.dpcore.release.composition import Guarantee, plan_release
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -39,7 +37,8 @@ from dptrees.dpcore.release.split import (
     solve_shares,
 )
 from dptrees.dpcore.sparse.domain import CodeDomain
-from dptrees.dpcore.sparse.workload import SparseWorkload
+from dptrees.dpcore.sparse.question import SparseWorkload
+from dptrees.dpcore.specification import Refusal
 
 TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
 EPSILON, RHO = Measure.EPSILON, Measure.RHO

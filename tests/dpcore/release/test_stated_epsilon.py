@@ -8,11 +8,10 @@ from fractions import Fraction
 import pytest
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian
-from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import Noise, ReleaseTerms
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import Noise, ReleaseTerms
 from dptrees.dpcore.release.composition import Guarantee, plan_release
 from dptrees.dpcore.release.plan import ReleasePlan, total_spending
 from dptrees.dpcore.release.split import BudgetSplit

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dptrees.dpcore.questions.released import Total
-from dptrees.dpcore.release.totals import FALSE_ALARM, error_width, odd_totals
+from dptrees.dpcore.release.released import FALSE_ALARM, error_width, odd_totals
 
 
 def laplace_tail(scale: float, width: float) -> float:

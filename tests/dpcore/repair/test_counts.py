@@ -15,18 +15,22 @@ import pytest
 
 from dptrees.dpcore.levels.planner import plan_tree, predicted_error
 from dptrees.dpcore.noise.laws import DiscreteLaplace
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.repair import draws, planner
-from dptrees.dpcore.repair.error import CountError, assumed_rows, can_be_simulated, count_error
-from dptrees.dpcore.repair.paths import lay_paths, path_errors
-from dptrees.dpcore.repair.planner import plan_for_counts
-from dptrees.dpcore.repair.readings import objective_reading
-from dptrees.dpcore.repair.references import REFERENCES, rows_below
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.repair import paths as draws
+from dptrees.dpcore.repair import planner
+from dptrees.dpcore.repair.paths import REFERENCES, lay_paths, path_errors, rows_below
+from dptrees.dpcore.repair.planner import (
+    CountError,
+    assumed_rows,
+    can_be_simulated,
+    count_error,
+    objective_reading,
+    plan_for_counts,
+)
 from dptrees.dpcore.trees.consistency import consistent_counts, root_count
-from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dptrees.dpcore.trees.shrunk import shrunk_from_root
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.trees.isotonic import shrunk_from_root
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import (
     CDF,
     CountObjective,
@@ -36,8 +40,7 @@ from dptrees.dpcore.uniform.objectives import (
     QuantileObjective,
     RangeObjective,
 )
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 
 RELEASES = 40
 STATED = 1.25  # the factor within which predictions hold

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.rows import code_blocks
-from dptrees.dpcore.rows.code_blocks import CodeBlocks, CodeTwice
+from dptrees.dpcore.rows import value_lists
+from dptrees.dpcore.rows.value_lists import CodeBlocks, CodeTwice
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code_blocks, "_PART_CODES", 5)
+    monkeypatch.setattr(value_lists, "_PART_CODES", 5)
 
 
 @given(

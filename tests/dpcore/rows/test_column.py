@@ -11,9 +11,11 @@ import pytest
 
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_columns
-from dptrees.dpcore.ordered.make import CategoryDomain, IntegerDomain, KeyList
-from dptrees.dpcore.rows.column import is_utc, large_texts, map_chunks, missing_rows
-from dptrees.dpcore.rows.sums import MeasureColumn
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.rows.columns import is_utc, large_texts, map_chunks, missing_rows
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.rows.policies import MeasureColumn
 from tests.dpcore.odd_rows import TEXTS, as_texts
 
 

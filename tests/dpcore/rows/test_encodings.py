@@ -11,18 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from dptrees.dpcore.choices.key_selection import KeyColumns
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import (
     universe_from_codes,
     universe_from_columns,
     universe_from_paths,
 )
-from dptrees.dpcore.ordered.category import CategoryDomain
-from dptrees.dpcore.rows.column import plain_values, value_type
-from dptrees.dpcore.rows.key_table import KeyTable
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.rows.columns import plain_values, value_type
+from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.rows.table_keys import TableKeys
-from dptrees.dpcore.selection.key_columns import KeyColumns
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.pipelines.checking.tally import shapes
 

@@ -11,9 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.rows.key_table import INTEGER, TEXT, KeyTable, product_table, split_label
-from dptrees.dpcore.rows.table_keys import TableKeys
+from dptrees.dpcore.rows.key_tables import (
+    INTEGER,
+    TEXT,
+    KeyTable,
+    TableKeys,
+    product_table,
+    split_label,
+)
+from dptrees.dpcore.specification import Refusal
 
 TEXTS = st.text(alphabet="ab/\\é", max_size=4)
 

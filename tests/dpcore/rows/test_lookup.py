@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.rows import lookup as leaf_lookup
-from dptrees.dpcore.rows.lookup import IntegerIndex, TextIndex, text_hashes
+from dptrees.dpcore.rows import value_lists as leaf_lookup
+from dptrees.dpcore.rows.value_lists import IntegerIndex, TextIndex, text_hashes
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.rows.number_texts import read_numbers, write_numbers
+from dptrees.dpcore.rows.numbers import read_numbers, write_numbers
 
 
 @given(st.lists(st.integers(0, 9999), max_size=9), st.sampled_from(["0000", "00-00", "0T000"]))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.rows.packing import pack, pack_many, unpack, unpack_many
+from dptrees.dpcore.rows.columns import pack, pack_many, unpack, unpack_many
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

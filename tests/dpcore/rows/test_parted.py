@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.rows.parted import PartedIntegers
+from dptrees.dpcore.rows.value_lists import PartedIntegers
 
 VALUES = np.arange(100, 120)
 

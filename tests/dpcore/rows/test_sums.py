@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.rows.policies import MAP_VERSION
-from dptrees.dpcore.rows.sums import MeasureColumn, measure_from_spec
+from dptrees.dpcore.rows.policies import MAP_VERSION, MeasureColumn, measure_from_spec
 
 BOUNDS = [(0, 10), (-7, 7), (-9, -2), (3, 8), (5, 5), (-(2**31), 2**31)]
 

@@ -6,7 +6,7 @@ from datetime import date, datetime, timezone
 
 import pytest
 
-from dptrees.dpcore.rows.time_line import TimeLine, time_line
+from dptrees.dpcore.rows.numbers import TimeLine, time_line
 
 LINES = {
     "years": ("year", "2013", "2024", 12, "2014-06-01", 1, "2014"),

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.rows.value_list import ValueList
+from dptrees.dpcore.rows.value_lists import ValueList
 from tests.dpcore.odd_rows import NUMBERS, TEXTS, as_texts
 from tests.processor import takes_less
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns
-from dptrees.dpcore.ordered.make import CategoryDomain, IntegerDomain
-from dptrees.dpcore.rows.sums import MeasureColumn
-from dptrees.dpcore.rows.whole_numbers import floored_decimals, is_number, whole_numbers
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.rows.numbers import floored_decimals, is_number, whole_numbers
+from dptrees.dpcore.rows.policies import MeasureColumn
 
 TYPES = [
     *(pa.decimal32(9, 0), pa.decimal32(9, 2), pa.decimal64(18, 0), pa.decimal64(18, 18)),

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.rows.key_table import TEXT, KeyTable
-from dptrees.dpcore.selection.key_columns import KeyColumns
+from dptrees.dpcore.choices.key_selection import KeyColumns
+from dptrees.dpcore.rows.key_tables import TEXT, KeyTable
+from dptrees.dpcore.specification import Refusal
 
 SHOP = KeyColumns(columns=("shop",), types=("text",))
 YEAR = KeyColumns(columns=("year",), types=("integer",))

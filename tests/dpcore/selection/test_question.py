@@ -13,16 +13,18 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from dptrees.dpcore.choices.key_selection import (
+    KeyColumns,
+    SelectionPlan,
+    SelectionQuestion,
+    counted_once,
+)
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
-from dptrees.dpcore.selection.key_columns import KeyColumns
-from dptrees.dpcore.selection.plan import SelectionPlan, counted_once
-from dptrees.dpcore.selection.question import SelectionQuestion
+from dptrees.dpcore.release.released import release_rows
+from dptrees.dpcore.specification import Refusal
 
 KEY = ReleaseKey(bytes(range(32)))
 FALSE_ALARM = 1e-6
@@ -152,8 +154,8 @@ def test_every_place_has_a_partial_whatever_the_rows_are() -> None:
 def test_what_leaves_the_decision_holds_no_count() -> None:
     """A key of 40 units and one of 4,000 leave the same bytes."""
     from dptrees.dpcore.noise.source import NoiseSource
-    from dptrees.dpcore.questions.node_counts import NodeCounts
-    from dptrees.dpcore.questions.place import Place
+    from dptrees.dpcore.questions.messages import Place
+    from dptrees.dpcore.questions.sparse_counts import NodeCounts
 
     question = make_question(shards=1)
     source = NoiseSource(key=KEY, release="r", spec_digest=b"", global_digest=b"")

@@ -14,26 +14,22 @@ import pyarrow as pa
 import pytest
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.hypercube.code_counts import HeldCodes
-from dptrees.dpcore.hypercube.domain import HypercubeDomain
-from dptrees.dpcore.hypercube.level_tables import HeldTables
-from dptrees.dpcore.hypercube.question import HypercubeQuestion
-from dptrees.dpcore.hypercube.workload import HypercubeWorkload
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.held_counts import HeldCodes, HeldTables
+from dptrees.dpcore.boxes.plan import Holding
+from dptrees.dpcore.boxes.planner import PartitionChoices
+from dptrees.dpcore.boxes.question import HypercubeQuestion, HypercubeWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.ordered.make import make_domain
-from dptrees.dpcore.partitions.choices import PartitionChoices
-from dptrees.dpcore.partitions.plan import Holding
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.place import Place
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.release.in_memory import RunBefore, release_rows
+from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
+from dptrees.dpcore.questions.messages import Place
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
-from dptrees.dpcore.release.release import ReleaseReader
-from dptrees.dpcore.series.accumulated import AccumulatedPeriods, ClosedNode, PlaceCounts
+from dptrees.dpcore.release.released import ReleaseReader, RunBefore, release_rows
 from dptrees.dpcore.series.runs import Series
 from dptrees.dpcore.series.temporal import Span
+from dptrees.dpcore.series.totals_to_date import AccumulatedPeriods, ClosedNode, PlaceCounts
 from dptrees.dpcore.series.workload import SeriesWorkload
 
 Patch = pytest.MonkeyPatch

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.series.lateness import Lateness
+from dptrees.dpcore.series.runs import Lateness
 
 START = datetime.date(2024, 2, 26)
 days = st.lists(st.none() | st.integers(-5, 12), max_size=12)

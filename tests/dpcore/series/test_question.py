@@ -14,20 +14,18 @@ import pytest
 from dptrees.dpcore.levels.irregular import SMALLEST_FIRST
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import IntegerDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.questions.tree_question import TreeQuestion
-from dptrees.dpcore.release.in_memory import release_counts
 from dptrees.dpcore.release.plan import plan_from_spec
+from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.rows.columns import unpack, unpack_many
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.rows.packing import unpack, unpack_many
-from dptrees.dpcore.rows.sums import MeasureColumn
-from dptrees.dpcore.series.linear import adds_up
-from dptrees.dpcore.series.temporal import Span, TemporalTree
-from dptrees.dpcore.trees.forest import SPINE
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.rows.policies import MeasureColumn
+from dptrees.dpcore.series.temporal import Span, TemporalTree, adds_up
+from dptrees.dpcore.trees.chunks import SPINE
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan
 from tests.dpcore.hierarchy_questions import hierarchy_question
 from tests.dpcore.mechanisms import changed

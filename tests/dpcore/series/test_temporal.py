@@ -7,16 +7,18 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dptrees.dpcore.refusal import Refusal
 from dptrees.dpcore.series.temporal import (
     TemporalSetting,
     TemporalTree,
+    Window,
     best_split,
     estimated_variances,
+    level_factors,
     mean_variance,
     split_of_fanout,
+    window_weights,
 )
-from dptrees.dpcore.series.windows import Window, level_factors, window_weights
+from dptrees.dpcore.specification import Refusal
 
 TREES = [
     TemporalTree.from_fanout(14, 2),

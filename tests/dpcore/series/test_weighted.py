@@ -11,21 +11,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.factorised.toeplitz import ToeplitzStrategy
+from dptrees.dpcore.factorised.strategies import ToeplitzStrategy
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.budget import Budget, Measure
 from dptrees.dpcore.privacy.sensitivity import weighted_periods_sensitivity
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
-from dptrees.dpcore.questions.tables import NODES
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.questions.tree_question import TreeQuestion
-from dptrees.dpcore.release.in_memory import release_counts
 from dptrees.dpcore.release.plan import plan_from_spec
-from dptrees.dpcore.series.carried_counts import CARRIED, CarriedCounts
-from dptrees.dpcore.series.period_sums import PeriodSums
-from dptrees.dpcore.series.question import SeriesQuestion
-from dptrees.dpcore.series.temporal import Span, TemporalTree
-from dptrees.dpcore.series.weighted import MOST_COUNTS, WeightedPeriods, sums_fit
-from dptrees.dpcore.series.windows import Window
+from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.series.question import CARRIED, CarriedCounts, SeriesQuestion
+from dptrees.dpcore.series.temporal import Span, TemporalTree, Window
+from dptrees.dpcore.series.totals_to_date import MOST_COUNTS, PeriodSums, WeightedPeriods, sums_fit
 from tests.dpcore.hierarchy_questions import hierarchy_question
 from tests.dpcore.series.test_question import KINDS, SUMS, one_level, uniform
 from tests.dpcore.series_runs import EXACT, KEY, Runs, level_sums, sums_plan

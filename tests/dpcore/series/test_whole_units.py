@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 
-from dptrees.dpcore.distinct.domain import DistinctDomain
-from dptrees.dpcore.distinct.workload import DistinctWorkload
-from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.distinct import DistinctDomain, DistinctWorkload
+from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share, Workload
-from dptrees.dpcore.series.period_sums import PeriodSums
+from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
 from dptrees.dpcore.series.runs import Series
-from dptrees.dpcore.series.whole_units import whole_units_cost
-from dptrees.dpcore.series.workload import SeriesWorkload
+from dptrees.dpcore.series.totals_to_date import PeriodSums
+from dptrees.dpcore.series.workload import SeriesWorkload, whole_units_cost
 
 UNIT = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("who",), rows=1)
 DOMAIN = make_domain({"column": "x", "type": "integer", "lower": 0, "upper": 16})

@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
-from dptrees.dpcore.chooser.ordered import OrderedChoice
-from dptrees.dpcore.ordered.integer import IntegerDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.series.period_sums import PeriodSums
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.release.mechanism_choice import OrderedChoice
 from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.dpcore.series.runs import Series
-from dptrees.dpcore.series.weighted import MOST_COUNTS, WeightedPeriods
+from dptrees.dpcore.series.totals_to_date import MOST_COUNTS, PeriodSums, WeightedPeriods
 from dptrees.dpcore.series.workload import SeriesWorkload
+from dptrees.dpcore.specification import Refusal
 
 WHOLE = OrderedWorkload(name="t", domain=IntegerDomain(column="x", lower=0, upper=4))
 SERIES = Series(periods=4, period=1)

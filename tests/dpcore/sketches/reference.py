@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.sketches.shape import SketchShape
+from dptrees.dpcore.sketches.sketch import SketchShape
 
 
 class SketchReference:

@@ -16,14 +16,13 @@ from scipy import stats
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.noise.source import add_noise
-from dptrees.dpcore.sketches.estimators import (
+from dptrees.dpcore.sketches.estimates import (
     SketchEstimator,
     estimates,
     kind_estimators,
     row_estimates,
 )
-from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
-from dptrees.dpcore.sketches.table import update
+from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape, update
 from tests.dpcore.sketches.reference import SketchReference
 
 FALSE_ALARM = 1e-6

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
-from dptrees.dpcore.sketches.hashing import MultiplyShift, SketchHashes
+from dptrees.dpcore.sketches.sketch import MultiplyShift, SketchHashes
 
 FALSE_ALARM = 1e-6
 DRAWS = 40_000

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.sketches.prefixes import PrefixSketches
-from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
-from dptrees.dpcore.sketches.table import update
+from dptrees.dpcore.sketches.sketch import PrefixSketches, SketchKind, SketchShape, update
 
 KEY = ReleaseKey(bytes(range(32)))
 SHAPE = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=2, width=32)

@@ -12,15 +12,15 @@ import pytest
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.noise.source import add_noise
-from dptrees.dpcore.sketches.estimators import (
+from dptrees.dpcore.sketches.estimates import (
+    RowError,
     SketchEstimator,
     estimates,
     kind_estimators,
     row_estimates,
+    row_variance,
 )
-from dptrees.dpcore.sketches.row_error import RowError, row_variance
-from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
-from dptrees.dpcore.sketches.table import update
+from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape, update
 
 Z = 4.9
 DISTINCT = 1000

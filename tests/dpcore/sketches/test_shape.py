@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
+from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.privacy.sensitivity import sketch_sensitivity
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, PrivacyUnit
-from dptrees.dpcore.sketches import table as tables
-from dptrees.dpcore.sketches.shape import SketchKind, SketchShape
-from dptrees.dpcore.sketches.table import from_bytes, merged, to_bytes, update
+from dptrees.dpcore.sketches import sketch as tables
+from dptrees.dpcore.sketches.sketch import (
+    SketchKind,
+    SketchShape,
+    from_bytes,
+    merged,
+    to_bytes,
+    update,
+)
 from tests.dpcore.sketches.reference import SketchReference
 
 SHAPES = [

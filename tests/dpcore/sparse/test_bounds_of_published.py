@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
-from dptrees.dpcore.sparse.bounds import published_bounds
+from dptrees.dpcore.sparse.pruning import published_bounds
 
 LAWS = [
     (TruncatedLaplace(scale=Fraction(2), radius=25), 25),

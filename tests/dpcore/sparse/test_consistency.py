@@ -20,15 +20,12 @@ from scipy.optimize import minimize_scalar
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.sparse import consistency as sparse_consistency
-from dptrees.dpcore.sparse.bounds import KnownLevel
-from dptrees.dpcore.sparse.consistency import _lowered, _met
-from dptrees.dpcore.sparse.counter import level_counts
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
+from dptrees.dpcore.sparse import pruning as sparse_consistency
 from dptrees.dpcore.sparse.domain import CodeDomain
-from dptrees.dpcore.sparse.plan import plan_sparse
-from dptrees.dpcore.sparse.pruning import PrunedLevel, solve_levels
-from dptrees.dpcore.sparse.publication import publish_shard
+from dptrees.dpcore.sparse.plan import plan_sparse, publish_shard
+from dptrees.dpcore.sparse.pruning import KnownLevel, PrunedLevel, _lowered, _met, solve_levels
+from dptrees.dpcore.sparse.question import level_counts
 
 NOISE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"", global_digest=b"")
 # Widths, and the rows of leaves.

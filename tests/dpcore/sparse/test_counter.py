@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.questions.node_keys import key_parts
-from dptrees.dpcore.questions.place import Increments
-from dptrees.dpcore.sparse.counter import SparseCounter, level_counts, merge_shard
+from dptrees.dpcore.questions.messages import Increments
+from dptrees.dpcore.questions.sparse_counts import NodeCounts, key_parts
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import PathDomain
+from dptrees.dpcore.sparse.question import SparseCounter, level_counts, merge_shard
 
 CODES = CodeDomain(column="c", widths=(4, 4), notation="hex")
 PATHS = PathDomain(column="c", depth=2)

@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.questions.node_keys import key_digest, key_parts, text_prefixes
-from dptrees.dpcore.sparse.addresses import prefix_texts, read_addresses
-from dptrees.dpcore.sparse.counter import level_counts
-from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
+from dptrees.dpcore.questions.sparse_counts import key_digest, key_parts, text_prefixes
+from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain, prefix_texts, read_addresses
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain, domain_from_spec
+from dptrees.dpcore.sparse.question import level_counts
 from tests.dpcore.odd_rows import TEXTS
 from tests.dpcore.odd_rows import as_texts as raw_texts
 from tests.memory import stays_below
@@ -236,7 +235,7 @@ def test_parts_are_the_same_however_many_letters_are_hashed_at_once(
     texts = as_texts(["", "a" * 5000, "ba", "", "ab", "c" * 9, "", ""])
     whole = key_parts(texts, 2**40).tolist()
     assert len(set(whole)) == 5
-    monkeypatch.setattr("dptrees.dpcore.questions.node_keys._LETTERS_AT_ONCE", letters)
+    monkeypatch.setattr("dptrees.dpcore.questions.sparse_counts._LETTERS_AT_ONCE", letters)
     assert key_parts(texts, 2**40).tolist() == whole
 
 

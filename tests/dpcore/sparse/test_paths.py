@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
+from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain, last_labels
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
-from dptrees.dpcore.sparse.paths import last_labels
 
 ADDRESSES = CodeDomain(column="address", widths=(8, 8, 16))
 HASHES = CodeDomain(column="hash", widths=(3, 9, 1), notation="hex")

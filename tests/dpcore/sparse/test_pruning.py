@@ -13,14 +13,12 @@ from scipy import stats
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.sparse.bounds import child_sums, known_tree
-from dptrees.dpcore.sparse.counter import level_counts
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain
-from dptrees.dpcore.sparse.plan import plan_sparse
-from dptrees.dpcore.sparse.pruning import PrunedLevel, Pruning, solve_levels
-from dptrees.dpcore.sparse.publication import publish_shard
+from dptrees.dpcore.sparse.plan import plan_sparse, publish_shard
+from dptrees.dpcore.sparse.pruning import PrunedLevel, Pruning, child_sums, known_tree, solve_levels
+from dptrees.dpcore.sparse.question import level_counts
 
 CODES = CodeDomain(column="c", widths=(2, 2, 4), notation="hex")
 NAMES = LabelDomain(label_columns=("x", "y", "z"))

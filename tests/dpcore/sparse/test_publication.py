@@ -17,14 +17,13 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource, combine_digests
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.questions.place import Increments, Place
-from dptrees.dpcore.sparse.counter import SparseCounter, merge_shard
+from dptrees.dpcore.questions.messages import Increments, Place
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.sparse.domain import CodeDomain
 from dptrees.dpcore.sparse.labels import PathDomain
-from dptrees.dpcore.sparse.plan import SparsePlan, plan_sparse
+from dptrees.dpcore.sparse.plan import SparsePlan, plan_sparse, publish_shard
 from dptrees.dpcore.sparse.pruning import PrunedLevel, solve_levels
-from dptrees.dpcore.sparse.publication import publish_shard
+from dptrees.dpcore.sparse.question import SparseCounter, merge_shard
 
 FALSE_ALARM = 1e-6
 DOMAIN = CodeDomain(column="c", widths=(8, 24))

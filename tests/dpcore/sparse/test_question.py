@@ -11,8 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    ROW_UNITS,
+    SUBSTITUTE_ROW,
+    Budget,
+    Measure,
+    PrivacyUnit,
+)
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain

@@ -14,18 +14,15 @@ from scipy import stats
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.tables import NODES_SCHEMA
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.released import NODES_SCHEMA
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.release import ReleaseReader
-from dptrees.dpcore.sparse.counter import level_counts
+from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
 from dptrees.dpcore.sparse.pruning import Pruning
-from dptrees.dpcore.sparse.question import SparseQuestion
+from dptrees.dpcore.sparse.question import SparseQuestion, level_counts
 from dptrees.dpcore.sparse.released import ReleasedSparse
 
 EPSILON, DELTA = Fraction(3), Fraction(1, 100)

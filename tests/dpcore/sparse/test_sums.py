@@ -16,11 +16,10 @@ from scipy import stats
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.node_counts import NodeCounts
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.sparse.domain import CodeDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
 from dptrees.dpcore.sparse.question import SparseQuestion

@@ -8,19 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.category import CategoryDomain
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.ordered.make import make_domain
-from dptrees.dpcore.ordered.number import NumberDomain
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.questions.workload import ReleaseTerms, Share
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain, make_domain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.table.domain import TableDomain
-from dptrees.dpcore.table.question import TableQuestion
-from dptrees.dpcore.table.released import ReleasedTable
-from dptrees.dpcore.table.workload import TableWorkload
+from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.tables.domain import TableDomain
+from dptrees.dpcore.tables.question import TableQuestion, TableWorkload
+from dptrees.dpcore.tables.released import ReleasedTable
 
 KEY = ReleaseKey(bytes(range(32)))
 # Noise of this budget is 0 but for one draw of 10^12.

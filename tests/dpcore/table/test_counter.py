@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from dptrees.dpcore.questions.place import Increments
-from dptrees.dpcore.rows.packing import pack, unpack
-from dptrees.dpcore.table import counter
-from dptrees.dpcore.table.counter import ALL_TABLES, TableCounter, merged_tables, table_number
-from dptrees.dpcore.table.row_texts import row_texts
+from dptrees.dpcore.questions.messages import Increments
+from dptrees.dpcore.rows.columns import pack, unpack
+from dptrees.dpcore.tables import domain
+from dptrees.dpcore.tables.domain import (
+    ALL_TABLES,
+    TableCounter,
+    merged_tables,
+    row_texts,
+    table_number,
+)
 from tests.dpcore.table.tables import people, people_domain
 
 DOMAIN = people_domain()
@@ -34,7 +39,7 @@ def test_parts_of_the_rows_add_up_in_any_order(monkeypatch) -> None:
     together = unpack(taken(ones, twos))
     for parts in ([taken(ones), taken(twos)], [taken(twos), b"", taken(ones)]):
         np.testing.assert_array_equal(merged_tables(DOMAIN.shape, parts).counts, together)
-    monkeypatch.setattr(counter, "_BLOCK", 7)
+    monkeypatch.setattr(domain, "_BLOCK", 7)
     np.testing.assert_array_equal(unpack(taken(ones, twos)), together)
 
 

@@ -11,13 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.ordered.category import CategoryDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.dpcore.ordered.integer import IntegerDomain, UnitRowsDomain
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.table.cell_runs import cells_text, text_cells
-from dptrees.dpcore.table.domain import MOST_CELLS, TableDomain
-from dptrees.dpcore.table.row_texts import row_texts, text_codes
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain, UnitRowsDomain
+from dptrees.dpcore.specification import Refusal
+from dptrees.dpcore.tables.domain import (
+    MOST_CELLS,
+    TableDomain,
+    cells_text,
+    row_texts,
+    text_cells,
+    text_codes,
+)
 from tests.dpcore.table.tables import people, people_domain
 
 

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.marginals.measured import MeasuredTables, PairTable
-from dptrees.dpcore.marginals.plan import MarginalsPlan
-from dptrees.dpcore.marginals.shape import TableShape
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.table.noisy_sums import NoisySum, NoisyTables, margins
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.tables.estimates import MeasuredTables, PairTable
+from dptrees.dpcore.tables.noisy_tables import NoisySum, NoisyTables, margins
+from dptrees.dpcore.tables.plan import MarginalsPlan, TableShape
 
 FALSE_ALARM, DRAWS = 1e-6, 500
 SHAPE = TableShape(sizes=(6, 4))

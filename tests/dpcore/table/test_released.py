@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.table.released import ReleasedTable
+from dptrees.dpcore.tables.released import ReleasedTable
 from tests.dpcore.table.tables import people, released_people
 
 ROWS = people(4000)

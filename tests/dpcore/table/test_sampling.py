@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.table import sampling
-from dptrees.dpcore.table.sampling import TableSampler
+from dptrees.dpcore.tables import released
+from dptrees.dpcore.tables.released import TableSampler
 from tests.dpcore.table.tables import people, released_people
 
 ROWS = people(4000)
@@ -28,7 +28,7 @@ def drawn(rows: int, seed: int = 0) -> pa.Table:
 
 
 def test_types_bounds_and_number(monkeypatch) -> None:
-    monkeypatch.setattr(sampling, "BATCH_ROWS", 300)
+    monkeypatch.setattr(released, "BATCH_ROWS", 300)
     found = drawn(1000)
     assert found.num_rows == 1000 and drawn(0).num_rows == 0
     assert found.schema.names == ROWS.schema.names

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers.relative_estimation import smallest_threshold
-from dptrees.dpcore.privacy.group import GroupPrivacy
+from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dptrees.dpcore.thresholds.calibration import calibrate
-from dptrees.dpcore.thresholds.errors import ThresholdErrors
-from dptrees.dpcore.thresholds.plan import ThresholdPlan
+from dptrees.dpcore.thresholds.plan import ThresholdErrors, ThresholdPlan
 from tests.dpcore.threshold_questions import worst_alpha_rmse
 from tests.dpcore.units import bounded_unit
 

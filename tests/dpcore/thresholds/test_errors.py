@@ -16,16 +16,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import dptrees.dpcore.thresholds.errors
+import dptrees.dpcore.thresholds.plan
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.privacy.group import GroupPrivacy
+from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 from dptrees.dpcore.thresholds.calibration import calibrate
-from dptrees.dpcore.thresholds.errors import ThresholdErrors, difference_survival
-from dptrees.dpcore.thresholds.heavy_nodes import classify_forest, remaining_trees, tree_weights
-from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.thresholds.plan import (
+    ThresholdErrors,
+    ThresholdPlan,
+    ThresholdRound,
+    difference_survival,
+)
+from dptrees.dpcore.thresholds.sparse_vector import classify_forest, remaining_trees, tree_weights
+from dptrees.dpcore.trees.shapes import UniformTree
 from tests.dpcore.threshold_questions import worst_alpha_rmse
 
 COPIES = 20_000
@@ -132,7 +136,7 @@ def test_levels_found_without_a_node_are_bounded(gap: int) -> None:
     f = np.arange(each.floor - 1, each.acceptance + each.noise.radius + 1)
     top = law.survival(each.tau + y[:, None] - f - 1)
     exact = float(law.pmf(y) @ (top * each.noise.survival(f - each.acceptance)).max(axis=1))
-    bound = dptrees.dpcore.thresholds.errors._empty_top(each)
+    bound = dptrees.dpcore.thresholds.plan._empty_top(each)
     assert exact <= bound * (1 + 1e-9) and bound <= 1.01 * exact
 
 

@@ -17,18 +17,16 @@ from scipy import stats
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.thresholds.errors import ThresholdErrors
 from dptrees.dpcore.thresholds.forest import (
     ThresholdForest,
     ThresholdIntervals,
     TreeThresholds,
+    finding_rounds,
     threshold_intervals,
 )
-from dptrees.dpcore.thresholds.plan import ThresholdPlan
-from dptrees.dpcore.thresholds.rounds import finding_rounds
+from dptrees.dpcore.thresholds.plan import ThresholdErrors, ThresholdPlan
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
 from tests.dpcore.threshold_questions import claiming, make_round, short_plan, whole_plan
 from tests.dpcore.thresholds.test_errors import simulated
 

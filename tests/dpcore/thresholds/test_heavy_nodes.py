@@ -24,12 +24,8 @@ from scipy import stats
 from benchmarks.papers.classification import Classification, classify
 from dptrees.dpcore.noise.randomness import RandomStream, public_stream
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
-from dptrees.dpcore.thresholds.heavy_nodes import (
-    remaining_trees,
-    tree_weights,
-    whole_tree,
-)
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.thresholds.sparse_vector import remaining_trees, tree_weights, whole_tree
+from dptrees.dpcore.trees.shapes import UniformTree
 
 FALSE_ALARM = 1e-6
 COPIES = 100_000

@@ -19,13 +19,12 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.privacy.group import GroupPrivacy
+from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
 from dptrees.dpcore.thresholds.calibration import calibrate
+from dptrees.dpcore.thresholds.forest import finding_rounds
 from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
-from dptrees.dpcore.thresholds.rounds import finding_rounds
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
 from tests.dpcore.threshold_questions import worst_alpha_rmse
 from tests.dpcore.units import bounded_unit
 

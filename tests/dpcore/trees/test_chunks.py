@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.trees.chunks import MAX_CELLS, Chunking, IrregularChunking, UniformChunking
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
 from tests.dpcore.irregular_trees import random_irregular_tree
 
 FORESTS = [

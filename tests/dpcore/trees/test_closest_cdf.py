@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from benchmarks.papers.closest_cdf import closest_cdf
-from dptrees.dpcore.trees.closest_cdf import closest_cdf_l1, closest_cdf_l2, isotonic_rows
+from dptrees.dpcore.trees.isotonic import closest_cdf_l1, closest_cdf_l2, isotonic_rows
 
 Array = npt.NDArray[Any]
 Distance = Callable[[Array, Array], Any]

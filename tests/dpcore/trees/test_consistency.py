@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.trees.consistency import consistent_counts, root_count, split_counts
-from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.trees.shapes import UniformTree
 
 
 def best_by_enumeration(

@@ -20,11 +20,10 @@ from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.noise.laws import NoiseLaw, ZeroNoise
 from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey
 from dptrees.dpcore.noise.source import LARGEST_MEASURED, LargeSumError, NoiseSource, add_noise
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.rows.sums import LARGEST_BOUND, MeasureColumn
-from dptrees.dpcore.trees import exact_sums
-from dptrees.dpcore.trees.exact_sums import (
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.rows.policies import LARGEST_BOUND, MeasureColumn
+from dptrees.dpcore.trees import chunks
+from dptrees.dpcore.trees.chunks import (
     LARGEST_SUM,
     LeafSums,
     level_sums,
@@ -32,10 +31,8 @@ from dptrees.dpcore.trees.exact_sums import (
     split_words,
     words_total,
 )
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
+from dptrees.dpcore.uniform.plan import TreeSetting, UniformForest
 
 EDGES = [
     sign * (2**power + more)
@@ -92,7 +89,7 @@ def test_sums_of_words_saturate_at_the_largest_sum(value: int, carries: int) -> 
 def test_leaf_sums_are_exact_past_64_bits(batches: list[list[tuple[int, int]]]) -> None:
     """With values as large as the sums of 2^30 rows, so that few of them pass 64 bits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact_sums, "LARGEST_BOUND", 2**61)
+        patch.setattr(chunks, "LARGEST_BOUND", 2**61)
         sums, truth = LeafSums(3), [0, 0, 0]
         for batch in batches:
             sums.add(

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.least_squares import estimate_down, estimate_up, estimation_weights
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
+from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
 from tests.dpcore.irregular_trees import node_chains, random_irregular_tree
 
 

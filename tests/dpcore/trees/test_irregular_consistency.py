@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.trees import irregular_consistency
-from dptrees.dpcore.trees.consistency import consistent_counts, split_counts
-from dptrees.dpcore.trees.irregular_consistency import split_among_children
-from dptrees.dpcore.trees.least_squares import estimation_weights
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees import consistency
+from dptrees.dpcore.trees.consistency import consistent_counts, split_among_children, split_counts
+from dptrees.dpcore.trees.estimation import estimation_weights
+from dptrees.dpcore.trees.shapes import UniformTree
 from tests.dpcore.irregular_trees import random_irregular_tree
 from tests.dpcore.trees.test_irregular import irregular
 
@@ -75,7 +74,7 @@ def test_children_that_are_known_exactly_keep_their_counts() -> None:
 
 
 def test_a_level_too_large_for_one_sort_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(irregular_consistency, "_REMAINDER_BITS", 60)
+    monkeypatch.setattr(consistency, "_REMAINDER_BITS", 60)
     with pytest.raises(ValueError, match="split in chunks"):
         split_among_children(
             np.array([2, 3]), np.full(5, 1.5), np.ones(5), np.array([3, 4], dtype=np.int64)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.trees.least_squares import (
+from dptrees.dpcore.trees.estimation import (
     EstimationWeights,
     estimate_down,
     estimate_up,
     estimation_weights,
     prefix_weights,
 )
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.shapes import UniformTree
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 

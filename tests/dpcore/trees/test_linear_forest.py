@@ -15,11 +15,9 @@ from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource, add_noise
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.trees.irregular import IrregularTree
-from dptrees.dpcore.trees.linear_forest import LinearForest
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.dpcore.trees.forests import LinearForest
+from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.irregular_trees import EPSILON
 
 AMOUNTS = (Fraction(1, 3),) * 3

@@ -10,8 +10,13 @@ from scipy.optimize import isotonic_regression
 
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.trees.consistency import consistent_counts, split_counts
-from dptrees.dpcore.trees.shrunk import rising_counts, rising_means, shrunk_counts, shrunk_from_root
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.trees.isotonic import (
+    rising_counts,
+    rising_means,
+    shrunk_counts,
+    shrunk_from_root,
+)
+from dptrees.dpcore.trees.shapes import UniformTree
 
 TREE = UniformTree(leaves=100, fanouts=(4, 5, 6))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.trees.irregular_consistency import split_among_children
+from dptrees.dpcore.trees.consistency import split_among_children
 
 
 def smallest_first(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.trees.uniform import MAX_LEAVES, UniformTree
+from dptrees.dpcore.trees.shapes import MAX_LEAVES, UniformTree
 
 FANOUTS = st.lists(st.integers(2, 6), min_size=1, max_size=4)
 

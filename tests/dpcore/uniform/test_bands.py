@@ -15,14 +15,12 @@ from scipy import stats
 from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.release.in_memory import release_counts
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform import bands
-from dptrees.dpcore.uniform.errors import UniformErrors
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform import intervals as bands
+from dptrees.dpcore.uniform.error_laws import UniformErrors
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 from tests.processor import takes_less
 
 FALSE_ALARM = 1e-6

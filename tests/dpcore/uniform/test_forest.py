@@ -12,20 +12,17 @@ import pytest
 
 from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.noise.laws import ZeroNoise
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.trees.consistency import consistent_counts, root_count
-from dptrees.dpcore.trees.forest import RootSolutions
-from dptrees.dpcore.trees.least_squares import (
+from dptrees.dpcore.trees.estimation import (
     estimate_down,
     estimate_up,
     estimation_weights,
     prefix_weights,
 )
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.trees.forests import RootSolutions
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
 
 SIZES = [1, 2, 4, 8, 16, 40, 2**17]
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)

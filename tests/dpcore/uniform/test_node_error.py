@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dptrees.dpcore.uniform.batch import TreeBatch
 from dptrees.dpcore.uniform.objectives import node_variances
+from dptrees.dpcore.uniform.prefix_errors import TreeBatch
 from tests.dpcore.dense_covariance import design, leaf_covariance, random_case
 
 

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.levels.planner import plan_tree, predicted_error
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import plan_from_spec
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.batch import TreeBatch
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import (
     CdfObjective,
     CountObjective,
@@ -25,8 +23,8 @@ from dptrees.dpcore.uniform.objectives import (
     QuantileObjective,
     RangeObjective,
 )
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
+from dptrees.dpcore.uniform.prefix_errors import TreeBatch
 
 GUESSES = (Guess(stop=3, density=2.5), Guess(stop=9, density=0.125))
 OBJECTIVES: list[Objective] = [

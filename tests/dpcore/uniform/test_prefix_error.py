@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.batch import TreeBatch, level_parts
-from dptrees.dpcore.uniform.prefix_error import (
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.prefix_errors import (
+    TreeBatch,
+    level_parts,
     mean_prefix_variance,
     prefix_variance,
     within_node_error,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.batch import TreeBatch, level_parts
-from dptrees.dpcore.uniform.range_error import (
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.prefix_errors import TreeBatch, level_parts
+from dptrees.dpcore.uniform.range_errors import (
     all_ranges_variance,
     positions,
     ranges_parts,

@@ -9,17 +9,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.uniform.batch import TreeBatch, level_parts
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.uniform.objectives import Guess, Objective, QuantileObjective, RangeObjective
-from dptrees.dpcore.uniform.prefix_error import prefix_variance
-from dptrees.dpcore.uniform.setting import TreeSetting
-from dptrees.dpcore.uniform.strategies import (
-    TreeStrategy,
-    one_level,
-    search_strategies,
-)
+from dptrees.dpcore.uniform.plan import TreeSetting
+from dptrees.dpcore.uniform.prefix_errors import TreeBatch, level_parts, prefix_variance
+from dptrees.dpcore.uniform.strategies import TreeStrategy, one_level, search_strategies
 from tests.processor import takes_less
 
 EPSILON, RHO = Measure.EPSILON, Measure.RHO

@@ -11,24 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.errors.intervals import clipped_intervals, prefix_margin
-from dptrees.dpcore.errors.law import ErrorLaw
 from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
-from dptrees.dpcore.trees.least_squares import (
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.trees.error_laws import ErrorLaw, clipped_intervals, prefix_margin
+from dptrees.dpcore.trees.estimation import (
     estimate_down,
     estimate_up,
     estimation_weights,
     prefix_weights,
 )
-from dptrees.dpcore.trees.uniform import UniformTree
-from dptrees.dpcore.uniform.errors import UniformErrors
-from dptrees.dpcore.uniform.forest import UniformForest
-from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
-from dptrees.dpcore.uniform.widths import interval_widths
+from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.uniform.error_laws import UniformErrors
+from dptrees.dpcore.uniform.intervals import interval_widths
+from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
 from tests.processor import takes_less
 
 

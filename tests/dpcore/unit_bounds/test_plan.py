@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dptrees.dpcore.choices.unit_bounds import BoundPlan
 from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
 from dptrees.dpcore.privacy.sensitivity import excess_sensitivity
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.unit_bounds.plan import BoundPlan
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
+from dptrees.dpcore.specification import Refusal
 
 SIZES = (1, 2, 4)
 FALSE_ALARM = 1e-6

@@ -11,14 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dptrees.dpcore.choices.key_selection import KeyColumns
+from dptrees.dpcore.choices.unit_bounds import BoundOf, BoundPlan, BoundQuestion, ReleasedBound
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
-from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
-from dptrees.dpcore.release.in_memory import release_counts, release_rows
+from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, NullUnits, PrivacyUnit
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
-from dptrees.dpcore.selection.key_columns import KeyColumns
-from dptrees.dpcore.unit_bounds.plan import BoundPlan
-from dptrees.dpcore.unit_bounds.question import BoundOf, BoundQuestion, ReleasedBound
+from dptrees.dpcore.release.released import release_counts, release_rows
 
 KEY = ReleaseKey(bytes(range(32)))
 PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",))

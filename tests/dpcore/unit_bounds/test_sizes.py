@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.unit_bounds.sizes import MOST_SIZES, candidate_sizes
+from dptrees.dpcore.choices.unit_bounds import MOST_SIZES, candidate_sizes
+from dptrees.dpcore.specification import Refusal
 
 
 def test_sizes_are_powers_of_the_cube_root_of_two() -> None:

@@ -11,13 +11,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dptrees.dpcore.choices.value_bounds import ValueBoundsPlan, candidate_bounds
 from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
 from dptrees.dpcore.privacy.sensitivity import tail_sensitivity
-from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.value_bounds.candidates import candidate_bounds
-from dptrees.dpcore.value_bounds.plan import ValueBoundsPlan
+from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
+from dptrees.dpcore.specification import Refusal
 
 CANDIDATES = (1, 2, 4)
 VALUES = (0, 1, 3, 5)  # one in each cell

@@ -14,9 +14,10 @@ import pytest
 from dptrees.dpcore.adaptive import forest
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.levels.irregular import IrregularMechanism
-from dptrees.dpcore.refusal import Refusal
-from dptrees.pipelines.configuration import ConfigurationError, parse_configuration
+from dptrees.dpcore.specification import Refusal
+from dptrees.pipelines.configuration import parse_configuration
 from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.sections.error import ConfigurationError
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.report_page import parse_elements
 from tests.pipelines.test_querying import query_json

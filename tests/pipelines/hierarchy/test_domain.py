@@ -22,7 +22,7 @@ from dptrees.dpcore.hierarchy.leaves import (
     universe_from_paths,
 )
 from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.planner import NodeWeights
 from dptrees.pipelines.hierarchy.domain import hierarchy_weights, invariant_level, read_hierarchy
 from dptrees.pipelines.sections.error import RuleBroken
 from dptrees.pipelines.sections.yaml_document import parse_document

@@ -27,18 +27,17 @@ from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.make import IntegerDomain, KeyList
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.questions.tables import NODES
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.release import ReleaseReader
-from dptrees.dpcore.rows.sums import MeasureColumn
-from dptrees.dpcore.trees.forest import SPINE
-from dptrees.dpcore.trees.uniform import UniformTree
+from dptrees.dpcore.release.released import ReleaseReader, release_counts
+from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.rows.policies import MeasureColumn
+from dptrees.dpcore.trees.chunks import SPINE
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
 from dptrees.pipelines import report
 from dptrees.pipelines.hierarchy import nodes as report_hierarchy

@@ -15,19 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dptrees.dpcore.irregular.as_measured import AsMeasuredForest
-from dptrees.dpcore.levels import irregular_candidate as hierarchy_plan
-from dptrees.dpcore.levels.irregular import IrregularMechanism
-from dptrees.dpcore.levels.thresholds import ThresholdMechanism
+from dptrees.dpcore.irregular.forest import AsMeasuredForest
+from dptrees.dpcore.levels import irregular as hierarchy_plan
+from dptrees.dpcore.levels.irregular import IrregularMechanism, ThresholdMechanism
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dptrees.dpcore.noise.source import MAX_COUNT
-from dptrees.dpcore.privacy.budget import Measure
-from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.configuration import ConfigurationError, parse_configuration
+from dptrees.pipelines.configuration import parse_configuration
 from dptrees.pipelines.description.writers import plan_entry, plan_lines
 from dptrees.pipelines.hierarchy.lines import hierarchy_description
+from dptrees.pipelines.sections.error import ConfigurationError
 
 HEIGHT = 6
 PURE = {"epsilon": 1, "neighbors": "add_remove"}

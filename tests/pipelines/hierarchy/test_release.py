@@ -16,8 +16,9 @@ import pytest
 
 from dptrees.dpcore.release.guarantee import guarantee_in_words
 from dptrees.pipelines import releasing
-from dptrees.pipelines.configuration import ConfigurationError, parse_configuration
+from dptrees.pipelines.configuration import parse_configuration
 from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.sections.error import ConfigurationError
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
 from tests.pipelines.test_bad_input import assert_refused
 from tests.pipelines.test_querying import ANSWER, query_json

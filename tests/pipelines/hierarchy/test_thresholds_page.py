@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.levels.relative_objective import RelativeObjective
+from dptrees.dpcore.levels.relative_errors import RelativeObjective
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.budget import Budget, Measure
+from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.questions.tables import NODES
-from dptrees.dpcore.release.in_memory import release_counts
+from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.released import release_counts
 from dptrees.pipelines.answers.figures import significant
 from dptrees.pipelines.mechanisms.irregular import irregular_level_errors
 from dptrees.pipelines.mechanisms.thresholds import LOWEST_SHOWN, threshold_description

@@ -7,7 +7,7 @@ import pytest
 
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns
-from dptrees.dpcore.irregular.node_weights import NodeWeights
+from dptrees.dpcore.irregular.planner import NodeWeights
 from dptrees.pipelines.hierarchy.domain import hierarchy_weights, invariant_level
 from dptrees.pipelines.sections.error import RuleBroken
 from dptrees.pipelines.sections.yaml_document import parse_document

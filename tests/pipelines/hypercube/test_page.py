@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.hypercube.box_sums import box_sums
-from dptrees.dpcore.hypercube.released import ReleasedHypercube
-from dptrees.dpcore.ordered.make import CategoryDomain, IntegerDomain, TimestampDomain
+from dptrees.dpcore.boxes.parts import box_sums
+from dptrees.dpcore.boxes.released import ReleasedHypercube
+from dptrees.dpcore.ordered.dates import TimestampDomain
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.pipelines.hypercube.axis import FigureAxis, halved_edges
 from dptrees.pipelines.hypercube.densities import Densities
 from dptrees.pipelines.hypercube.page import MAX_PARTS

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.privacy.unit import Measure, Neighbors
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.configuration import parse_configuration
 from dptrees.pipelines.ledger.account import Account

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from dptrees.dpcore.privacy.budget import Neighbors
+from dptrees.dpcore.privacy.unit import Neighbors
 from dptrees.pipelines.configuration import parse_configuration
 from dptrees.pipelines.ledger.entry import State, entries
 from dptrees.pipelines.ledger.error import LedgerError

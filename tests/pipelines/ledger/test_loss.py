@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from dptrees.dpcore.privacy.budget import Measure, Neighbors
+from dptrees.dpcore.privacy.unit import Measure, Neighbors
 from dptrees.dpcore.release.guarantee import guarantee_in_words
 from dptrees.pipelines.configuration import parse_configuration
 from dptrees.pipelines.ledger.account import Account

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from dptrees.dpcore.mean.plan import FINEST
-from dptrees.dpcore.ordered.make import NumberDomain
+from dptrees.dpcore.mean import FINEST
+from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.pipelines.ordered.domain import with_finest_cells
 from tests.golden.hashes import said
 from tests.pipelines.conftest import NONCE, Workspace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import ROWS, Workspace
 

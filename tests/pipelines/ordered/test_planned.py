@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dptrees.dpcore.factorised import dense
-from dptrees.dpcore.refusal import ANOTHER_MATRIX, MatrixError
+from dptrees.dpcore.factorised import strategies
+from dptrees.dpcore.specification import ANOTHER_MATRIX, MatrixError
 from dptrees.pipelines.running.engine_fault import engine_fault
 from tests.pipelines.conftest import Workspace
 
@@ -178,11 +178,13 @@ def test_a_machine_that_makes_another_matrix_says_so(
     def another(strategy: object) -> None:
         raise MatrixError(ANOTHER_MATRIX)
 
-    monkeypatch.setattr(dense, "_matrix", another)
+    monkeypatch.setattr(strategies, "_matrix", another)
     workspace = Workspace(tmp_path)
     path = workspace.configure(configured({"mechanism": "factorised"}, RHO))
     outcome = workspace.run("plan", path)
-    assert outcome.code == 2 and dense.ANOTHER_MATRIX in outcome.err
+    assert outcome.code == 2 and strategies.ANOTHER_MATRIX in outcome.err
     assert "Traceback" not in outcome.err
-    fault = engine_fault(RuntimeError(f"in step 3: {dense.ANOTHER_MATRIX} [while]"), remote=False)
-    assert fault is not None and fault.sentence == dense.ANOTHER_MATRIX
+    fault = engine_fault(
+        RuntimeError(f"in step 3: {strategies.ANOTHER_MATRIX} [while]"), remote=False
+    )
+    assert fault is not None and fault.sentence == strategies.ANOTHER_MATRIX

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.questions.tables import NODES
-from dptrees.dpcore.release.in_memory import RunBefore, release_rows
+from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.release.plan import plan_from_spec
+from dptrees.dpcore.release.released import RunBefore, release_rows
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.series.series_folder import SeriesFolder
 from dptrees.transforms import carry

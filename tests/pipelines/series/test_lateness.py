@@ -14,8 +14,8 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.dpcore.refusal import Refusal
-from dptrees.dpcore.series.lateness import Lateness
+from dptrees.dpcore.series.runs import Lateness
+from dptrees.dpcore.specification import Refusal
 from tests.pipelines.conftest import Outcome, Workspace
 
 START = datetime.date(2024, 2, 27)

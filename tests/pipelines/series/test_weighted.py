@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.dpcore.series.weighted import WeightedPeriods
+from dptrees.dpcore.series.totals_to_date import WeightedPeriods
 from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.series.runs import Runs, refused
 

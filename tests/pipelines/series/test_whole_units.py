@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.dpcore.bounding.counted_units import CountedUnits
+from dptrees.dpcore.bounding.row_choice import CountedUnits
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.questions.place import UNITS
-from dptrees.dpcore.questions.tables import NODES
-from dptrees.dpcore.release.in_memory import RunBefore, release_rows
+from dptrees.dpcore.questions.messages import UNITS
+from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.release.plan import plan_from_spec
+from dptrees.dpcore.release.released import RunBefore, release_rows
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.transforms import bound, unit_periods
 from tests.pipelines.series.runs import (

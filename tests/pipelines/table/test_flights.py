@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dptrees.dpcore.table.released import ReleasedTable
+from dptrees.dpcore.tables.released import ReleasedTable
 from dptrees.pipelines.command import main
 from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.docs.demo import require_flights

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import dptrees
-from dptrees.dpcore.table.released import ReleasedTable
+from dptrees.dpcore.tables.released import ReleasedTable
 from dptrees.pipelines.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.hypercube.conftest import AGE, KIND, ROWS, rows, write_inputs

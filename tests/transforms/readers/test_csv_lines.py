@@ -16,12 +16,11 @@ from hypothesis.errors import NoSuchExample
 
 from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.make import CategoryDomain
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.privacy.budget import Budget, Measure
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.plan import TreeSetting
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import csv_rows
 from dptrees.transforms.readers.csv_encodings import is_utf8, not_utf8

@@ -13,19 +13,22 @@ from hypothesis import strategies as st
 
 from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.make import (
-    CategoryDomain,
-    DateDomain,
-    IntegerDomain,
-    NumberDomain,
-    OrderedDomain,
-    TimestampDomain,
-)
+from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.privacy.budget import Budget, Measure, Neighbors
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, NullUnits, PrivacyUnit
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    Budget,
+    Measure,
+    Neighbors,
+    NullUnits,
+    PrivacyUnit,
+)
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.uniform.setting import TreeSetting
+from dptrees.dpcore.uniform.plan import TreeSetting
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import csv_rows, csv_values
 from dptrees.transforms.readers.column_types import column_types

@@ -22,7 +22,7 @@ import pyarrow.parquet.encryption as encryption
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from dptrees.dpcore.ordered.make import make_domain
+from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.transforms.errors import InputError, sentence_in
 from dptrees.transforms.readers import read as reading
 from dptrees.transforms.readers.first_bytes import START_BYTES, binary_kind, decompressed_start

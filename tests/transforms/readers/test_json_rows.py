@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.ordered.make import make_domain
-from dptrees.dpcore.privacy.budget import Neighbors
-from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
+from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.privacy.unit import Neighbors, NullUnits, PrivacyUnit
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import json_rows
 from dptrees.transforms.readers.json_format import JsonFormat

@@ -21,11 +21,10 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from dptrees.dpcore.bounding.unit_ids import UnitIds, check_unit_types, has_ids
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.privacy.budget import Neighbors
-from dptrees.dpcore.privacy.unit import PrivacyUnit, UnitType
-from dptrees.dpcore.release.in_memory import release_rows
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit, UnitType
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.released import release_rows
 from dptrees.transforms import unit_periods
 from dptrees.transforms.carry import LeftByRun, SeriesError
 from dptrees.transforms.errors import InputError, sentence_in

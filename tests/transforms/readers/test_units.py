@@ -16,10 +16,9 @@ import pytest
 from dptrees.dpcore.bounding.unit_ids import UnitIds
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.ordered.make import make_domain
-from dptrees.dpcore.privacy.budget import Neighbors
-from dptrees.dpcore.privacy.unit import PrivacyUnit, UnitType
+from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit, UnitType
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.formats import find_reader

@@ -14,9 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.ordered.integer import IntegerDomain
-from dptrees.dpcore.privacy.budget import Neighbors
-from dptrees.dpcore.privacy.unit import PrivacyUnit
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.secrets.scheme import SecretError
 from dptrees.transforms.tables import sql_columns

@@ -1,0 +1,1 @@
+"""Kind hypercube: boxes of several columns, as a partition that grows where rows are."""

@@ -1,0 +1,521 @@
+"""The partition of a released tree, read back: its parts, the rows of boxes, and synthetic rows.
+
+Where a column or a box cuts a part, its rows are taken as spread evenly in it; such a sum has no
+known error, but bounds. A box is summed from the root down: a node inside counts whole (alpha = 1
+and e = 0 in the variance of a weighted sum), one that the box cuts is looked into. Rows are drawn
+from the parts' distribution function at (i + U) / n with one uniform U: a systematic sample, in
+which a part of count c of C has within one of n c / C rows. Batches take every m-th of them.
+Released numbers alone are used, so this randomness protects nobody and may be repeated. Source:
+Holland, Camtepe, Thapa, Xue, section 6 (corrected: a branch to the right subtracts the left
+child's count).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.partition import (
+    GrownEstimate,
+    GrownLevel,
+    GrownTree,
+    Nodes,
+    descendant_nodes,
+    least_squares,
+    weighted_families,
+)
+from dptrees.dpcore.boxes.plan import LevelVariances
+from dptrees.dpcore.noise.randomness import RandomStream
+
+# The cells [start, stop) of a box along each axis.
+Sides = Sequence[tuple[int, int]]
+# Parts whose overlaps with intervals are held at once.
+_BLOCK = 2**14
+
+
+class Parts(NamedTuple):
+    """Parts of a partition.
+
+    Attributes:
+        starts: of each axis (n,) the first cells.
+        stops: of each axis (n,) the cells after the last.
+        counts: (n,) their consistent counts.
+    """
+
+    starts: list[Integers]
+    stops: list[Integers]
+    counts: Integers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BoxParts(ABC):
+    """Parts of a box with the counts of their rows, which are spread evenly in them.
+
+    Args:
+        domain: of the tree.
+    """
+
+    domain: HypercubeDomain
+
+    @property
+    @abstractmethod
+    def parts(self) -> Parts:
+        """The parts; each row is in one."""
+
+    def below(self, axis: int) -> tuple[Integers, Floats]:
+        """The consistent counts along one axis: (m,) rising boundaries of cells, from 0 to K, and
+        (m,) the rows below each, spread evenly in their parts.
+
+        Source: a sum of uniform densities.
+        """
+        starts, stops, counts = self.parts
+        start, stop = starts[axis], stops[axis]
+        edges = np.unique(np.concatenate([[0], start, stop, [self.domain.axes[axis].cells]]))
+        density = counts / np.maximum(stop - start, 1)
+        change = np.zeros(len(edges))
+        np.add.at(change, np.searchsorted(edges, start), density)
+        np.add.at(change, np.searchsorted(edges, stop), -density)
+        heights = np.cumsum(change)[:-1]
+        rows = np.concatenate([[0.0], np.cumsum(heights * np.diff(edges))])
+        return edges, np.maximum.accumulate(np.clip(rows, 0.0, float(counts.sum())))
+
+    def grids(self, edges: Sequence[Integers]) -> dict[tuple[int, int], Floats]:
+        """The consistent counts of the rectangles of every two of the first axes, spread evenly in
+        their parts.
+
+        Args:
+            edges: of each of these axes, (m + 1,) rising boundaries of cells.
+
+        Returns:
+            by two axes the rows between the edges of the first, (m,), and of the second, (m',).
+        """
+        result = {
+            (first, second): np.zeros((len(edges[first]) - 1, len(edges[second]) - 1))
+            for second in range(len(edges))
+            for first in range(second)
+        }
+        parts = self.parts
+        for begin in range(0, len(parts.counts), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            inside = [
+                _overlaps(start[block], stop[block], own)
+                for start, stop, own in zip(parts.starts, parts.stops, edges, strict=False)
+            ]
+            for (first, second), grid in result.items():
+                weighted = inside[first] * parts.counts[block, np.newaxis]
+                grid += _sums_of_products(weighted, inside[second])
+        return result
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReleasedPartition(BoxParts):
+    """The tables of a partition as arrays.
+
+    Args:
+        domain: of the tree.
+        depths: (h + 1,) of the plan.
+        variances: of what was measured; None where they do not follow from the plan (sketches), so
+            that errors of sums are not known.
+        read: the rows of the nodes of a depth.
+    """
+
+    depths: tuple[int, ...]
+    variances: LevelVariances | None
+    read: Callable[[int], pa.Table]
+
+    @cached_property
+    def _rows(self) -> list[pa.Table]:
+        """Tables of all depths that have nodes."""
+        tables = [self.read(depth) for depth in self.depths]
+        return [table for table in tables if len(table)]
+
+    @cached_property
+    def tree(self) -> GrownTree:
+        """The grown tree, with nodes of no cells, which no table has; without values."""
+        levels = [self._level(0, np.zeros(1, np.uint64), np.zeros(1, np.int64))]
+        for place, table in enumerate(self._rows[1:], 1):
+            above, bits = levels[-1], self.depths[place] - self.depths[place - 1]
+            listed = table["node"].to_numpy().view(np.uint64)
+            parents = np.unique(listed >> np.uint64(bits))
+            order = np.argsort(above.nodes, kind="stable")
+            places = order[np.searchsorted(above.nodes, parents, sorter=order)]
+            places.sort()
+            nodes = descendant_nodes(above.nodes[places], bits)
+            levels.append(self._level(place, nodes, np.repeat(places, 1 << bits)))
+        return self._with_variances(GrownTree(levels=tuple(levels)))
+
+    def _with_variances(self, tree: GrownTree) -> GrownTree:
+        """The tree with the variances of what was measured of its nodes."""
+        if self.variances is None:
+            return tree
+        levels = []
+        for place, (level, ends) in enumerate(zip(tree.levels, tree.leaves(), strict=True)):
+            own = np.where(ends, self.variances.ended[place], self.variances.split[place])
+            levels.append(replace(level, variance=np.where(level.variance > 0, own, 0.0)))
+        return GrownTree(levels=tuple(levels))
+
+    def _level(self, place: int, nodes: Nodes, parents: Integers) -> GrownLevel:
+        depth = self.depths[place]
+        filled = self.domain.has_cells(depth, nodes)
+        variance = np.where(filled, math.inf, 0.0)
+        return GrownLevel(
+            depth=depth, nodes=nodes, parents=parents, value=np.zeros(len(nodes)), variance=variance
+        )
+
+    def _column(self, name: str) -> list[Floats]:
+        """A column of the tables of each level (n,) of the tree; 0 for nodes without cells."""
+        columns = []
+        for level, table in zip(self.tree.levels, self._rows, strict=True):
+            values = np.zeros(len(level))
+            listed = table["node"].to_numpy().view(np.uint64)
+            order = np.argsort(listed, kind="stable")
+            filled = self.domain.has_cells(level.depth, level.nodes)
+            places = order[np.searchsorted(listed, level.nodes[filled], sorter=order)]
+            values[filled] = table[name].to_numpy()[places]
+            columns.append(values)
+        return columns
+
+    @cached_property
+    def estimates(self) -> list[Floats]:
+        """Estimates of each level (n,) of the tree, in rows; 0 for nodes without cells."""
+        return self._column("estimate")
+
+    @cached_property
+    def counts(self) -> list[Floats]:
+        """The consistent counts, likewise."""
+        return self._column("count")
+
+    @cached_property
+    def squares(self) -> GrownEstimate | None:
+        """The variances of the estimates, without estimates; None where they are not known."""
+        return None if self.variances is None else least_squares(self.tree)
+
+    @cached_property
+    def parts(self) -> Parts:
+        """The nodes that were not split."""
+        return self._parts(self.tree.leaves())
+
+    def coarsened(self, most: int, finest: int | None = None) -> Parts:
+        """At most so many parts: those with the smallest counts are merged into their parents.
+
+        Args:
+            most: at least 1.
+            finest: nodes of this depth, in bits, and of deeper ones are not split; None: all are.
+        """
+        level, place, count, more = self._splits(finest)
+        # No child has more than its parent, so what is taken first hangs together.
+        order = np.lexsort((level, -count))
+        taken = order[: np.searchsorted(1 + np.cumsum(more[order]), most, side="right")]
+        split = [np.zeros(len(each), np.bool_) for each in self.tree.levels]
+        for number, flags in enumerate(split):
+            flags[place[taken[level[taken] == number]]] = True
+        chosen = [~split[0]]
+        for number, _, below in self.tree.pairs():
+            chosen.append(split[number - 1][below.parents] & ~split[number])
+        return self._parts(chosen)
+
+    def _splits(self, finest: int | None) -> tuple[Integers, Integers, Floats, Integers]:
+        """Return, for every node above a depth that was split, its level, its place in it, its
+        count, and how many more parts its children are."""
+        results = [
+            (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
+        ]
+        for level, above, below in self.tree.pairs():
+            if finest is not None and above.depth >= finest:
+                break
+            place = below.split(above)
+            filled = self.domain.has_cells(below.depth, below.nodes).reshape(len(place), -1)
+            count = self.counts[level - 1][place]
+            results.append((np.full(len(place), level - 1), place, count, filled.sum(1) - 1))
+        levels, places, counts, more = zip(*results, strict=True)
+        return (
+            np.concatenate(levels),
+            np.concatenate(places),
+            np.concatenate(counts),
+            np.concatenate(more),
+        )
+
+    def _parts(self, chosen: Sequence[Flags]) -> Parts:
+        """
+        Args:
+            chosen: for each level (n,) which nodes.
+        """
+        starts: list[list[Integers]] = [[] for _ in self.domain.axes]
+        stops: list[list[Integers]] = [[] for _ in self.domain.axes]
+        counts = []
+        for level, own, flags in zip(self.tree.levels, self.counts, chosen, strict=True):
+            ends = flags & self.domain.has_cells(level.depth, level.nodes)
+            for axis, sides in enumerate(
+                zip(*self.domain.ranges(level.depth, level.nodes[ends]), strict=True)
+            ):
+                starts[axis].append(sides[0])
+                stops[axis].append(sides[1])
+            counts.append(own[ends])
+        return Parts(
+            [np.concatenate(each) for each in starts],
+            [np.concatenate(each) for each in stops],
+            np.concatenate(counts).astype(np.int64),
+        )
+
+    def covered(self, place: int, nodes: Integers, sides: Sides) -> Floats:
+        """(n,) the share of nodes that a box covers; 0 of those without cells.
+
+        Args:
+            place: of the level.
+            nodes: (n,) their places in it.
+            sides: of each axis.
+        """
+        level = self.tree.levels[place]
+        share = np.ones(len(nodes))
+        ranges = zip(*self.domain.ranges(level.depth, level.nodes[nodes]), sides, strict=True)
+        for start, stop, (low, high) in ranges:
+            inside = np.minimum(stop, high) - np.maximum(start, low)
+            share *= np.clip(inside / np.maximum(stop - start, 1), 0.0, 1.0)
+        return share
+
+    def is_split(self, place: int) -> Flags:
+        """(n,) which nodes of a level were split."""
+        return self._split[place]
+
+    @cached_property
+    def _split(self) -> list[Flags]:
+        return [~ends for ends in self.tree.leaves()]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AddedParts(BoxParts):
+    """The parts of several partitions of a box, which overlap.
+
+    Args:
+        each: the parts of each partition, at least one.
+    """
+
+    each: Sequence[BoxParts]
+
+    @cached_property
+    def parts(self) -> Parts:
+        found = [own.parts for own in self.each]
+        axes = range(len(self.domain.axes))
+        return Parts(
+            [np.concatenate([own.starts[axis] for own in found]) for axis in axes],
+            [np.concatenate([own.stops[axis] for own in found]) for axis in axes],
+            np.concatenate([own.counts for own in found]),
+        )
+
+
+def _sums_of_products(first: Floats, second: Floats) -> Floats:
+    """(m, m') the sums over n rows of products of the columns of (n, m) and (n, m') arrays, in the
+    order of the rows: each run of cells overlaps few columns."""
+    sums = np.zeros((first.shape[1], second.shape[1]))
+    for place, column in enumerate(first.T):
+        rows = np.flatnonzero(column)
+        sums[place] = (column[rows, np.newaxis] * second[rows]).sum(axis=0)
+    return sums
+
+
+def _overlaps(start: Integers, stop: Integers, edges: Integers) -> Floats:
+    """(n, m) the share of each run of cells between two edges."""
+    covered = np.minimum(stop[:, np.newaxis], edges[1:]) - np.maximum(
+        start[:, np.newaxis], edges[:-1]
+    )
+    shares: Floats = np.maximum(covered, 0) / (stop - start)[:, np.newaxis]
+    return shares
+
+
+class WeightedSum(NamedTuple):
+    """A sum of parts.
+
+    Attributes:
+        estimate: in rows.
+        std_error: given the partition; None where it is not known.
+        rows: of the consistent counts, in rows.
+    """
+
+    estimate: float
+    std_error: float | None
+    rows: float
+
+
+class BoxSums(NamedTuple):
+    """The rows of a box.
+
+    Attributes:
+        even: were the rows of each part spread evenly in it.
+        inner: of the parts that lie inside.
+        outer: of all parts that the box touches.
+        cuts: whether it cuts parts; else the three are the same.
+    """
+
+    even: WeightedSum
+    inner: WeightedSum
+    outer: WeightedSum
+    cuts: bool
+
+
+class _Visited(NamedTuple):
+    """Families of a level that are looked into.
+
+    Attributes:
+        children: (m, n) the places of the children in the level.
+        share: (m, n) the share of each that the box covers.
+        deeper: (m, n) which of them are looked into in turn.
+    """
+
+    children: Integers
+    share: Floats
+    deeper: Flags
+
+
+def box_sums(partition: ReleasedPartition, sides: Sides) -> BoxSums:
+    """The rows of a box of cells.
+
+    Args:
+        partition: of the tree.
+        sides: of each axis.
+    """
+    root = float(partition.covered(0, np.zeros(1, np.int64), sides)[0])
+    visited = list(_visited(partition, sides)) if 0 < root < 1 else []
+    even, inner, outer = (
+        _summed(partition, root, visited, kind) for kind in (np.asarray, np.floor, np.ceil)
+    )
+    cut = [((each.share > 0) & (each.share < 1) & ~each.deeper).any() for each in visited]
+    cuts = any(cut) if visited else 0 < root < 1
+    return BoxSums(even, inner, outer, bool(cuts))
+
+
+def _visited(partition: ReleasedPartition, sides: Sides) -> Sequence[_Visited]:
+    result = []
+    cut = np.zeros(1, np.int64)
+    for place, above, level in partition.tree.pairs():
+        split, fanout = level.split(above), level.fanout(above)
+        family = np.searchsorted(split, cut)
+        inside = family < len(split)
+        inside[inside] = split[family[inside]] == cut[inside]
+        if not inside.any():
+            break
+        children = family[inside][:, np.newaxis] * fanout + np.arange(fanout)
+        share = partition.covered(place, children.reshape(-1), sides).reshape(children.shape)
+        deeper = (share > 0) & (share < 1) & partition.is_split(place)[children]
+        result.append(_Visited(children, share, deeper))
+        cut = children[deeper]
+    return result
+
+
+def _summed(
+    partition: ReleasedPartition,
+    root: float,
+    visited: Sequence[_Visited],
+    kind: Callable[[Floats], Floats],
+) -> WeightedSum:
+    """The sum with the shares of parts that are cut as they are, rounded down or up."""
+    estimates, counts, squares = partition.estimates, partition.counts, partition.squares
+    if not visited:
+        weight = float(kind(np.asarray(root)))
+        error = None if squares is None else weight * math.sqrt(squares.estimates[0].variance[0])
+        return WeightedSum(weight * float(estimates[0][0]), error, weight * float(counts[0][0]))
+    estimate = rows = spread = 0.0
+    alpha_below = np.empty(0)
+    for place in range(len(visited), 0, -1):
+        children, share, deeper = visited[place - 1]
+        alpha = kind(share)
+        own = np.where(deeper, 0.0, alpha)
+        estimate += float((own * estimates[place][children]).sum())
+        rows += float((own * counts[place][children]).sum())
+        if squares is not None:
+            alpha = np.array(alpha)
+            alpha[deeper] = alpha_below
+            alpha_below, more = weighted_families(alpha, squares.below[place][children])
+            spread += more
+    error = None
+    if squares is not None:
+        known = float(np.square(alpha_below[0]) * squares.estimates[0].variance[0])
+        error = math.sqrt(max(0.0, known + spread))
+    return WeightedSum(estimate, error, rows)
+
+
+BATCH_ROWS = 2**18
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSampler:
+    """Sampler of rows of a released partition; a `dpcore.questions.released.Sampler`.
+
+    Args:
+        name: of the tree.
+        partition: its parts.
+
+    Raises:
+        ValueError: all its counts are zero, so that there is nothing to draw from.
+    """
+
+    name: str
+    partition: BoxParts
+
+    def __post_init__(self) -> None:
+        if self.total == 0:
+            raise ValueError(f"tree {self.name}: all its counts are zero, so no row can be drawn")
+
+    @property
+    def domain(self) -> HypercubeDomain:
+        """Domain of the rows."""
+        return self.partition.domain
+
+    @property
+    def total(self) -> int:
+        """The released number of rows."""
+        return int(self.partition.parts.counts.sum())
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the domain, in its order, with its types."""
+        return pa.schema(list(self.domain.value_types.items()))
+
+    def batches(self, rows: int, stream: RandomStream) -> Iterator[pa.RecordBatch]:
+        """The rows, some at a time.
+
+        Args:
+            rows: n, at least 0.
+            stream: of uniform bits.
+        """
+        counts = self.partition.parts.counts
+        cumulated, last = np.cumsum(counts), int(np.flatnonzero(counts)[-1])
+        many = -(-rows // BATCH_ROWS)
+        # Of so few bits that sums with whole numbers are exact.
+        start = (int(stream.uint64(1)[0]) % 2**10 + 0.5) / 2**10
+        for batch in range(many):
+            turns = np.arange(batch, rows, many)
+            # A sum that is rounded must not become the next turn's.
+            turn = np.minimum(turns + start, np.nextafter(turns + 1.0, 0.0))
+            # At most 2^53 rows in all: the product keeps a part of a row.
+            at = turn * (float(cumulated[-1]) / rows)
+            parts = np.searchsorted(cumulated, at, side="right")
+            # What rounds up to the whole count is in the last part that has rows.
+            np.minimum(parts, last, out=parts)
+            order = np.argsort(stream.uint64(len(parts)), kind="stable")
+            yield self._rows(parts[order], stream)
+
+    def _rows(self, parts: Integers, stream: RandomStream) -> pa.RecordBatch:
+        """A row uniform in each of some parts."""
+        starts, stops, _ = self.partition.parts
+        columns = []
+        for axis, start, stop in zip(self.domain.axes, starts, stops, strict=True):
+            first, width = start[parts], (stop - start)[parts]
+            inside = _uniform(stream, len(parts)) * width
+            cell = np.minimum(inside.astype(np.int64), width - 1)
+            columns.append(axis.rows_at(first + cell, np.clip(inside - cell, 0.0, 1.0)))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _uniform(stream: RandomStream, size: int) -> Floats:
+    """(size,) multiples of 2^-53 in [0, 1)."""
+    result: Floats = (stream.uint64(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return result

@@ -1,0 +1,538 @@
+"""The plan of a partition that grows: its levels, their budgets, and which nodes are split.
+
+Guarantee. The partition is a function of noisy counts: of the nodes of the measured levels, or of
+the first levels and of the cells of a sketch for each level below. A row is in one node of each
+level, so the levels compose: under a pure epsilon level l has discrete Laplace noise of scale D_l
+/ epsilon_l, and the sum of epsilon_l is spent; under a rho discrete Gaussian noise of sigma^2 =
+D2_l / (2 rho_l). D and D2 of a level of counters are 1 under ``add_remove`` and 2 under
+``substitute`` (the paper's neighbors, while its proof takes add_remove); of a sketch of j rows j
+times that, and 4 j of a count sketch under ``substitute``, whose squared L2 is larger. Source:
+Holland, Camtepe, Thapa, Xue, algorithms 2 and 3 and theorem 2 (corrected: top-k is over the level
+just added, and the loop ends at the finest level); the threshold n / k is from Biswas, Cormode,
+Kanza, Srivastava, Zhou; the threshold by noise is derived here.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.boxes.partition import (
+    BestLinear,
+    EvenShares,
+    GrownLevel,
+    GrownTree,
+    GrowthConsistency,
+    Hierarchy,
+    MeasuredNodes,
+    Measurement,
+    Nodes,
+    Running,
+    descendant_nodes,
+    least_squares,
+    measured_variance,
+    whole_counts,
+)
+from dptrees.dpcore.noise.laws import NoiseLaw, exact_scale
+from dptrees.dpcore.privacy.composition import MovedCounts, Spending, moved_of_levels
+from dptrees.dpcore.privacy.sensitivity import (
+    amount_factor,
+    level_sensitivity,
+    noise_law,
+    sketch_sensitivity,
+)
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.sketches.estimates import SketchEstimator, kind_estimators
+from dptrees.dpcore.sketches.sketch import SketchShape
+from dptrees.dpcore.specification import CONTEXT, INLINE, Coded, coded
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowthRule(Coded):
+    """Rule that selects the nodes of a level to split, from their running estimates.
+
+    Args:
+        most: k, how many nodes of a level are split at most, those with the largest counts; at
+            least 1.
+        parts: a node is split only if it has at least 1 / parts of all rows (hierarchical heavy
+            hitters, threshold n / k); None: no such threshold.
+        errors: a node is split only if its estimate exceeds so many standard errors of the counts
+            of its children, one of them; 0 or more; None: no such threshold. Of the root, whose
+            estimate may be nothing, it is not measured.
+
+    Raises:
+        ValueError: a field out of range.
+
+    >>> rule = GrowthRule(most=2, errors=2.0)
+    >>> rule.chosen(np.array([9.0, 2.0, 5.0, 7.0]), 23.0, 1.5).tolist()
+    [0, 3]
+    """
+
+    most: int
+    parts: int | None = None
+    errors: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("most", "parts"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
+        if self.errors is not None and not 0 <= self.errors < np.inf:
+            raise ValueError(f"errors: {self.errors} is not a number of at least 0")
+
+    def chosen(self, count: Floats, total: float, error: float | None) -> Integers:
+        """(m,) the places of the nodes of a level that are split, rising.
+
+        Args:
+            count: (n,) the running estimates of those that can be split; NaN of the others.
+            total: the running estimate of the root.
+            error: the standard error of a count of the next level; None: of the root.
+        """
+        has_test = self.errors is not None and error is not None
+        least = self.errors * error if has_test else -np.inf  # type: ignore[operator]
+        places = np.flatnonzero(count > least)
+        if self.parts is not None:
+            places = places[count[places] >= max(total, 0.0) / self.parts]
+        if len(places) > self.most:
+            order = np.argsort(-count[places], kind="stable")
+            places = np.sort(places[order[: self.most]])
+        return places
+
+
+def grow(
+    hierarchy: Hierarchy,
+    depths: Sequence[int],
+    measurement: Measurement,
+    rule: GrowthRule,
+    consistency: GrowthConsistency,
+) -> tuple[GrownTree, list[Running]]:
+    """Grow a partition from the root.
+
+    Args:
+        hierarchy: the domain.
+        depths: (h + 1,) of the levels, in bits, the root's 0 first, rising.
+        measurement: noisy counts of any node of any level.
+        rule: which nodes are split.
+        consistency: how the counts that decide are estimated.
+
+    Returns:
+        the tree; and for each of its levels the estimates that decided.
+
+    Source: Algorithm 3; see the docstring of this module.
+    """
+    root = np.zeros(1, np.uint64)
+    measured = measurement.at(0, 0, root)
+    levels = [_level(0, root, np.zeros(1, np.int64), measured)]
+    running = [consistency.root(*measured)]
+    for level, depth in enumerate(depths[1:], 1):
+        last = levels[-1]
+        divisible = hierarchy.is_divisible(last.depth, last.nodes)
+        count = np.where(divisible, running[-1].estimate, np.nan)
+        error = math.sqrt(measurement.variance(level)) if level > 1 else None
+        places = rule.chosen(count, float(running[0].estimate[0]), error)
+        if not len(places):
+            break
+        own = _split(hierarchy, measurement, level, depth, last.nodes[places], last.depth)
+        fanout = 1 << (depth - last.depth)
+        below = consistency.children(
+            Running(*(values[places] for values in running[-1])),
+            own.value.reshape(-1, fanout),
+            own.variance.reshape(-1, fanout),
+        )
+        nodes = descendant_nodes(last.nodes[places], depth - last.depth)
+        levels.append(_level(depth, nodes, np.repeat(places, fanout), own))
+        running.append(Running(*(values.reshape(-1) for values in below)))
+    return GrownTree(levels=tuple(levels)), running
+
+
+def _split(
+    hierarchy: Hierarchy,
+    measurement: Measurement,
+    level: int,
+    depth: int,
+    parents: Nodes,
+    above: int,
+) -> MeasuredNodes:
+    """Measurements of the children of nodes; 0, and known, where no row can be."""
+    nodes = descendant_nodes(parents, depth - above)
+    filled = hierarchy.has_cells(depth, nodes)
+    value, variance = np.zeros(len(nodes)), np.zeros(len(nodes))
+    value[filled], variance[filled] = measurement.at(level, depth, nodes[filled])
+    return MeasuredNodes(value, variance)
+
+
+def _level(depth: int, nodes: Nodes, parents: Integers, measured: MeasuredNodes) -> GrownLevel:
+    return GrownLevel(
+        depth=depth,
+        nodes=nodes,
+        parents=parents,
+        value=measured.value,
+        variance=measured.variance,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EstimatedTree:
+    """A grown tree with what is released of it.
+
+    Args:
+        tree: the tree.
+        estimates: of each level, (n,) each; a variance is NaN where it is not known.
+        counts: of each level (n,) consistent nonnegative integers, in rows.
+    """
+
+    tree: GrownTree
+    estimates: tuple[Running, ...]
+    counts: tuple[Integers, ...]
+
+
+class LevelVariances(NamedTuple):
+    """The variances of what is measured of the nodes of each level, in rows^2.
+
+    Attributes:
+        split: (h + 1,) of a node that was split; infinite where nothing is measured, 0 where the
+            count is known.
+        ended: (h + 1,) likewise of one that was not.
+    """
+
+    split: tuple[float, ...]
+    ended: tuple[float, ...]
+
+
+# Of exact counts, as specifications name it.
+HOLDING = coded(
+    name="holding",
+    write=lambda plan: "dense" if plan.dense else "sparse",
+    read=lambda holding: holding == "dense",
+)
+
+
+def measured_levels(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the depths and the amounts of the levels of a specification."""
+    return {
+        "depths": tuple(level["depth"] for level in spec["levels"]),
+        "amounts": tuple(Fraction(level[spec["measure"]]) for level in spec["levels"]),
+    }
+
+
+class PartitionMechanism(Coded, ABC):
+    """A plan of a partition.
+
+    Attributes:
+        mechanism: its name in specifications.
+        depths: (h + 1,) of the levels, in bits, the root's 0 first.
+        measure: of the budget.
+        unit: what neighbors differ in.
+        public_total: the number of rows is public.
+    """
+
+    mechanism: ClassVar[str]
+    depths: tuple[int, ...]
+    measure: Measure
+    unit: PrivacyUnit
+    public_total: bool
+
+    @property
+    def height(self) -> int:
+        """h, the last level."""
+        return len(self.depths) - 1
+
+    @property
+    @abstractmethod
+    def laws(self) -> tuple[NoiseLaw | None, ...]:
+        """(h + 1,) the noise of each count of a level; None where none is measured."""
+
+    @property
+    def variances(self) -> LevelVariances | None:
+        """Variances of the measurements if the variances of sums follow from them; otherwise
+        None."""
+        return None
+
+    @property
+    def states_errors(self) -> bool:
+        """Whether anything is said of how far off estimates and their sums are."""
+        return True
+
+    @property
+    @abstractmethod
+    def state_bytes(self) -> int | None:
+        """Largest size of the exact counts in bytes; None where it is that of the nodes that rows
+        touch."""
+
+    @property
+    @abstractmethod
+    def spending(self) -> Spending:
+        """The budget that is spent."""
+
+    @abstractmethod
+    def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
+        """Grow the partition and estimate its counts: a function of noisy counts alone."""
+
+    @property
+    @abstractmethod
+    def levels(self) -> list[dict[str, object]]:
+        """Each level's depth, budget and exact noise, as plain JSON values."""
+
+
+class Holding(Enum):
+    """The form in which exact counts are held until noise is added."""
+
+    DENSE = "dense"  # a counter for every node of the last level
+    SPARSE = "sparse"  # a counter for every node of the last level that a row touches
+    SKETCH = "sketch"  # counters for the first levels, a sketch for each level below
+
+
+class Estimation(Enum):
+    """The estimation that makes the counts of a grown tree agree."""
+
+    EVEN_SHARES = "even_shares"  # the paper's Algorithm 4
+    LEAST_SQUARES = "least_squares"
+    SHRUNK = "shrunk"  # least squares; counts drawn towards even ones by how little is known
+
+    @property
+    def consistency(self) -> GrowthConsistency:
+        """The same while the partition grows."""
+        return EvenShares() if self is Estimation.EVEN_SHARES else BestLinear()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelSketches(Coded):
+    """Sketches for the levels below the first ones.
+
+    Args:
+        shape: of each.
+        counters: the last level that has counters, 0 to h - 1.
+        estimator: of a count from a sketch's rows, one of the shape's kind; None: of each level the
+            one that its noisy table shows to be the best.
+    """
+
+    shape: SketchShape = field(metadata=INLINE)
+    counters: int
+    estimator: SketchEstimator | None = None
+
+    def __post_init__(self) -> None:
+        if self.counters < 0:
+            raise ValueError(f"counters: {self.counters} is below 0")
+        if self.estimator not in (None, *kind_estimators(self.shape.kind)):
+            raise ValueError(f"estimator: {self.shape.kind.value} has no {self.estimator}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionPlan(PartitionMechanism):
+    """The plan of a partition: how it is measured and grown. Holds no data.
+
+    Args:
+        depths: (h + 1,) of the measured levels, in bits, the root's 0 first, rising; h at least 1.
+        amounts: (h + 1,) of the budget that each level spends, above 0; the root's may be 0: it is
+            not measured, or public.
+        measure: of the amounts.
+        unit: what neighbors differ in.
+        public_total: the number of rows is public: under ``substitute``, where no row is dropped.
+        rule: which nodes are split.
+        estimation: of the counts.
+        holding: of exact counts.
+        sketches: where `holding` is SKETCH, else None.
+
+    Raises:
+        ValueError: fields out of range, or that do not fit each other.
+
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> plan = PartitionPlan(
+    ...     depths=(0, 4, 8), amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
+    ...     measure=Measure.EPSILON, unit=ADD_REMOVE_ROW,
+    ...     rule=GrowthRule(most=2**14, errors=4.0))
+    >>> plan.law(1), plan.spending.epsilon
+    (DiscreteLaplace(scale=Fraction(2, 1)), Fraction(1, 1))
+    >>> PartitionPlan.from_spec(plan.spec()) == plan
+    True
+    """
+
+    mechanism: ClassVar[str] = "partition"
+    written = (
+        *("mechanism", "measure", "unit", "public_total", "levels"),
+        *("rule", "estimation", "holding", "sketches"),
+    )
+
+    depths: tuple[int, ...] = field(metadata=CONTEXT)
+    amounts: tuple[Fraction, ...] = field(metadata=CONTEXT)
+    measure: Measure
+    unit: PrivacyUnit = field(metadata=INLINE)
+    rule: GrowthRule = field(metadata=coded(name="split"))
+    public_total: bool = False
+    estimation: Estimation = Estimation.SHRUNK
+    holding: Holding = Holding.SPARSE
+    sketches: LevelSketches | None = None
+
+    def __post_init__(self) -> None:
+        if self.depths[0] != 0 or len(self.depths) < 2:
+            raise ValueError(f"depths: {self.depths} do not begin with 0 and go on")
+        if any(first >= second for first, second in pairwise(self.depths)):
+            raise ValueError(f"depths: {self.depths} do not rise")
+        if len(self.amounts) != len(self.depths):
+            raise ValueError(f"amounts: {len(self.amounts)} for {len(self.depths)} levels")
+        if min(self.amounts[1:]) <= 0 or self.amounts[0] < 0:
+            raise ValueError("amounts: below the root each must be above 0")
+        self._check_root()
+        if (self.sketches is None) == (self.holding is Holding.SKETCH):
+            raise ValueError(f"sketches: they go with holding {Holding.SKETCH.value}, and only so")
+        if self.sketches is not None and self.sketches.counters >= self.height:
+            raise ValueError("counters: no level is left for a sketch")
+
+    def _check_root(self) -> None:
+        if self.public_total and (self.unit != SUBSTITUTE_ROW or self.amounts[0]):
+            raise ValueError("public_total: under substitute only, and the root then costs nothing")
+        known = self.public_total or self.amounts[0] > 0
+        if not known and (self.estimation is Estimation.EVEN_SHARES or self.rule.parts is not None):
+            raise ValueError("amounts: the root must be measured, or public, for this")
+
+    def is_sketched(self, level: int) -> bool:
+        """Whether a level has a sketch in place of counters."""
+        return self.sketches is not None and level > self.sketches.counters
+
+    def _sensitivity(self, level: int) -> tuple[int, int]:
+        """L1 and squared L2 of what is measured of a level."""
+        if self.sketches is not None and self.is_sketched(level):
+            shape = self.sketches.shape
+            return sketch_sensitivity(self.unit, shape.rows, signed=shape.signed)
+        return level_sensitivity(self.unit, single_node=level == 0)
+
+    @cached_property
+    def laws(self) -> tuple[NoiseLaw | None, ...]:
+        """(h + 1,) the noise of each count, or cell, of a level; None where none is needed.
+
+        Raises:
+            ValueError: the noise would be too large for 64-bit counts.
+        """
+        return tuple(
+            noise_law(Budget(measure=self.measure, amount=amount), *self._sensitivity(level))
+            if amount
+            else None
+            for level, amount in enumerate(self.amounts)
+        )
+
+    @property
+    def variances(self) -> LevelVariances | None:
+        """None for sketches, whose collisions differ, and for counts that were shared out."""
+        if self.estimation is Estimation.EVEN_SHARES or self.sketches is not None:
+            return None
+        results = [
+            math.inf if law is None else measured_variance(law.variance) for law in self.laws
+        ]
+        if self.public_total:
+            results[0] = 0.0
+        return LevelVariances(split=tuple(results), ended=tuple(results))
+
+    def law(self, level: int) -> NoiseLaw | None:
+        """The noise of each count, or cell, of a level."""
+        return self.laws[level]
+
+    def with_budget(self, budget: Budget) -> PartitionPlan:
+        """The same plan at another budget, split over its levels in the same proportions.
+
+        Raises:
+            ValueError: a budget of another measure.
+        """
+        if budget.measure is not self.measure:
+            raise ValueError(f"measure: {budget.measure.value} is not {self.measure.value}")
+        factor = budget.amount / sum(self.amounts, Fraction())
+        return replace(self, amounts=tuple(amount * factor for amount in self.amounts))
+
+    def together(self, plans: Sequence[PartitionPlan]) -> PartitionPlan:
+        """The plan whose noise has the variance of several measurements together; nothing is drawn
+        by it.
+
+        Args:
+            plans: of the measurements, this one at other budgets.
+
+        >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+        >>> plan = PartitionPlan(
+        ...     depths=(0, 4), amounts=(Fraction(0), Fraction(1)), measure=Measure.EPSILON,
+        ...     unit=ADD_REMOVE_ROW, rule=GrowthRule(most=16))
+        >>> twice = plan.together([plan, plan])
+        >>> round(twice.laws[1].variance / plan.laws[1].variance, 12)
+        2.0
+        """
+        amounts = []
+        for level, (amount, law) in enumerate(zip(self.amounts, self.laws, strict=True)):
+            if law is not None:
+                laws = [each.laws[level] for each in plans]
+                variance = math.fsum(measured_variance(own.variance) for own in laws if own)
+                own = measured_variance(law.variance)
+                amount *= Fraction(amount_factor(self.measure, own, variance))
+            amounts.append(amount)
+        return replace(self, amounts=tuple(amounts))
+
+    def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
+        consistency = self.estimation.consistency
+        tree, running = grow(hierarchy, self.depths, measurement, self.rule, consistency)
+        if self.estimation is Estimation.EVEN_SHARES:
+            spreads = [np.where(level.variance > 0, 1.0, 0.0) for level in tree.levels]
+        else:
+            solved = least_squares(tree)
+            running, spreads = list(solved.estimates), list(solved.below)
+        cells = None
+        if self.estimation is Estimation.SHRUNK:
+            cells = [hierarchy.cells(level.depth, level.nodes) for level in tree.levels]
+        counts = whole_counts(tree, [each.estimate for each in running], spreads, cells)
+        return EstimatedTree(tree=tree, estimates=tuple(running), counts=tuple(counts))
+
+    def is_measured(self, level: int) -> bool:
+        """Whether a level says anything: all but a root that is neither measured nor public."""
+        return level > 0 or self.public_total or self.amounts[0] > 0
+
+    @property
+    def spending(self) -> Spending:
+        """Budget that all levels spend together."""
+        total = sum(self.amounts, Fraction())
+        if self.measure is Measure.EPSILON:
+            return Spending(epsilon=total)
+        return Spending(rho=total, moved=self._moved)
+
+    @property
+    def _moved(self) -> MovedCounts | None:
+        """Moves of the counts, or cells, of each law by one unit."""
+        return moved_of_levels(
+            (law, self._sensitivity(level)) for level, law in enumerate(self.laws) if law
+        )
+
+    @property
+    def state_bytes(self) -> int | None:
+        """Largest size of the exact counts in bytes, wherever they are held together; None where it
+        is that of the nodes that rows touch."""
+        if self.holding is Holding.SPARSE:
+            return None
+        if self.sketches is None:
+            return 8 << self.depths[-1]
+        sketched = self.height - self.sketches.counters
+        counters = 1 << self.depths[self.sketches.counters]
+        return 8 * (counters + sketched * self.sketches.shape.cells)
+
+    @property
+    def levels(self) -> list[dict[str, object]]:
+        """Each level's depth, budget and exact noise, as plain JSON values."""
+        return [
+            {
+                "depth": depth,
+                self.measure.value: str(amount),
+                "held": "sketch" if self.is_sketched(level) else "counters",
+                **({} if law is None else exact_scale(law)),
+            }
+            for level, (depth, amount, law) in enumerate(
+                zip(self.depths, self.amounts, self.laws, strict=True)
+            )
+        ]
+
+    # By hand: depths and amounts are in the entries of the levels.
+    @classmethod
+    def from_entries(cls, left: dict[str, Any], **context: Any) -> PartitionPlan:
+        """Read what `spec` writes."""
+        return super().from_entries(left, **measured_levels(left), **context)

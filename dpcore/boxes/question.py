@@ -1,0 +1,519 @@
+"""A box of columns, released as a partition that grows where rows are: its counting and its plan.
+
+Places hold exact counts, of codes or of levels; all are gathered where the partition grows, which
+looks at noisy counts alone. Where no mechanism is named, public facts decide, never the data: an
+adaptive partition, or PrivHP where exact counts may not fit memory or where only PrivHP has a
+requested choice (`benchmarks/box_regret.py`, docs/synthetic-accuracy.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arithmetic.normal import normal_quantile
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan, plan_adaptive
+from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.held_counts import HeldCodes, HeldCounts, HeldTables
+from dptrees.dpcore.boxes.partition import Measurement, measured_variance
+from dptrees.dpcore.boxes.plan import (
+    EstimatedTree,
+    Estimation,
+    Holding,
+    PartitionMechanism,
+    PartitionPlan,
+)
+from dptrees.dpcore.boxes.planner import (
+    CODE_BYTES,
+    DEFAULT_MEMORY,
+    GUESSED_ROWS,
+    SPLIT_ERRORS,
+    PartitionChoices,
+    PartitionSetting,
+    plan_partition,
+    plan_privtree,
+)
+from dptrees.dpcore.boxes.privtree import PrivTreePlan
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.privacy.composition import Spending
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.messages import (
+    Counter,
+    Counts,
+    Drawn,
+    Gathered,
+    Increments,
+    Part,
+    Partial,
+    Place,
+    ReleasedPart,
+    RowIncrements,
+)
+from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Share, Way, Workload
+from dptrees.dpcore.questions.released import NODES, NODES_SCHEMA, number_column
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
+from dptrees.dpcore.questions.tree_question import AccumulatedTree, Measured, budget_entry
+from dptrees.dpcore.rows.policies import RowOutcome
+from dptrees.dpcore.specification import Refusal, coded
+
+MECHANISMS: dict[str, type[PartitionMechanism]] = {
+    "adaptive": AdaptivePartitionPlan,
+    "partition": PartitionPlan,
+    "privtree": PrivTreePlan,
+}
+
+
+def mechanism_from_spec(spec: Mapping[str, Any]) -> PartitionMechanism:
+    """The plan of a specification, as its `spec` writes it."""
+    return MECHANISMS[str(spec["mechanism"])].from_spec(spec)
+
+
+def plan_closest(
+    setting: PartitionSetting, choices: PartitionChoices
+) -> AdaptivePartitionPlan | PartitionPlan:
+    """The plan for a setting: adaptive, or PrivHP's.
+
+    Raises:
+        Refusal: a choice that neither has, or `decided_apart` where PrivHP is taken.
+
+    >>> from fractions import Fraction
+    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> setting = PartitionSetting(
+    ...     bits=24, diameters=lambda depth: 2.0 ** -(depth // 2), dimensions=2,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)), unit=ADD_REMOVE_ROW)
+    >>> choices = PartitionChoices.from_mechanism("planned", rows=10**4)
+    >>> plan_closest(setting, choices).mechanism
+    'adaptive'
+    >>> plan_closest(setting, replace(choices, holding=Holding.SKETCH)).mechanism
+    'partition'
+    """
+    if privhp_choice(choices) is None:
+        try:
+            plan = plan_adaptive(setting, choices)
+        except Refusal as refusal:
+            if refusal.field != "memory":
+                raise
+        else:
+            if _fits(plan, choices):
+                return plan
+    if choices.decided_apart:
+        raise Refusal(
+            "decided_apart",
+            "estimates apart from decisions need an adaptive partition, and here PrivHP is taken "
+            "(for its sketches, or a choice that it alone has)",
+        )
+    return plan_partition(setting, privhp_choices(choices))
+
+
+def privhp_choice(choices: PartitionChoices) -> str | None:
+    """A choice that PrivHP has and an adaptive partition has not, by its name; None where there is
+    none."""
+    made = {
+        "holding": choices.holding is Holding.SKETCH,
+        "parts": choices.parts is not None,
+        "shares": choices.shares == "lemma_5",
+        "estimation": choices.estimation is Estimation.EVEN_SHARES,
+    }
+    return choices.sketch_choice or next((name for name, is_made in made.items() if is_made), None)
+
+
+def privhp_choices(choices: PartitionChoices) -> PartitionChoices:
+    """The same choices for PrivHP."""
+    errors = SPLIT_ERRORS if choices.split_errors is None else choices.split_errors
+    return replace(choices, split_errors=errors)
+
+
+def _fits(plan: AdaptivePartitionPlan, choices: PartitionChoices) -> bool:
+    """Whether exact counts are expected to fit memory, as PrivHP's planner expects it."""
+    if plan.dense or choices.holding is not None or choices.memory is not None:
+        return True
+    rows = choices.rows_at_most or choices.rows or GUESSED_ROWS
+    return 2 * CODE_BYTES * min(rows, 1 << plan.depths[-1]) <= DEFAULT_MEMORY
+
+
+# What the variance of a Laplace law on the integers lacks at most, in rows^2.
+_CUT_OFF = 1 / 6
+
+
+def standard_margin(measure: Measure, confidence: float) -> float:
+    """Half the width of an interval, in standard errors.
+
+    Of Gaussian noise the normal quantile. Of Laplace noise the larger of the normal and the Laplace
+    quantile, ln(1 / (1 - confidence)) / sqrt 2: sums of Laplace variables are between the two.
+
+    >>> [round(standard_margin(measure, 0.95), 3) for measure in (Measure.RHO, Measure.EPSILON)]
+    [1.96, 2.118]
+    """
+    normal = normal_quantile((1 + confidence) / 2)
+    if measure is Measure.RHO:
+        return normal
+    return max(normal, -log(1 - confidence) / math.sqrt(2))
+
+
+def interval(
+    estimate: ArrayLike, std_error: ArrayLike, margin: float, most: float
+) -> tuple[Floats, Floats]:
+    """The intervals of whole counts, from 0 to `most` rows.
+
+    Noise is on the integers, and so has a part of its spread and tails cut off. A discrete Laplace
+    variable X of rate r is beyond k no more often than a continuous one Y of this rate is beyond k
+    + 1/2, as 2 q^(k + 1) / (1 + q) <= q^(k + 1/2); and var Y = 2 / r^2 <= var X + 1/6, as 1 / x^2 -
+    1 / sinh(x)^2 <= 1/3. So with 1/6 more of variance and half a row on both sides the interval of
+    one measured count is at least as sure as stated, at any scale; that of one with discrete
+    Gaussian noise as well (in the tests). Without, it would hold the count 92.7 times in 100
+    instead of 95 at scale 1, and 83 times at worst.
+
+    Args:
+        estimate: (...) in rows.
+        std_error: (...) in rows; 0 where the count is known.
+        margin: of `standard_margin`.
+        most: the number of rows where it is public, else infinite.
+
+    Returns:
+        the lower and the upper ends.
+
+    >>> low, high = interval([40.0, -9.0, 7.0], [2.0, 1.0, 0.0], 2.0, 50.0)
+    >>> low.round(2).tolist(), high.round(2).tolist()
+    ([35.42, 0.0, 7.0], [44.58, 0.0, 7.0])
+    """
+    center, spread = np.asarray(estimate, np.float64), np.asarray(std_error, np.float64)
+    half = np.where(spread > 0, margin * np.sqrt(np.square(spread) + _CUT_OFF) + 0.5, 0.0)
+    return np.clip(center - half, 0.0, most), np.clip(center + half, 0.0, most)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HypercubeQuestion(AccumulatedTree):
+    """The partition of a box.
+
+    Args:
+        domain: the columns, and how their box is divided.
+        plan: how counts are measured and which parts are divided.
+
+    Raises:
+        ValueError: parts that do not fit each other, or a budget whose noise is out of range.
+    """
+
+    kind = "hypercube"
+    written = ("name", "domain", "plan", "confidence", "weight")
+    output_only = ("confidence", "weight")
+
+    domain: HypercubeDomain
+    plan: PartitionMechanism = field(metadata=coded(read=mechanism_from_spec))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keys is not None:
+            raise ValueError("keys: a hypercube has none; make the key one of its columns")
+        if self.plan.depths[-1] > self.domain.bits:
+            raise ValueError(
+                f"plan: it is {self.plan.depths[-1]} bits deep, the domain {self.domain.bits}"
+            )
+        if self.plan.public_total and self.domain.drops_rows:
+            raise ValueError("plan: the total is not public where rows may be dropped")
+        try:
+            _ = self.plan.laws
+        except ValueError as error:
+            raise ValueError(f"plan: no noise fits the budget of a level, as the {error}") from None
+
+    @cached_property
+    def held(self) -> HeldCounts:
+        """The form in which exact counts are held."""
+        if isinstance(self.plan, PartitionPlan) and self.plan.holding is Holding.SKETCH:
+            return HeldTables(tree=self.name, plan=self.plan, bits=self.domain.bits)
+        return HeldCodes(tree=self.name, plan=self.plan, bits=self.domain.bits)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.domain.columns
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        return self.domain.value_types
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        self.domain.check_types(types)
+
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
+        return self.domain.row_outcomes(columns)
+
+    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
+        return Increments(pa.array(self.domain.codes(columns)))
+
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        codes, rows = self.domain.row_codes(columns)
+        return RowIncrements(Increments(pa.array(codes)), rows)
+
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
+        return self.held.counter(dense=dense, choices=choices)
+
+    @property
+    def dense_cells(self) -> int:
+        return (self.plan.state_bytes or 0) // 8
+
+    @property
+    def places(self) -> list[Place]:
+        return self.held.places
+
+    def place_balance(self, place: Place) -> int:
+        """The level's: a row counts in each, and in a sketch once a hash row."""
+        return place.group
+
+    def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:
+        return self.held.merge(place, partials)
+
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+        """Cut the exact counts of codes, as `HypercubeDomain.leaf_counts` gives them, into partial
+        counts.
+
+        Raises:
+            ValueError: they are no counts of codes.
+        """
+        if not isinstance(counts, NodeCounts):
+            raise ValueError(f"counts: those of tree {self.name} are no counts of codes")
+        return self.held.split_counts(counts, choices)
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        return Drawn(sent=self.held.draw(place, counts, noise), kept=None)
+
+    def gathered_by(self, place: Place) -> int:
+        """All together: the partition grows level by level over the whole box."""
+        return 0
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        return Gathered({}, self._released(self.held.measurement(sent, noise)))
+
+    def _released(self, measurement: Measurement) -> list[ReleasedPart]:
+        """Parts of the partition that grows from noisy counts."""
+        found = self.plan.estimated(self.domain, measurement)
+        tables = zip(self.parts(), partition_tables(self, found), strict=True)
+        return [ReleasedPart(part, table) for part, table in tables]
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether it is a partition of whole levels: nodes that end are measured again in an
+        adaptive one, and PrivTree's noise hides the path to a node and no more."""
+        return isinstance(self.plan, PartitionPlan)
+
+    @property
+    def node_variance(self) -> float:
+        law = self.plan.laws[-1]
+        assert law is not None
+        return measured_variance(law.variance)
+
+    def with_budget(self, budget: Budget) -> HypercubeQuestion:
+        assert isinstance(self.plan, PartitionPlan)
+        return replace(self, plan=self.plan.with_budget(budget))
+
+    def together(self, trees: Sequence[HypercubeQuestion]) -> HypercubeQuestion:
+        assert isinstance(self.plan, PartitionPlan)
+        plans = [tree.plan for tree in trees if isinstance(tree.plan, PartitionPlan)]
+        return replace(self, plan=self.plan.together(plans))
+
+    def gather_together(self, measured: Sequence[Measured]) -> Sequence[ReleasedPart]:
+        own = [each.tree.held.measurement(each.sent, each.noise) for each in measured]
+        return self._released(self.held.together(own))
+
+    def parts(self) -> Iterator[Part]:
+        for depth in self.plan.depths:
+            yield Part(kind=NODES, tree=self.name, key=0, index=depth)
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        return self.plan.unit
+
+    @property
+    def spending(self) -> Spending:
+        return self.plan.spending
+
+    @property
+    def budget(self) -> Budget | None:
+        spent = self.plan.spending
+        amount = spent.epsilon if self.plan.measure is Measure.EPSILON else spent.rho
+        return Budget(measure=self.plan.measure, amount=amount)
+
+    def entry(self) -> dict[str, object]:
+        """The mechanism, each level's noise, and the policies."""
+        spec = self.plan.spec()
+        return {
+            "name": self.name,
+            **budget_entry(self),
+            "mechanism": spec["mechanism"],
+            "levels": self.plan.levels,
+            "plan": {name: value for name, value in spec.items() if name != "levels"},
+            "policies": {
+                axis.column: {
+                    name: axis.spec()[name]
+                    for name in ("outside", "missing", "unknown")
+                    if name in axis.spec()
+                }
+                for axis in self.domain.axes
+            },
+        }
+
+
+def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[pa.Table]:
+    """Return the released rows of each depth of the plan, root first, as `NODES_SCHEMA`; empty
+    where the partition did not come so deep.
+
+    ``level`` is the depth, in halvings of the box; ``node`` the number of the node among the
+    2^level of its depth, as a signed 64-bit integer. Standard errors and intervals are null where a
+    mechanism states none.
+
+    Args:
+        question: the tree.
+        found: what was estimated.
+    """
+    margin = standard_margin(question.plan.measure, question.confidence)
+    most = float(found.counts[0][0]) if question.plan.public_total else math.inf
+    tables = []
+    for place, depth in enumerate(question.plan.depths):
+        if place >= len(found.tree.levels):
+            tables.append(NODES_SCHEMA.empty_table())
+            continue
+        level, running = found.tree.levels[place], found.estimates[place]
+        filled = question.domain.has_cells(depth, level.nodes)
+        spread = np.sqrt(running.variance)
+        low, high = interval(running.estimate, spread, margin, most)
+        if np.isnan(spread).all():
+            # Of counts that were shared out the error is not known; of those measured it is.
+            low, high = interval(level.value, np.sqrt(level.variance), margin, most)
+        if not question.plan.states_errors:
+            spread, low, high = (np.where(spread > 0, np.nan, own) for own in (spread, low, high))
+        columns: list[Floats] = [running.estimate, spread, low, high]
+        table = pa.Table.from_arrays(
+            [
+                pa.DictionaryArray.from_arrays(
+                    pa.array(np.zeros(len(level), np.int32)), pa.array([question.name])
+                ),
+                pa.nulls(len(level), NODES_SCHEMA.field("key").type),
+                pa.array(np.full(len(level), depth, np.int32)),
+                pa.array(level.nodes.view(np.int64)),
+                question.domain.labels(depth, level.nodes),
+                *map(number_column, columns),
+                pa.array(found.counts[place]),
+            ],
+            schema=NODES_SCHEMA,
+        )
+        tables.append(table if filled.all() else table.filter(pa.array(filled)))
+    return tables
+
+
+PLANNERS: Mapping[str, Callable[[PartitionSetting, PartitionChoices], PartitionMechanism]] = {
+    "planned": plan_closest,
+    "privhp": plan_partition,
+    "privtree": plan_privtree,
+    "adaptive": plan_adaptive,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HypercubeWorkload(Workload[HypercubeQuestion]):
+    """A partition of a box, to query and to sample rows from.
+
+    Args:
+        domain: the columns.
+        mechanism: "planned", "privhp", "privtree" or "adaptive"; what the paper's mechanisms
+            choose is in the choices.
+        choices: of the plan.
+    """
+
+    domain: HypercubeDomain
+    mechanism: str = "privhp"
+    choices: PartitionChoices = field(default_factory=PartitionChoices)
+
+    @property
+    def ways(self) -> frozenset[Way]:
+        """PrivTree has Laplace noise."""
+        return frozenset({Way.LAPLACE}) if self.mechanism == "privtree" else self.noise.ways
+
+    def check(self, measure: Measure, *, delta: bool) -> None:
+        if self.mechanism == "privtree":
+            if measure is not Measure.EPSILON:
+                raise Refusal("mechanism", "privtree needs epsilon")
+            if self.noise is Noise.GAUSSIAN:
+                raise Refusal("noise", "privtree has Laplace noise")
+        super().check(measure, delta=delta)
+
+    def under(self, measure: Measure, *, delta: bool) -> HypercubeWorkload:
+        """Return PrivHP's workload beside a delta, where none is named and no estimates requested:
+        its composition is certified, and an adaptive partition's is converted."""
+        if not delta or self.mechanism != "planned" or self.choices.decided_apart:
+            return self
+        return replace(self, mechanism="privhp", choices=privhp_choices(self.choices))
+
+    @property
+    def may_accumulate(self) -> bool:
+        return self.mechanism == "privhp"
+
+    def linear(self) -> HypercubeWorkload:
+        """Return PrivHP's workload where no mechanism is named: the noise of its nodes does not
+        depend on the partition. Estimates apart from decisions it has not."""
+        if self.mechanism != "planned" or self.choices.decided_apart:
+            return self
+        return replace(self, mechanism="privhp", choices=privhp_choices(self.choices))
+
+    def public_total(self, terms: ReleaseTerms) -> bool:
+        """Whether the number of rows that are counted is public: under substitute, where nothing
+        drops rows."""
+        return terms.unit == SUBSTITUTE_ROW and not self.domain.drops_rows and not terms.drops_rows
+
+    def setting(self, share: Share, terms: ReleaseTerms) -> PartitionSetting:
+        """The setting that the plan is made for."""
+        return PartitionSetting(
+            bits=self.domain.bits,
+            diameters=lambda depth: max(self.domain.widths(depth)),
+            dimensions=len(self.domain.axes),
+            budget=share.budget,
+            unit=terms.unit,
+            public_total=self.public_total(terms),
+        )
+
+    def planned(self, share: Share, terms: ReleaseTerms) -> HypercubeQuestion:
+        return HypercubeQuestion(
+            name=self.name,
+            domain=self.domain,
+            plan=PLANNERS[self.mechanism](self.setting(share, terms), self.choices),
+            confidence=terms.confidence,
+            weight=self.weight,
+        )
+
+    def why(self, question: HypercubeQuestion) -> str | None:
+        """Return why a mechanism was taken, where none was named."""
+        if self.mechanism != "planned":
+            return None
+        if isinstance(question.plan, AdaptivePartitionPlan):
+            if question.plan.decision_part:
+                return "chosen for estimates: an adaptive partition, whose intervals are exact"
+            return (
+                "chosen for counts: an adaptive partition, as its counts are expected to be the "
+                "closest; for intervals use optimize_for: estimates"
+            )
+        choice = privhp_choice(self.choices)
+        because = "only it has that choice"
+        if choice is None:
+            because = "exact counts may not fit memory, or by the kept plan of an earlier version"
+        return f"chosen for counts: PrivHP, as {because}"
+
+    def predicted(self, question: HypercubeQuestion) -> float:
+        """About the standard error of a range of cells, in rows, were every node of the plan's
+        levels there: of each level half the children of a node at either end."""
+        plan, total, above = question.plan, 0.0, 0
+        for depth, law in zip(plan.depths[1:], plan.laws[1:], strict=True):
+            if law is None:
+                continue
+            total += ((1 << (depth - above)) - 1) * law.variance
+            above = depth
+        return math.sqrt(total)
+
+    def error_in_rows(self, question: HypercubeQuestion) -> float:
+        return self.predicted(question)

@@ -1,0 +1,375 @@
+"""Private choice of how many rows or keys of a privacy unit to count, a first stage of a release.
+
+Let N(t) be the number of units that have more than t rows. A bound of t leaves out B(t) = N(t) +
+N(t + 1) + ... rows, and a tree whose error is c where a unit has one row is off by c t. A prefix
+loses about half of B(t), so both errors together are least where N(t) / 2 is c: where m = 2 c
+units exceed t. The size t is chosen with
+
+    P(t) proportional to t^-a exp(-rate D(t)),    D(t) = max(0, N(t) - m),
+
+with a public weight t^-a, a the whole number nearest to 4 (rate m)^(1/3), from 2 to 8: the
+exponential mechanism with a public base measure, followed to the bit.
+
+    sensitivity   all D(t) move by 0 to 1 in one direction.
+    epsilon       the loss is the rate times the range of the moves, 1: rate = epsilon - ROUNDING.
+    rho           a choice of range e is e^2 / 8-zCDP: rate = sqrt(8 rho) - ROUNDING.
+    floor         weights are relative to the largest, and none is below `FLOOR` of it: the larger
+                  of two weights moves by a factor in [exp(-rate), 1], as each of them does.
+    rounding      a probability is a weight by a sum of weights, so its quotient to that of a
+                  neighbor is off by 4 ERROR, which is below ROUNDING.
+
+Source: McSherry and Talwar 2007, section 3; Cesar and Rogers 2021, lemma 3.4; the score, m = 2 c
+and the public weight are derived here (benchmarks/auto_bounds.py). The choice comes from a
+keystream that is bound to the release, the global digest and the exact counts, as noise does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.choices.key_selection import KeyColumns
+from dptrees.dpcore.exponential.choice import FLOOR, cached_weights, choice_rate, weighed
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.sensitivity import excess_sensitivity
+from dptrees.dpcore.privacy.unit import MOST_ROWS, Budget, PrivacyUnit
+from dptrees.dpcore.questions.column_questions import ONE_PLACE, ReleasedChoice, UnitChoice
+from dptrees.dpcore.questions.messages import (
+    Drawn,
+    Gathered,
+    Increments,
+    Place,
+    ReleasedPart,
+    RowIncrements,
+)
+from dptrees.dpcore.rows.columns import pack, unpack
+from dptrees.dpcore.specification import CONTEXT, INLINE, Coded, Refusal
+
+# Each is about 2^(1/3) times the one before: the best of them is within 15 % of any bound.
+_STEPS = 3
+MOST_SIZES = 64
+
+
+def candidate_sizes(largest: int) -> tuple[int, ...]:
+    """The whole numbers nearest to 2^(k/3), from 1 up to the largest, which is the last one.
+
+    Args:
+        largest: from 2 to 2^20.
+
+    Raises:
+        Refusal: it is not.
+
+    >>> candidate_sizes(10)
+    (1, 2, 3, 4, 5, 6, 8, 10)
+    >>> len(candidate_sizes(500)), len(candidate_sizes(2**20))
+    (25, 58)
+    """
+    if not 2 <= largest <= MOST_ROWS:
+        raise Refusal("at_most", f"{largest} is not from 2 to {MOST_ROWS}")
+    sizes = {_nearest_power(power) for power in range(_STEPS * largest.bit_length() + 1)}
+    return (*sorted(size for size in sizes if size < largest), largest)
+
+
+def _nearest_power(power: int) -> int:
+    """The whole number nearest to 2^(power/3), without rounding errors: x with
+    (2 x - 1)^3 < 2^(power + 3) < (2 x + 1)^3."""
+    low, high = 1, 2 << power // _STEPS
+    while low < high:
+        middle = (low + high) // 2
+        odd = 2 * middle + 1
+        if odd * odd * odd > 1 << (power + _STEPS):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+# Of the public weight of a size.
+_LEAST_EXPONENT, _LARGEST_EXPONENT, _EXPONENT_AT_ONE = 2, 8, 4
+# Distances are whole numbers of this part of a unit.
+_PART = 2**16
+# The least rate: distances of 2^40 units and logarithms of sizes then stay below 2^62.
+_LEAST_RATE = Fraction(1, 2**20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundPlan(Coded):
+    """The plan of the choice of a bound among public sizes.
+
+    Args:
+        unit: whose rows, or keys, are bounded; each counts once.
+        budget: of the choice.
+        sizes: the bounds that there are, rising, at least two.
+        tolerated: m, how many units may exceed a bound before it becomes less likely; a multiple of
+            2^-16.
+
+    Raises:
+        Refusal: sizes that do not rise or are out of range; a budget that is too small.
+
+    >>> from dptrees.dpcore.privacy.unit import Measure, Neighbors
+    >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",))
+    >>> plan = BoundPlan(unit=person, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...                  sizes=(1, 2, 4, 8), tolerated=Fraction(10))
+    >>> [round(float(each), 4) for each in plan.probabilities(np.array([500, 40, 2, 8, 2]))]
+    [0.0, 0.9718, 0.0281, 0.0001]
+    """
+
+    written = ("budget", "sizes", "tolerated", "exponent")
+
+    unit: PrivacyUnit = field(metadata=CONTEXT)
+    budget: Budget = field(metadata=INLINE)
+    sizes: tuple[int, ...]
+    tolerated: Fraction
+
+    def __post_init__(self) -> None:
+        if self.unit != self.unit.once or self.unit.is_row:
+            raise Refusal("unit", "counts once where its bounds are chosen, and is not the row")
+        if not 2 <= len(self.sizes) <= MOST_SIZES or list(self.sizes) != sorted(set(self.sizes)):
+            raise Refusal("sizes", f"there must be 2 to {MOST_SIZES}, which rise")
+        if not 1 <= self.sizes[0] <= self.sizes[-1] <= MOST_ROWS:
+            raise Refusal("sizes", f"they must be from 1 to {MOST_ROWS}")
+        if not 0 <= self.tolerated <= 2**40 or _PART % self.tolerated.denominator:
+            raise Refusal("tolerated", f"{self.tolerated} is no multiple of 2^-16 up to 2^40")
+        if self.rate < _LEAST_RATE:
+            raise Refusal("fraction", "the budget is too small to choose a bound with")
+
+    @property
+    def cells(self) -> int:
+        """Number of counts that the choice needs: of units up to each size, and of those above."""
+        return len(self.sizes) + 1
+
+    @cached_property
+    def rate(self) -> Fraction:
+        """The rate of the weights in units."""
+        return choice_rate(self.budget, excess_sensitivity(self.unit))
+
+    @cached_property
+    def exponent(self) -> int:
+        """The exponent a of the public weights."""
+        cube = 8 * _cube(_EXPONENT_AT_ONE) * self.rate * self.tolerated
+        result = _LEAST_EXPONENT
+        while result < _LARGEST_EXPONENT and _cube(2 * result + 1) <= cube:
+            result += 1
+        return result
+
+    @cached_property
+    def handicaps(self) -> Integers:
+        """(sizes,) the logarithms of the public weights, as distances; 0 for the first size."""
+        part = float(self.rate / _PART)
+        numbers = [self.exponent * log(size / self.sizes[0]) / part for size in self.sizes]
+        return np.array([math.floor(each + 0.5) for each in numbers], np.int64)
+
+    def cell_ids(self, numbers: Integers) -> Integers:
+        """The count that each unit belongs to.
+
+        Args:
+            numbers: (units,) of the rows, or keys, of each, at least 1.
+
+        Returns:
+            (units,) the first size that is no smaller; beyond the last size their number.
+        """
+        cells: Integers = np.searchsorted(np.array(self.sizes), numbers).astype(np.int64)
+        return cells
+
+    def distances(self, counts: Integers) -> Integers:
+        """The distance of each size from the wanted bound, public weights included, less the
+        smallest; in 2^-16 units.
+
+        Args:
+            counts: (cells,) exact, of units.
+        """
+        above = counts[::-1].cumsum()[::-1][1:]
+        excess = np.maximum(above * _PART - int(self.tolerated * _PART), 0)
+        result: Integers = excess + self.handicaps
+        result -= result.min()
+        return result
+
+    def weights(self, counts: Integers) -> Floats:
+        """The weight of each size, beside 1 for the likeliest.
+
+        Args:
+            counts: (cells,) exact, of units.
+        """
+        weights = cached_weights(self.rate / _PART).at(self.distances(counts))
+        result: Floats = np.maximum(weights, FLOOR)
+        return result
+
+    def probabilities(self, counts: Integers) -> list[Fraction]:
+        """The exact probability with which each size is chosen.
+
+        Args:
+            counts: (cells,) exact, of units.
+        """
+        weights = [Fraction(each) for each in self.weights(counts).tolist()]
+        total = sum(weights)
+        return [each / total for each in weights]
+
+    def chosen(self, counts: Integers, stream: RandomStream) -> int:
+        """The size that is chosen.
+
+        Args:
+            counts: (cells,) exact, of units.
+            stream: of this choice, not read before.
+        """
+        return self.sizes[weighed(self.weights(counts), stream).number]
+
+
+def _cube(number: int) -> int:
+    return number * number * number
+
+
+WORDS = (
+    "The bound is one of the listed sizes, drawn with a probability that falls as size^-exponent "
+    "and, for each unit beyond the tolerated ones that has more than the size, by a factor of "
+    "exp(-rate). "
+    "How many units have more is not released."
+)
+
+
+class BoundOf(Enum):
+    """What is bounded: the rows of a unit, or its keys."""
+
+    ROWS = "rows"
+    KEYS = "keys"
+
+    @property
+    def key(self) -> str:
+        """The key of the bound in configurations."""
+        return f"max_{self.value}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundQuestion(UnitChoice):
+    """The choice of a bound of a privacy unit.
+
+    Args:
+        of: what is bounded.
+        domain: the columns of keys, whose different values are counted; None where rows are.
+        plan: of the choice.
+
+    Raises:
+        ValueError: keys without columns, or rows with some.
+
+    >>> from fractions import Fraction
+    >>> from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors
+    >>> from dptrees.dpcore.privacy.unit import PrivacyUnit
+    >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",))
+    >>> plan = BoundPlan(unit=person, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...                  sizes=(1, 2, 4), tolerated=Fraction(10))
+    >>> question = BoundQuestion(name="max_rows", of=BoundOf.ROWS, plan=plan)
+    >>> question.unit_increments(np.array([1, 3, 9])).cells.tolist()
+    [0, 2, 3]
+    """
+
+    kind = "bound"
+    written = ("kind", "name", "of", "domain", "plan", "confidence", "weight")
+
+    of: BoundOf
+    plan: BoundPlan
+    domain: KeyColumns | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.domain is not None) != (self.of is BoundOf.KEYS):
+            raise ValueError("domain: it has the columns of keys, where keys are bounded")
+
+    @property
+    def bound_names(self) -> tuple[str, ...]:
+        """The name of the bound that it chooses, as ("max_rows",)."""
+        return (self.name,)
+
+    @property
+    def bounds_in_words(self) -> str:
+        """The bound that it chooses, for a person."""
+        return self.name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.unit.columns if self.domain is None else self.domain.columns
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        return {} if self.domain is None else self.domain.value_types  # a unit may be of any type
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        if self.domain is not None:
+            self.domain.check_types(types)
+
+    @property
+    def is_keyed(self) -> bool:
+        return self.domain is not None
+
+    @property
+    def counts_unit_cells(self) -> bool:
+        return self.domain is not None
+
+    def cell_keys(self, cells: Integers) -> Integers | None:
+        """Each cell is a key, where keys are counted."""
+        return None if self.domain is None else cells
+
+    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
+        return self.regrouped(self.row_increments(columns).increments)
+
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        if self.domain is None:
+            rows = len(next(iter(columns.values())))
+            return RowIncrements(Increments(np.zeros(rows, np.int64)))
+        keys = self.domain.row_keys(columns)
+        if not keys.null_count:
+            return RowIncrements(Increments(keys))
+        kept = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
+        return RowIncrements(Increments(keys.drop_null()), kept)
+
+    def regrouped(self, increments: Increments) -> Increments:
+        """Rows that are units of their own: each has one row, and one key."""
+        return Increments(np.zeros(len(increments.cells), np.int64))
+
+    def unit_increments(self, rows: Integers) -> Increments:
+        return Increments(self.plan.cell_ids(rows))
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        exact = unpack(counts)
+        stream = noise.for_counts(exact).stream(self.name, 0, 0, 0)
+        return Drawn(sent=pack(np.array([self.plan.chosen(exact, stream)])), kept=None)
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        """The chosen size."""
+        (part,) = self.parts()
+        bounds = pa.table({self.of.key: pa.array(unpack(sent[ONE_PLACE]), pa.int64())})
+        return Gathered({}, [ReleasedPart(part, bounds)])
+
+    def entry(self) -> dict[str, object]:
+        """The law of the choice."""
+        return {
+            "name": self.name,
+            self.plan.budget.measure.value: str(self.plan.budget.amount),
+            "mechanism": "exponential mechanism over bounds",
+            "bound": self.of.key,
+            "sizes": list(self.plan.sizes),
+            "exponent": self.plan.exponent,
+            "tolerated_units": float(self.plan.tolerated),
+            "rate": float(self.plan.rate),
+            "sensitivity": 1,
+            "words": WORDS,
+        }
+
+
+class ReleasedBound(ReleasedChoice):
+    """The bound that was chosen."""
+
+    question: BoundQuestion
+
+    @property
+    def bound(self) -> int:
+        """The size that was chosen."""
+        return int(self._chosen(self.question.of.key))

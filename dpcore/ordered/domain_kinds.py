@@ -1,0 +1,271 @@
+"""All kinds of ordered domains, made from plain values; and the domain of listed categories.
+
+A list of categories is public by declaration; a value that is not on it follows a policy and is
+never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import cached_property
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.ordered.dates import (
+    DateDomain,
+    TimeDomain,
+    TimestampDomain,
+    clock_text,
+    read_moment,
+)
+from dptrees.dpcore.ordered.domain import (
+    MAX_CELLS,
+    MISSING_POLICIES,
+    OrderedDomain,
+    check_cells,
+    policy_cell,
+)
+from dptrees.dpcore.ordered.integers import DurationDomain, IntegerDomain, UnitRowsDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.rows.columns import missing_rows
+from dptrees.dpcore.rows.keys import (
+    KeyList,
+    check_names,
+    find_named,
+    listed_values,
+    needed_type,
+    value_list,
+)
+from dptrees.dpcore.rows.policies import (
+    DROPPED,
+    MAP_VERSION,
+    check_column,
+    check_policy,
+    check_version,
+    made,
+)
+from dptrees.dpcore.rows.value_lists import ValueList
+from dptrees.dpcore.specification import Refusal, coded
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoryDomain(OrderedDomain):
+    """Listed values in the given order, one to a cell.
+
+    Accepts columns of strings (plain or dictionary-encoded) when the categories are strings, of
+    numbers when they are integers: a float or decimal that is a whole number is that integer, as
+    writers make floats of integers where one is null. Strings are compared byte by byte.
+
+    Attributes:
+        column: the name of the column.
+        categories: the values, all strings or all integers, without duplicates.
+        unknown: what happens to a value that is not listed: "drop", "first" or "last" cell.
+        missing: what happens to null and NaN: the same choices.
+        ordered: the order of the list means something. Where it does not, the categories are
+            counted, and have no CDF.
+        value_names: the labels of the categories, in their order; none: the values themselves.
+
+    Raises:
+        ValueError: naming the field and the rule.
+
+    >>> size = CategoryDomain(column="size", categories=("S", "M", "L"))
+    >>> size.cell_ids(pa.array(["M", "L", "XXL", None])).tolist()
+    [1, 2, -1, -1]
+    >>> size.find_boundary("L")
+    2
+    """
+
+    written = ("column", "categories", "ordered", "unknown", "missing", "value_names")
+    kind: ClassVar[str] = "category"
+    column: str
+    categories: tuple[str, ...] | tuple[int, ...]
+    unknown: str = "drop"
+    missing: str = "drop"
+    # Releases from before there was a choice name none, and are ordered.
+    ordered: bool = field(default=True, metadata=coded(omit=True))
+    value_names: tuple[str, ...] = field(default=(), metadata=coded(omit=()))
+    cells: int = field(init=False)
+    _list: ValueList = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_column(self.column)
+        check_policy(self.column, "unknown", self.unknown, MISSING_POLICIES)
+        check_policy(self.column, "missing", self.missing, MISSING_POLICIES)
+        if not isinstance(self.ordered, bool):
+            raise Refusal.from_value(
+                "ordered", f"{self.ordered!r} must be true or false.", column=self.column
+            )
+        object.__setattr__(self, "_list", value_list(self.column, "categories", self.categories))
+        object.__setattr__(self, "cells", len(self.categories))
+        check_cells(self.column, self.cells)
+        check_names(self.column, self.categories, self.value_names)
+
+    @cached_property
+    def _shown(self) -> pa.Array:
+        """What represents each category in a release."""
+        return pa.array(self.value_names, pa.string()) if self.value_names else self._list.array
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.ordered
+
+    @property
+    def has_intervals(self) -> bool:
+        return False
+
+    @property
+    def value_type(self) -> pa.DataType:
+        return self._list.type
+
+    @property
+    def _policies(self) -> dict[str, str]:
+        return {"unknown": self.unknown, "missing": self.missing}
+
+    def lower_edges(self, start: int, stop: int) -> pa.Array:
+        self._check_range(start, stop)
+        return self._shown[start:stop]
+
+    def upper_edges(self, start: int, stop: int) -> pa.Array:
+        return self.lower_edges(start, stop)
+
+    def _range_labels(self, start: Integers, stop: Integers) -> pa.StringArray:
+        first = self._shown.take(pa.array(start)).cast(pa.string())
+        last = self._shown.take(pa.array(stop - 1)).cast(pa.string())
+        runs = pc.binary_join_element_wise(first, last, "..")
+        return pc.if_else(pa.array(stop - start == 1), first, runs)
+
+    def find_boundary(self, value: object) -> int:
+        return self.find_cell(value)
+
+    def is_edge(self, value: object) -> bool:
+        return True
+
+    def find_cell(self, value: object) -> int:
+        return find_named(self.column, "category", self._list, self.value_names, value)
+
+    def _values_at(self, cell: Integers, share: Floats) -> pa.Array:
+        return self._shown.take(pa.array(cell))
+
+    def _accepts(self, type: pa.DataType) -> str | None:
+        return needed_type(self._list, type)
+
+    def _cell_ids(self, column: pa.Array) -> Integers:
+        cells = self._list.codes(column)
+        unknown_cell = policy_cell(self.unknown, self.cells)
+        if unknown_cell != DROPPED:
+            cells[cells < 0] = unknown_cell
+        missing = missing_rows(column) if self.missing != self.unknown else None
+        if missing is not None:
+            cells[missing] = self._missing_cell
+        return cells
+
+
+DOMAIN_KINDS: dict[str, type[OrderedDomain]] = {
+    domain.kind: domain
+    for domain in (
+        NumberDomain,
+        IntegerDomain,
+        DateDomain,
+        TimestampDomain,
+        TimeDomain,
+        DurationDomain,
+        CategoryDomain,
+        UnitRowsDomain,
+    )
+}
+
+__all__ = [
+    "DOMAIN_KINDS",
+    "DROPPED",
+    "MAP_VERSION",
+    "MAX_CELLS",
+    "CategoryDomain",
+    "DateDomain",
+    "IntegerDomain",
+    "KeyList",
+    "NumberDomain",
+    "OrderedDomain",
+    "TimestampDomain",
+    "make_domain",
+]
+
+
+def make_domain(values: Mapping[str, object]) -> OrderedDomain:
+    """Make a domain from plain values: a section of a configuration, or what `spec()` returned.
+
+    `type` names the kind (default "number"); the other entries are the fields of that kind. Lists
+    may represent tuples and ISO 8601 strings for dates and times; a date may have `cells` instead
+    of `days_per_cell`.
+
+    Args:
+        values: the fields by name.
+
+    Returns:
+        The domain; `make_domain(domain.spec()) == domain`.
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+
+    >>> make_domain({"column": "age", "type": "integer", "lower": 0, "upper": 120}).cells
+    120
+    """
+    given = dict(values)
+    if given.pop("kind", "ordered") != "ordered":
+        raise Refusal.from_value(
+            "kind", f"{values['kind']!r} must be 'ordered' for an ordered domain."
+        )
+    name = given.pop("type", "number")
+    if not isinstance(name, str) or name not in DOMAIN_KINDS:
+        raise Refusal.from_value("type", f"{name!r} must be one of {', '.join(DOMAIN_KINDS)}.")
+    check_version(given)
+    domain = DOMAIN_KINDS[name]
+    for name, value in given.items():
+        given[name] = _plain_value(domain, name, value)
+    if domain is DateDomain:
+        _read_date_cells(given)
+    return made(domain, f"a domain of type {name}", given)
+
+
+def _plain_value(domain: type[OrderedDomain], field: str, value: object) -> object:
+    if isinstance(value, list):
+        return listed_values(value)
+    if domain is TimeDomain:
+        return clock_text(value)
+    if field not in ("lower", "upper"):
+        return value
+    if domain is DateDomain and isinstance(value, str):
+        return _from_iso_text(field, value).date()
+    if domain is TimestampDomain and isinstance(value, str):
+        return _from_iso_text(field, value)
+    if domain is TimestampDomain and type(value) is date:
+        return datetime(value.year, value.month, value.day)
+    return value
+
+
+def _from_iso_text(field: str, text: str) -> datetime:
+    moment = read_moment(text)
+    if moment is None:
+        raise Refusal.from_value(field, f"{text!r} must be an ISO 8601 date or time.")
+    return moment
+
+
+def _read_date_cells(given: dict[str, object]) -> None:
+    """Turn a number of cells into days per cell."""
+    cells = given.pop("cells", None)
+    lower, upper = given.get("lower"), given.get("upper")
+    if cells is None or not (isinstance(lower, date) and isinstance(upper, date)):
+        return
+    days = (upper - lower).days
+    if not isinstance(cells, int) or cells < 1 or days % cells:
+        raise Refusal.from_value(
+            "cells", f"{cells!r} must divide the {days} days from lower {lower} to upper {upper}."
+        )
+    if given.setdefault("days_per_cell", days // cells) != days // cells:
+        raise Refusal.from_value(
+            "cells", f"{cells!r} and days_per_cell {given['days_per_cell']!r} disagree."
+        )

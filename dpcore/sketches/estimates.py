@@ -1,0 +1,288 @@
+"""Estimates of the counts of codes from a sketch, exact or noisy, and their predicted error.
+
+Each row of a table estimates the count c of a code; n is the number of rows of data, w the width,
+C the code's cell, T the sum of the row's cells, F2 the sum of all squared counts, v the variance
+of a cell's noise:
+
+    count-min, as counted:   C                      never below c without noise
+    count-min, unbiased:     C - (T - C) / (w - 1)  variance (F2 - c^2) / (w - 1) + v w / (w - 1)
+    count sketch:            sign C                 variance (F2 - c^2) / w + v
+
+E C = c + (n - c) / w by universal hashing, so the second is unbiased. The last variance is exact
+for pairwise independent columns and signs (in E of two colliding codes the product of their signs
+has mean 0); the second takes triples of columns as independent. The minimum over rows is biased
+up by collisions and, of noisy rows, down by the noise. The error of a code that was never counted
+is a random cell, so the cells of a noisy table are the law of a row's error, and order statistics
+of that law give the bias and variance of minimum and median; up to its own share c of one cell,
+also of a code that was counted.
+
+Source: Cormode, Muthukrishnan 2005 (minimum); Deng, Rafiei, "New estimation algorithms for
+streaming data: count-min can do more", 2007; Charikar, Chen, Farach-Colton 2002, lemma 1 (count
+sketch, median); Alon, Matias, Szegedy 1999 (F2 of the cells); David, Nagaraja, "Order
+Statistics", sections 2.1 and 2.2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+import numpy as np
+
+from dptrees.dpcore.arithmetic.normal import normal_quantiles
+from dptrees.dpcore.arithmetic.sums import dot, integer_power
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.sketches.sketch import Codes, SketchHashes, SketchKind, SketchShape
+
+
+class SketchEstimator(Enum):
+    """Estimator that combines the estimates of a sketch's rows."""
+
+    MINIMUM = "minimum"  # of count-min's cells as they are
+    MEDIAN = "median"  # of unbiased estimates
+    MEAN = "mean"  # of unbiased estimates
+
+
+def kind_estimators(kind: SketchKind) -> tuple[SketchEstimator, ...]:
+    """The estimators that a kind of sketch has.
+
+    >>> [each.value for each in kind_estimators(SketchKind.COUNT_SKETCH)]
+    ['median', 'mean']
+    """
+    return tuple(
+        each
+        for each in SketchEstimator
+        if kind is SketchKind.COUNT_MIN or each is not SketchEstimator.MINIMUM
+    )
+
+
+def code_cells(table: Integers, hashes: SketchHashes, codes: Codes) -> Floats:
+    """The cells of codes, with their signs, float64 (rows, n).
+
+    Raises:
+        TypeError: codes are not uint64.
+        ValueError: a code has too many bits.
+    """
+    hashes.check(codes)
+    result = np.empty((hashes.rows, codes.size))
+    for row, (columns, signs) in enumerate(hashes.cells(codes)):
+        result[row] = table[row, columns]
+        if signs is not None:
+            result[row] *= signs
+    return result
+
+
+def row_estimates(table: Integers, hashes: SketchHashes, codes: Codes) -> Floats:
+    """Every row's unbiased estimate of the counts of codes, float64 (rows, n).
+
+    Args:
+        table: int64 (rows, width), exact or with noise of mean 0.
+        hashes: of the sketch.
+        codes: uint64 (n,).
+    """
+    result = code_cells(table, hashes, codes)
+    if not hashes.signed:
+        totals = table.sum(axis=1, dtype=np.float64)[:, None]
+        result -= (totals - result) / (hashes.width - 1)
+    return result
+
+
+def estimates(
+    estimator: SketchEstimator, table: Integers, hashes: SketchHashes, codes: Codes
+) -> Floats:
+    """The counts of codes by an estimator, float64 (n,).
+
+    Args:
+        estimator: one of the sketch's kind, see `kind_estimators`.
+        table: int64 (rows, width), exact or with noise of mean 0.
+        hashes: of the sketch.
+        codes: uint64 (n,).
+
+    Raises:
+        ValueError: the minimum of a count sketch, which estimates nothing.
+
+    >>> from dptrees.dpcore.noise.randomness import public_stream
+    >>> from dptrees.dpcore.sketches.sketch import SketchShape
+    >>> from dptrees.dpcore.sketches.sketch import update
+    >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=64)
+    >>> hashes, table = shape.hashes(public_stream("doc")), shape.empty()
+    >>> update(hashes, table, np.array([7, 7, 9], np.uint64))
+    >>> estimates(SketchEstimator.MEDIAN, table, hashes, np.array([7, 8, 9], np.uint64)).tolist()
+    [2.0, 0.0, 1.0]
+    """
+    if estimator is SketchEstimator.MINIMUM and hashes.signed:
+        raise ValueError("estimator: a count sketch has no minimum")
+    if estimator is SketchEstimator.MINIMUM:
+        found = code_cells(table, hashes, codes).min(axis=0)
+    elif estimator is SketchEstimator.MEDIAN:
+        found = np.median(row_estimates(table, hashes, codes), axis=0)
+    else:
+        found = row_estimates(table, hashes, codes).mean(axis=0)
+    return np.asarray(found, np.float64)
+
+
+# Atoms that represent a normal law: bias and variance are then right to 1e-3.
+_ATOMS = 2**13
+
+
+def row_variance(shape: SketchShape, *, f2: float, noise_variance: float) -> float:
+    """The variance of one row's unbiased estimate of a rare code.
+
+    Args:
+        shape: of the sketch.
+        f2: the sum of all squared counts.
+        noise_variance: of a cell.
+
+    >>> from dptrees.dpcore.sketches.sketch import SketchKind
+    >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=1, width=16)
+    >>> row_variance(shape, f2=160.0, noise_variance=2.0)
+    12.0
+    """
+    if shape.signed:
+        return f2 / shape.width + noise_variance
+    return (f2 + shape.width * noise_variance) / (shape.width - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorMoments:
+    """The bias and the variance of an estimate."""
+
+    bias: float
+    variance: float
+
+    @property
+    def mean_square(self) -> float:
+        """E error^2."""
+        return self.bias * self.bias + self.variance
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowError:
+    """The law of a row's error for a code that was never counted, as equally likely atoms.
+
+    Args:
+        shape: of the sketch.
+        unbiased: of the unbiased estimate, float64 (atoms,), ascending.
+        counted: of a count-min cell as it is, likewise; that of `unbiased` for a count sketch.
+    """
+
+    shape: SketchShape
+    unbiased: Floats
+    counted: Floats
+
+    @classmethod
+    def from_table(cls, shape: SketchShape, table: Integers) -> RowError:
+        """The law that the cells of a table show.
+
+        Args:
+            shape: of the sketch.
+            table: int64 (rows, width), noisy: what is chosen by an exact table reveals of the data.
+        """
+        cells = table.astype(np.float64)
+        if shape.signed:
+            both = np.sort(np.concatenate([cells, -cells], axis=None))
+            return cls(shape=shape, unbiased=both, counted=both)
+        centered = (cells * shape.width - cells.sum(axis=1, keepdims=True)) / (shape.width - 1)
+        return cls(
+            shape=shape,
+            unbiased=np.sort(centered, axis=None),
+            counted=np.sort(cells, axis=None),
+        )
+
+    @classmethod
+    def planned(
+        cls, shape: SketchShape, *, total: float, f2: float, noise_variance: float
+    ) -> RowError:
+        """The normal law of what is known before there is a table.
+
+        Collisions with few large counts have longer tails, which the median and the minimum bear
+        better than this says.
+
+        Args:
+            shape: of the sketch.
+            total: n, the sum of all counts.
+            f2: the sum of all squared counts.
+            noise_variance: of a cell.
+        """
+        deviation = math.sqrt(row_variance(shape, f2=f2, noise_variance=noise_variance))
+        unbiased = deviation * _standard_atoms()
+        # C = ((w - 1) of the unbiased estimate + n) / w, for the exact n.
+        excess = 0.0 if shape.signed else 1.0
+        counted = unbiased * (1 - excess / shape.width) + excess * total / shape.width
+        return cls(shape=shape, unbiased=unbiased, counted=counted)
+
+    def moments(self, estimator: SketchEstimator) -> ErrorMoments:
+        """The bias and the variance of an estimator of the sketch.
+
+        >>> from dptrees.dpcore.sketches.sketch import SketchKind
+        >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=16)
+        >>> law = RowError.planned(shape, total=0, f2=16.0, noise_variance=0.0)
+        >>> [round(law.moments(each).variance, 3) for each in (SketchEstimator.MEAN,
+        ...     SketchEstimator.MEDIAN)]
+        [0.333, 0.449]
+        """
+        rows = self.shape.rows
+        if estimator is SketchEstimator.MEAN:
+            atoms = self.unbiased
+            return ErrorMoments(bias=float(atoms.mean()), variance=float(atoms.var()) / rows)
+        if estimator is SketchEstimator.MINIMUM:
+            return _moments(self.counted, _order_weights(self.counted.size, rows, 1))
+        return _median_moments(self.unbiased, rows)
+
+    def best_estimator(self) -> SketchEstimator:
+        """The estimator of the least predicted mean square error; of equal ones the first."""
+        return min(
+            kind_estimators(self.shape.kind), key=lambda each: self.moments(each).mean_square
+        )
+
+
+@lru_cache(maxsize=1)
+def _standard_atoms() -> Floats:
+    """Quantiles of the normal law, of variance 1."""
+    atoms = normal_quantiles((np.arange(_ATOMS) + 0.5) / _ATOMS)
+    return atoms / math.sqrt(float(np.mean(np.square(atoms))))
+
+
+def _moments(atoms: Floats, weights: Floats) -> ErrorMoments:
+    bias = dot(weights, atoms)
+    return ErrorMoments(bias=bias, variance=dot(weights, np.square(atoms - bias)))
+
+
+def _order_weights(atoms: int, rows: int, rank: int) -> Floats:
+    """The chances of atoms, ascending, to be the `rank`-th least of `rows` independent draws.
+
+    The rank-th least is at most the k-th atom if rank or more draws are: P(Binomial(rows, k /
+    atoms) >= rank).
+
+    >>> _order_weights(2, 2, 1).tolist()
+    [0.75, 0.25]
+    """
+    below = np.arange(atoms + 1) / atoms
+    at_most = sum(
+        math.comb(rows, k) * integer_power(below, k) * integer_power(1 - below, rows - k)
+        for k in range(rank, rows + 1)
+    )
+    return np.diff(np.asarray(at_most))
+
+
+def _median_moments(atoms: Floats, rows: int) -> ErrorMoments:
+    """Return the bias and variance of the median of independent draws; for an even number the mean
+    of the middle two."""
+    half = rows // 2
+    if rows % 2:
+        return _moments(atoms, _order_weights(atoms.size, rows, half + 1))
+    lower, upper = (_moments(atoms, _order_weights(atoms.size, rows, half + k)) for k in (0, 1))
+    bias = (lower.bias + upper.bias) / 2
+    # E X Y of the middle two has the density rows! / ((half - 1)!)^2 F(x)^(half-1)
+    # (1 - F(y))^(half-1) at x < y: an integral over y of one over x below it.
+    chance = (np.arange(atoms.size) + 0.5) / atoms.size
+    centered = atoms - bias
+    inner = centered * integer_power(chance, half - 1) / atoms.size
+    before = np.cumsum(inner) - inner / 2
+    outer = centered * integer_power(1 - chance, half - 1) / atoms.size
+    product = half**2 * math.comb(rows, half) * dot(outer, before)
+    apart = (upper.bias - lower.bias) / 2
+    squares = lower.variance + upper.variance + 2 * apart * apart
+    return ErrorMoments(bias=bias, variance=squares / 4 + product / 2)

@@ -1,0 +1,1 @@
+"""Kind table: wide tables by their one-way and two-way counts, and a model of all columns."""

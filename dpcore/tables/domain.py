@@ -1,0 +1,461 @@
+"""The columns of a wide table, and the counting of their cells and of pairs of them in one pass.
+
+A column of numbers, dates or times of K cells has groups of w = ceil(K / most) neighboring cells,
+where `most` is public; a column of categories has a cell for each. So the cell of a row in every
+table follows from the row and the configuration alone. Rows also travel as strings of one width,
+a character for each cell below 128, for the steps that bound contributions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import counts_digest
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.questions.messages import Counter, Counts, Increments, Partial, Place
+from dptrees.dpcore.rows.columns import pack, unpack
+from dptrees.dpcore.rows.numbers import text_buffers
+from dptrees.dpcore.rows.policies import RowOutcome
+from dptrees.dpcore.specification import Coded, Refusal, coded
+from dptrees.dpcore.tables.plan import MOST_COLUMNS, MOST_COUNTERS, TableShape
+
+_BITS = 7
+_LETTERS = 1 << _BITS
+
+
+def row_texts(codes: Sequence[Integers], sizes: Sequence[int]) -> pa.Array:
+    """The rows as strings.
+
+    Args:
+        codes: of each column (rows,) cells.
+        sizes: (d,) the cells of each column, at most 2^14.
+
+    Returns:
+        large_string, (rows,).
+
+    >>> texts = row_texts([np.array([65, 66]), np.array([199, 0])], (90, 200))
+    >>> [each.tolist() for each in text_codes(texts, (90, 200))]
+    [[65, 66], [199, 0]]
+    """
+    rows, widths = len(codes[0]), _widths(sizes)
+    letters = np.empty((rows, sum(widths)), np.uint8)
+    place = 0
+    for code, width in zip(codes, widths, strict=True):
+        if width > 1:
+            letters[:, place] = code >> _BITS
+        letters[:, place + width - 1] = code & (_LETTERS - 1)
+        place += width
+    ends = np.arange(rows + 1, dtype=np.int64) * letters.shape[1]
+    return pa.LargeStringArray.from_buffers(rows, pa.py_buffer(ends), pa.py_buffer(letters))
+
+
+def text_codes(texts: pa.Array, sizes: Sequence[int]) -> list[Integers]:
+    """The cells of each column, (rows,), of strings that `row_texts` made."""
+    widths = _widths(sizes)
+    offsets, data = text_buffers(texts)
+    letters = data[offsets[0] : offsets[-1]].reshape(-1, sum(widths))
+    codes, place = [], 0
+    for width in widths:
+        codes.append(_code(letters[:, place : place + width]))
+        place += width
+    return codes
+
+
+def _code(letters: npt.NDArray[np.uint8]) -> Integers:
+    code = letters[:, -1].astype(np.int64)
+    return code if letters.shape[1] == 1 else code + (letters[:, 0].astype(np.int64) << _BITS)
+
+
+def _widths(sizes: Sequence[int]) -> list[int]:
+    return [1 if size <= _LETTERS else 2 for size in sizes]
+
+
+_FORM = re.compile(r"\d+(-\d+)?( \d+(-\d+)?)*")
+# The most categories of a group that its label lists.
+_LISTED = 8
+
+
+def cell_runs(cells: Integers) -> list[tuple[int, int]]:
+    """Runs [start, stop) of neighboring cells, in order.
+
+    Args:
+        cells: (n,) rising.
+
+    >>> cell_runs(np.array([0, 1, 2, 5]))
+    [(0, 3), (5, 6)]
+    """
+    if not len(cells):
+        return []
+    breaks = np.flatnonzero(np.diff(cells) != 1) + 1
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(cells, breaks)]
+
+
+def cells_text(cells: Integers) -> str:
+    """Cells as a text.
+
+    Args:
+        cells: (n,) rising.
+
+    >>> cells_text(np.array([0, 1, 2, 5]))
+    '0-2 5'
+    """
+    return " ".join(
+        f"{start}" if stop == start + 1 else f"{start}-{stop - 1}"
+        for start, stop in cell_runs(cells)
+    )
+
+
+def text_cells(text: str) -> Integers:
+    """The cells of a text that `cells_text` wrote, (n,).
+
+    Raises:
+        ValueError: it is none.
+
+    >>> text_cells("0-2 5").tolist()
+    [0, 1, 2, 5]
+    """
+    if not _FORM.fullmatch(text):
+        raise ValueError(f"cells: {text!r} are no runs of cells")
+    ends = (part.split("-") for part in text.split(" "))
+    return np.concatenate([np.arange(int(each[0]), int(each[-1]) + 1) for each in ends])
+
+
+def listed(names: list[str]) -> str:
+    """Names as one text; of many the first.
+
+    >>> listed(["red", "blue"]), listed([f"{n}" for n in range(20)])
+    ('red or blue', '0 or 1 or 2 or 3 or 4 or 5 or 6 or 7 or one of 12 more')
+    """
+    shown = names[:_LISTED]
+    if len(names) > _LISTED:
+        shown.append(f"one of {len(names) - _LISTED} more")
+    return " or ".join(shown)
+
+
+# All counts are together: the choice of pairs looks at all of them.
+ALL_TABLES = Place(0, 0)
+# Rows whose cells lie in a core's second cache; more than a table has cells.
+_BLOCK = 2**16
+
+
+def table_number(columns: int) -> int:
+    """Number of tables of all columns and all pairs of them.
+
+    >>> table_number(4)
+    10
+    """
+    return columns * (columns + 1) // 2
+
+
+class TableCounter(Counter):
+    """The counts of all tables of some rows.
+
+    Args:
+        shape: the layout of the counts.
+
+    >>> from dptrees.dpcore.tables.domain import row_texts
+    >>> counter = TableCounter(TableShape(sizes=(2, 2)))
+    >>> rows = row_texts([np.array([0, 1, 1]), np.array([1, 1, 0])], (2, 2))
+    >>> counter.add(Increments(rows), 3)
+    3
+    >>> [unpack(partial.data).tolist() for partial in counter.take()]
+    [[1, 2, 1, 2, 0, 1, 1, 1]]
+    """
+
+    is_due = False
+
+    def __init__(self, shape: TableShape) -> None:
+        self._shape = shape
+        self._counts: Integers | None = None
+        columns = range(len(shape.sizes))
+        self._columns = [shape.column_slice(place) for place in columns]
+        self._pairs = [
+            [(other, shape.pair_slice(place, other)) for other in columns[place + 1 :]]
+            for place in columns
+        ]
+
+    def add(self, increments: Increments, rows: int, /) -> int:
+        """Counts a batch.
+
+        Args:
+            increments: the cells of each row that is kept, as `dpcore.tables.domain` writes them.
+            rows: of the batch.
+        """
+        assert isinstance(increments.cells, pa.Array) and increments.values is None
+        if self._counts is None:
+            self._counts = np.zeros(self._shape.length, np.int64)
+        for start in range(0, len(increments.cells), _BLOCK):
+            block = increments.cells.slice(start, _BLOCK)
+            self._add_rows(self._counts, text_codes(block, self._shape.sizes))
+        return len(increments.cells)
+
+    def _add_rows(self, counts: Integers, codes: list[Integers]) -> None:
+        """Add one to a cell of each table for each row.
+
+        Args:
+            counts: (length,) of all tables.
+            codes: of each column (rows,) cells.
+        """
+        sizes = self._shape.sizes
+        for own, code in zip(self._columns, codes, strict=True):
+            np.add.at(counts[own], code, 1)
+        for place, pairs in enumerate(self._pairs):
+            scaled: dict[int, Integers] = {}
+            for other, table in pairs:
+                size = sizes[other]
+                if size not in scaled:
+                    scaled[size] = codes[place] * size
+                cells = scaled[size] + codes[other]
+                np.add.at(counts[table], cells, 1)
+
+    def take(self) -> Iterator[Partial]:
+        """The counts since the last call, and start anew: empty bytes where no row came."""
+        counts, self._counts = self._counts, None
+        is_empty = counts is None or not counts.any()
+        yield Partial(ALL_TABLES, b"" if counts is None or is_empty else pack(counts))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableCounts(Counts):
+    """The exact counts of all tables.
+
+    Args:
+        counts: (length,) int64.
+        tables: how many they are.
+    """
+
+    counts: Integers
+    tables: int
+
+    @property
+    def total(self) -> int:
+        """The number of rows: the sum of all counts, over the number of tables."""
+        return int(self.counts.sum()) // self.tables
+
+    def to_bytes(self) -> bytes:
+        return pack(self.counts)
+
+    def digest(self, key: ReleaseKey, release: str, tree: str, place: Place) -> int:
+        return counts_digest(key, release, tree, *place, self.counts)
+
+
+def merged_tables(shape: TableShape, partials: Iterable[bytes]) -> TableCounts:
+    """The sum of partial counts, in any order.
+
+    Args:
+        shape: their layout.
+        partials: `Partial.data`; empty bytes count nothing.
+    """
+    sums = np.zeros(shape.length, np.int64)
+    for data in partials:
+        if data:
+            sums += unpack(data)
+    return TableCounts(counts=sums, tables=table_number(len(shape.sizes)))
+
+
+# Cells of a column of numbers, dates or times where nothing is said: the first number with which
+# all tables fit. Noise decides later which cells are measured together.
+DEFAULT_CELLS = (128, 96, 64, 48, 32, 24, 16)
+MOST_CELLS = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDomain(Coded):
+    """The columns of a table and their cells.
+
+    Args:
+        axes: (d,) the domain of each column, of two cells or more; no column twice.
+        cells: the most cells in the tables of a column whose cells are intervals.
+
+    Raises:
+        Refusal: naming the field and the rule.
+
+    >>> from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+    >>> from dptrees.dpcore.ordered.integers import IntegerDomain
+    >>> people = TableDomain(axes=(
+    ...     IntegerDomain(column="age", lower=0, upper=100),
+    ...     CategoryDomain(column="sex", categories=("female", "male"))), cells=32)
+    >>> people.widths, people.sizes
+    ((4, 1), (25, 2))
+    >>> codes, kept = people.row_codes({"age": pa.array([3, 4, 99]),
+    ...                                 "sex": pa.array(["male", None, "female"])})
+    >>> [code.tolist() for code in codes], kept.tolist()
+    ([[0, 24], [1, 0]], [0, 2])
+    >>> people.label(0, np.array([0, 24])), people.label(1, np.array([0, 1]))
+    ('age [0, 4) or [96, 100)', 'sex female or male')
+    """
+
+    kind: ClassVar[str] = "table"
+    written = ("kind", "axes", "cells")
+
+    axes: tuple[OrderedDomain, ...] = field(
+        metadata=coded(name="columns", read=lambda columns: tuple(map(make_domain, columns)))
+    )
+    cells: int = DEFAULT_CELLS[0]
+
+    def __post_init__(self) -> None:
+        names = [axis.column for axis in self.axes]
+        if not 2 <= len(names) <= MOST_COLUMNS:
+            raise Refusal(
+                "columns", f"there are {len(names)}; a table has from 2 to {MOST_COLUMNS}"
+            )
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise Refusal("columns", f"{min(twice)!r} is there twice")
+        if not 2 <= self.cells <= MOST_CELLS:
+            raise Refusal("cells", f"{self.cells} is not from 2 to {MOST_CELLS}")
+        for axis, size in zip(self.axes, self.sizes, strict=True):
+            if axis.counts_units:
+                raise Refusal("columns", f"{axis.kind} counts units, not rows")
+            if size < 2:
+                raise Refusal("columns", f"{axis.column!r} has one cell, so it says nothing")
+            if size > MOST_CELLS:
+                raise Refusal(
+                    "columns",
+                    f"{axis.column!r} has {size} categories; a column of a table has at most "
+                    f"{MOST_CELLS}",
+                )
+        total = sum(self.sizes)
+        counters = total + (total**2 - sum(size**2 for size in self.sizes)) // 2
+        if counters > MOST_COUNTERS:
+            raise Refusal(
+                "cells",
+                f"all columns and pairs of columns have {counters:,} cells together; at most "
+                f"{MOST_COUNTERS:,}: use fewer cells a column, or leave columns out",
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple(axis.column for axis in self.axes)
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """(d,) how many cells of a column's domain are one cell of the tables."""
+        return tuple(
+            -(-axis.cells // self.cells) if axis.has_intervals else 1 for axis in self.axes
+        )
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """(d,) the cells of each column in the tables."""
+        return tuple(
+            -(-axis.cells // width) for axis, width in zip(self.axes, self.widths, strict=True)
+        )
+
+    @cached_property
+    def shape(self) -> TableShape:
+        """The layout of the counts."""
+        return TableShape(sizes=self.sizes, ordered=tuple(axis.is_ordered for axis in self.axes))
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        """Type of each column where a file does not state it."""
+        return {name: type for axis in self.axes for name, type in axis.value_types.items()}
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether a policy can drop a row."""
+        return any(axis.drops_rows for axis in self.axes)
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        """Refuse columns of types that cannot be read.
+
+        Raises:
+            ValueError: naming the column.
+        """
+        for axis in self.axes:
+            axis.check_type(types[axis.column])
+
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
+        """Rows without a cell of their own in a column, by cause."""
+        return [outcome for axis in self.axes for outcome in axis.row_outcomes(columns)]
+
+    def row_codes(self, columns: Mapping[str, pa.Array]) -> tuple[list[Integers], Integers | None]:
+        """The cells of the rows that every policy keeps.
+
+        Args:
+            columns: by name, (rows,) each.
+
+        Returns:
+            of each column (kept,) cells, in the order of the rows; and the places of these rows,
+            (kept,); None: all are kept.
+
+        Raises:
+            ValueError: a column's type cannot be used.
+        """
+        codes = [axis.cell_ids(columns[axis.column]) for axis in self.axes]
+        for code, width in zip(codes, self.widths, strict=True):
+            if width > 1:
+                code //= width  # -1, of a row that is dropped, stays -1
+        if not self.drops_rows:
+            return codes, None
+        kept = codes[0] >= 0
+        for code in codes[1:]:
+            kept &= code >= 0
+        if kept.all():
+            return codes, None
+        return [code[kept] for code in codes], np.flatnonzero(kept)
+
+    def leaf_counts(self, columns: Mapping[str, pa.Array]) -> Integers:
+        """Exact counts of all columns and all pairs of some rows, (length,) of `shape`.
+
+        Raises:
+            ValueError: a column's type cannot be used.
+        """
+        counter = TableCounter(self.shape)
+        codes, _ = self.row_codes(columns)
+        counter.add(Increments(row_texts(codes, self.sizes)), len(codes[0]))
+        return merged_tables(self.shape, (partial.data for partial in counter.take())).counts
+
+    def starts(self, place: int) -> Integers:
+        """(size + 1,) the first cell of a column's domain of each cell of the tables, and K."""
+        axis, width = self.axes[place], self.widths[place]
+        return np.minimum(np.arange(self.sizes[place] + 1) * width, axis.cells)
+
+    def label(self, place: int, cells: Integers, *, clamped: bool = False) -> str:
+        """The name of a column and the label of some of its cells in the tables.
+
+        Args:
+            place: of the column.
+            cells: (n,) rising.
+            clamped: whether to say where values outside the bounds are counted too.
+        """
+        axis, starts = self.axes[place], self.starts(place)
+        if not len(cells):
+            return f"{axis.column} nothing"
+        runs = cell_runs(cells) if axis.has_intervals else [(each, each + 1) for each in cells]
+        ends = starts[np.array(runs)]
+        texts = axis.range_labels(ends[:, 0], ends[:, 1]).to_pylist()
+        if clamped:
+            words = [axis.clamped_label(int(start), int(stop)) for start, stop in ends]
+            texts = [said or text for said, text in zip(words, texts, strict=True)]
+        return f"{axis.column} {listed(texts)}"
+
+    def find_column(self, column: str) -> int:
+        """The place of a column.
+
+        Raises:
+            ValueError: there is none of this name.
+        """
+        if column not in self.columns:
+            raise ValueError(f"column: {column!r} is none of {', '.join(self.columns)}")
+        return self.columns.index(column)
+
+    def policies(self) -> Iterator[tuple[str, dict[str, object]]]:
+        """Each column with its policies for values without a cell."""
+        names = ("outside", "missing", "unknown")
+        for axis in self.axes:
+            spec = axis.spec()
+            yield axis.column, {name: spec[name] for name in names if name in spec}

@@ -1,0 +1,398 @@
+"""The plan of a wide table: its layout of counts, and what counts, choices and pairs may spend.
+
+    columns   the one-way counts of every column are measured, each with `column_amount`
+    choices   one pair after the other is chosen; all choices share `choice_amount`
+    pairs     the two-way counts of the chosen pairs are measured; they share `pair_amount`
+
+A choice is the exponential mechanism over the pairs; a score is the L1 distance of a pair's
+grouped counts from a public table, less a public number: half of the expected noise. Where rows
+are many beside the noise, a second round adds pairs that make cliques of three or four columns.
+Guarantee (proof sketch). All that a step depends on except the exact counts follows from what was
+released before, so the steps compose adaptively: no transcript spends more than d `column_amount`
++ `choice_amount` + `pair_amount`. The counts of a column or pair are of disjoint cells, so their
+sensitivities are those of one level of a tree. Adding cells up and subtracting a public table
+never raise L1, so scores move by at most L1 in either direction: range 2 L1.
+
+    epsilon   permute-and-flip with the weights exp(rate score) loses 2 L1 rate: the rate is
+              amount / (2 L1), less what rounded weights cost
+    rho       the exponential mechanism is (2 L1 rate)^2 / 8-zCDP: the rate is
+              sqrt(2 amount) / L1, less the same
+
+A weight is at least `FLOOR`, beside 1 for the best: clipped scores move by no more than L1.
+Source: McKenna, Miklau, Sheldon 2021 (MST); McKenna et al. 2022 (AIM); McKenna, Sheldon 2020;
+Cesar, Rogers 2021, lemma 3.4. Layout: the columns' counts, then each pair i < j, cell a n_j + b.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.exponential.plan import SLACK
+from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.privacy.composition import Spending
+from dptrees.dpcore.privacy.sensitivity import distance_sensitivity, level_sensitivity, noise_law
+from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
+from dptrees.dpcore.specification import CONTEXT, INLINE, Coded, Refusal, coded
+
+MOST_COLUMNS = 64
+MOST_COUNTERS = 2**22
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableShape(Coded):
+    """The columns of a table, by their numbers of cells.
+
+    Args:
+        sizes: n_i, of each column.
+        ordered: whether the cells of each column have an order, so that neighbors are alike; none:
+            no column's have.
+
+    Raises:
+        Refusal: fewer than 2 or more than 64 columns, a column without cells, flags that are not
+            one a column, or more than 2^22 counters.
+
+    >>> shape = TableShape(sizes=(2, 3, 4))
+    >>> shape.length, shape.column_slice(1), shape.pair_slice(0, 2)
+    (35, slice(2, 5, None), slice(15, 23, None))
+    """
+
+    sizes: tuple[int, ...]
+    ordered: tuple[bool, ...] = field(default=(), metadata=coded(omit=()))
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.sizes) <= MOST_COLUMNS:
+            raise Refusal(
+                "sizes", f"{len(self.sizes)} columns; a table has 2 to {MOST_COLUMNS} of them"
+            )
+        if min(self.sizes) < 1:
+            raise Refusal("sizes", f"{min(self.sizes)} cells; a column has at least 1")
+        if len(self.ordered) not in (0, len(self.sizes)):
+            raise Refusal(
+                "ordered", f"{len(self.ordered)} flags for {len(self.sizes)} columns; state all"
+            )
+        if self.length > MOST_COUNTERS:
+            raise Refusal(
+                "sizes",
+                f"{self.length:,} counters in all; at most {MOST_COUNTERS:,}: give the columns "
+                "fewer cells",
+            )
+
+    @property
+    def columns(self) -> int:
+        """Number of columns."""
+        return len(self.sizes)
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """All pairs of columns i < j, in their order."""
+        return tuple(combinations(range(self.columns), 2))
+
+    @cached_property
+    def _starts(self) -> dict[Pair | int, int]:
+        starts: dict[Pair | int, int] = {}
+        place = 0
+        for column, size in enumerate(self.sizes):
+            starts[column], place = place, place + size
+        for first, second in self.pairs:
+            starts[first, second] = place
+            place += self.sizes[first] * self.sizes[second]
+        return starts
+
+    @cached_property
+    def length(self) -> int:
+        """Number of counters."""
+        total = sum(self.sizes)
+        return total + (total**2 - sum(size**2 for size in self.sizes)) // 2
+
+    def is_ordered(self, column: int) -> bool:
+        """Whether the cells of a column have an order."""
+        return bool(self.ordered) and self.ordered[column]
+
+    def column_slice(self, column: int) -> slice:
+        """The counters of one column."""
+        start = self._starts[column]
+        return slice(start, start + self.sizes[column])
+
+    def pair_slice(self, first: int, second: int) -> slice:
+        """The counters of a pair of columns, first < second."""
+        start = self._starts[first, second]
+        return slice(start, start + self.sizes[first] * self.sizes[second])
+
+    def column_counts(self, counts: Integers, column: int) -> Integers:
+        """(n_i,) counts of a column.
+
+        Args:
+            counts: (length,) all counters.
+            column: i.
+        """
+        return counts[self.column_slice(column)]
+
+    def pair_counts(self, counts: Integers, first: int, second: int) -> Integers:
+        """(n_i, n_j) counts of a pair.
+
+        Args:
+            counts: (length,) all counters.
+            first, second: i < j.
+        """
+        table = counts[self.pair_slice(first, second)]
+        return table.reshape(self.sizes[first], self.sizes[second])
+
+    def counted(self, columns: Sequence[Integers]) -> Integers:
+        """(length,) all counters of some rows.
+
+        Args:
+            columns: (rows,) each, the cell of every row.
+
+        >>> TableShape(sizes=(2, 2)).counted([np.array([0, 1, 1]), np.array([1, 1, 0])]).tolist()
+        [1, 2, 1, 2, 0, 1, 1, 1]
+        """
+        parts = [
+            np.bincount(column, minlength=size)
+            for column, size in zip(columns, self.sizes, strict=True)
+        ]
+        for first, second in self.pairs:
+            width = self.sizes[second]
+            codes = columns[first] * width + columns[second]
+            parts.append(np.bincount(codes, minlength=self.sizes[first] * width))
+        return np.concatenate(parts)
+
+
+# Of the budget: what the one-way counts spend, and what the choices of pairs may spend.
+COLUMN_PART = Fraction(2, 5)
+CHOICE_PART = Fraction(1, 20)
+MOST_CLIQUE_COLUMNS = 4
+# No pair gets less than this part of an equal part (`dpcore.tables.question.pair_amounts`).
+_SMALLEST_PART = 256
+_LEAST_VARIANCE = 1e-9
+_ROOT_BITS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairDesign(Coded):
+    """The second round of pairs, for tables of enough rows.
+
+    Args:
+        least_rows: the fewest rows that the design is for, in mean sizes of the noise of one cell
+            of a pair where all pairs of a tree share `pair_amount` equally; at least 0.
+        further_pairs: the most pairs of the second round; 0: there is none.
+        further_part: of `pair_amount`, for the second round; 0 where there is none.
+        clique_columns: the most columns of a clique, 2 to 4.
+
+    Raises:
+        Refusal: an argument out of range.
+    """
+
+    least_rows: int
+    further_pairs: int = 0
+    further_part: Fraction = Fraction(0)
+    clique_columns: int = 2
+
+    def __post_init__(self) -> None:
+        if self.least_rows < 0:
+            raise Refusal("least_rows", f"{self.least_rows} is below 0")
+        if self.further_pairs < 0:
+            raise Refusal("further_pairs", f"{self.further_pairs} is below 0")
+        if not 0 <= self.further_part < 1 or bool(self.further_part) != bool(self.further_pairs):
+            raise Refusal("further_part", f"{self.further_part} does not fit the further pairs")
+        if not 2 <= self.clique_columns <= MOST_CLIQUE_COLUMNS:
+            raise Refusal(
+                "clique_columns", f"{self.clique_columns} is not from 2 to {MOST_CLIQUE_COLUMNS}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginalsPlan(Coded):
+    """The plan of the counts of a wide table. Holds no data.
+
+    Args:
+        shape: the columns.
+        unit: what neighbors differ in.
+        budget: of everything together.
+        column_amount: of the counts of each column.
+        choice_amount: of all choices together.
+        pair_amount: of the counts of all chosen pairs together.
+        designs: of the second round, by rising numbers of rows, the first for any number.
+
+    Raises:
+        Refusal: an amount that is not above 0, or amounts that exceed the budget; designs that are
+            not in order; noise that cannot be drawn.
+
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> plan = MarginalsPlan.planned(
+    ...     shape=TableShape(sizes=(3, 4, 5)), unit=ADD_REMOVE_ROW,
+    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> plan.column_law, str(plan.pair_amount), plan.most_pairs
+    (DiscreteLaplace(scale=Fraction(15, 2)), '11/20', 3)
+    """
+
+    shape: TableShape
+    unit: PrivacyUnit = field(metadata=CONTEXT)
+    budget: Budget = field(metadata=INLINE)
+    column_amount: Fraction
+    choice_amount: Fraction
+    pair_amount: Fraction
+    designs: tuple[PairDesign, ...] = (PairDesign(least_rows=0),)
+
+    def __post_init__(self) -> None:
+        for name in ("column_amount", "choice_amount", "pair_amount"):
+            if not getattr(self, name) > 0:
+                raise Refusal(name, f"{getattr(self, name)} is not above 0")
+        if self.spent > self.budget.amount:
+            raise Refusal(
+                "pair_amount",
+                f"all amounts sum to {self.spent}, above the budget {self.budget.amount}",
+            )
+        least = [each.least_rows for each in self.designs]
+        if not least or least[0] != 0 or least != sorted(set(least)):
+            raise Refusal("designs", "their least_rows must rise from 0")
+        for design in self.designs:
+            if not self.choice_rate(design) > 0:
+                raise Refusal("choice_amount", f"{self.choice_amount} is too small to choose by")
+            self.law(self.pair_amount / (_SMALLEST_PART * self.choices(design)))
+        _ = self.column_law
+
+    @classmethod
+    def planned(cls, *, shape: TableShape, unit: PrivacyUnit, budget: Budget) -> MarginalsPlan:
+        """The plan by rule: two fifths for the columns, a twentieth for choices, then the pairs.
+
+        Args:
+            shape: the columns.
+            unit: what neighbors differ in.
+            budget: of everything together.
+
+        Raises:
+            Refusal: a budget too small for the columns.
+
+        Source: `benchmarks/wide_tables.py`.
+        """
+        try:
+            return cls(
+                shape=shape,
+                unit=unit,
+                budget=budget,
+                column_amount=budget.amount * COLUMN_PART / shape.columns,
+                choice_amount=budget.amount * CHOICE_PART,
+                pair_amount=budget.amount * (1 - COLUMN_PART - CHOICE_PART),
+                designs=_planned_designs(shape),
+            )
+        except ValueError as error:
+            raise Refusal(
+                budget.measure.value,
+                f"{float(budget.amount):g} is too little for {shape.columns} columns: {error}",
+            ) from error
+
+    @property
+    def spent(self) -> Fraction:
+        """The most that all steps spend together."""
+        return self.shape.columns * self.column_amount + self.choice_amount + self.pair_amount
+
+    @property
+    def tree_pairs(self) -> int:
+        """The most pairs of the first round."""
+        return self.shape.columns - 1
+
+    @property
+    def most_pairs(self) -> int:
+        """The most pairs that are measured."""
+        return min(len(self.shape.pairs), max(map(self.choices, self.designs)))
+
+    def choices(self, design: PairDesign) -> int:
+        """The most choices of both rounds."""
+        return self.tree_pairs + design.further_pairs
+
+    def design(self, rows: float) -> PairDesign:
+        """The design for a number of rows.
+
+        Args:
+            rows: estimated from released numbers.
+        """
+        noise = mean_size(self.law(self.pair_amount / self.tree_pairs))
+        return [each for each in self.designs if rows >= each.least_rows * noise][-1]
+
+    @property
+    def spending(self) -> Spending:
+        """Privacy loss of the whole plan."""
+        if self.budget.measure is Measure.EPSILON:
+            return Spending(epsilon=self.budget.amount)
+        return Spending(rho=self.budget.amount, moved=None)
+
+    @cached_property
+    def sensitivity(self) -> tuple[int, int]:
+        """(L1, L2^2) of the counts of a column, and of the counts of a pair."""
+        return level_sensitivity(self.unit, single_node=False)
+
+    def law(self, amount: Fraction) -> NoiseLaw:
+        """Noise law of the counts of a column, or of a pair, that spends an amount."""
+        return noise_law(Budget(measure=self.budget.measure, amount=amount), *self.sensitivity)
+
+    def variance(self, amount: Fraction) -> float:
+        """Variance of each count of a column, or of a pair, that spends an amount, in rows^2.
+
+        Noise other than 0 never comes below it, and quotients of variances stay within floating
+        point.
+        """
+        return max(self.law(amount).variance, _LEAST_VARIANCE)
+
+    @cached_property
+    def column_law(self) -> NoiseLaw:
+        """Noise law of the counts of each column."""
+        return self.law(self.column_amount)
+
+    def choice_rate(self, design: PairDesign) -> Fraction:
+        """Rate of the weights of one choice, for a row of score."""
+        amount, moved = self.choice_amount / self.choices(design), distance_sensitivity(self.unit)
+        if self.flips:
+            return amount / (2 * moved) - SLACK
+        return _root_below(2 * amount) / moved - SLACK
+
+    @property
+    def flips(self) -> bool:
+        """Whether pairs are chosen by permute-and-flip: under a pure epsilon."""
+        return self.budget.measure is Measure.EPSILON
+
+
+def _planned_designs(shape: TableShape) -> tuple[PairDesign, ...]:
+    tree = shape.columns - 1
+    if tree < 2:
+        return (PairDesign(least_rows=0),)
+    return (
+        PairDesign(least_rows=0),
+        PairDesign(
+            least_rows=2_000, further_pairs=tree, further_part=Fraction(9, 20), clique_columns=3
+        ),
+        PairDesign(
+            least_rows=20_000,
+            further_pairs=2 * tree,
+            further_part=Fraction(3, 5),
+            clique_columns=4,
+        ),
+    )
+
+
+def mean_size(law: NoiseLaw) -> float:
+    """The mean absolute value of noise, in rows: exactly for large scales, else about.
+
+    >>> from dptrees.dpcore.noise.laws import DiscreteLaplace
+    >>> mean_size(DiscreteLaplace(scale=Fraction(10)))
+    10.0
+    """
+    if isinstance(law, DiscreteLaplace):
+        return float(law.scale)
+    # The variance of almost no noise is 0 as a float.
+    return max(math.sqrt(law.variance * 2 / math.pi), 1e-9)
+
+
+def _root_below(square: Fraction) -> Fraction:
+    """A rational that is no more than the square root, and less by at most 2^-64."""
+    scaled = (square.numerator << 2 * _ROOT_BITS) // square.denominator
+    return Fraction(math.isqrt(scaled), 1 << _ROOT_BITS)

@@ -1,0 +1,471 @@
+"""Answers about a released wide table: boxes of one or two columns, its cells, synthetic rows.
+
+Rows are drawn from the model that was fitted to noisy tables; within a cell of several values one
+is drawn uniformly. Released numbers alone are used, so this randomness protects nobody and may be
+repeated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dptrees.dpcore.arithmetic.sums import interpolated
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.questions.released import NODES, Answer, ReadPart, Released
+from dptrees.dpcore.tables.domain import TableDomain, text_cells
+from dptrees.dpcore.tables.model import TableModel
+from dptrees.dpcore.tables.noisy_tables import (
+    NoisySum,
+    NoisyTables,
+    margins,
+    measured_from_rows,
+    model_rows,
+)
+from dptrees.dpcore.tables.question import LEVELS, TableQuestion
+
+BATCH_ROWS = 2**18
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSampler:
+    """Sampler of rows of a released table; a `dpcore.questions.released.Sampler`.
+
+    Args:
+        name: of the tree.
+        domain: the columns.
+        model: of their cells.
+
+    Raises:
+        ValueError: the model has no rows, so that there is nothing to draw from.
+    """
+
+    name: str
+    domain: TableDomain
+    model: TableModel
+
+    def __post_init__(self) -> None:
+        if self.total == 0:
+            raise ValueError(f"tree {self.name}: all its counts are zero, so no row can be drawn")
+
+    @property
+    def total(self) -> int:
+        """The released number of rows."""
+        return model_rows(self.model)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the domain, in its order, with its types."""
+        return pa.schema(list(self.domain.value_types.items()))
+
+    def batches(self, rows: int, stream: RandomStream) -> Iterator[pa.RecordBatch]:
+        """The rows, some at a time.
+
+        Args:
+            rows: n, at least 0.
+            stream: of uniform bits.
+        """
+        for start in range(0, rows, BATCH_ROWS):
+            codes = self.model.sample(min(BATCH_ROWS, rows - start), stream)
+            columns = [self._values(place, code, stream) for place, code in enumerate(codes)]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _values(self, place: int, code: Integers, stream: RandomStream) -> pa.Array:
+        """A value of a column in each of some cells of the tables."""
+        axis, width = self.domain.axes[place], self.domain.widths[place]
+        if width == 1 and not axis.has_intervals:
+            return axis.rows_at(code, np.zeros(len(code)))
+        start = code * width
+        inside = _uniform(stream, len(code)) * np.minimum(width, axis.cells - start)
+        cell = np.minimum(start + inside.astype(np.int64), axis.cells - 1)
+        return axis.rows_at(cell, np.clip(inside - np.floor(inside), 0.0, 1.0))
+
+
+def _uniform(stream: RandomStream, size: int) -> Floats:
+    """(size,) multiples of 2^-53 in [0, 1)."""
+    result: Floats = (stream.uint64(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return result
+
+
+# What is said of a pair of columns whose table was not measured.
+NOT_MEASURED = (
+    "the pair {} was not measured: its estimate is the model's and has no standard error, and its "
+    "interval follows from the two columns alone"
+)
+
+CUTS = (
+    "the box cuts groups of cells that were measured together: its estimate is the model's and has "
+    "no standard error, and its interval reaches from the groups inside to all that it touches"
+)
+
+# The cells [start, stop) of some columns, by their places.
+Sides = Mapping[int, tuple[int, int]]
+
+
+class _Measured(NamedTuple):
+    """What noisy counts say of a box: an unbiased estimate, or an interval alone."""
+
+    estimate: float | None
+    std_error: float | None
+    low: float
+    high: float
+    remark: str | None = None
+
+
+class ReleasedTable(Released):
+    """The answers about one table.
+
+    Args:
+        question: the tree.
+        read: gives the rows of a part; each level is one.
+        confidence: of the intervals, by default the release's.
+    """
+
+    draws_rows = True
+    unordered = "has several columns: say which with --column"
+
+    def __init__(
+        self, question: TableQuestion, read: ReadPart, confidence: float | None = None
+    ) -> None:
+        if confidence is not None and not 0 < confidence <= 0.9999:
+            raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")
+        self.question, self._read = question, read
+        self.confidence = question.confidence if confidence is None else confidence
+
+    @property
+    def height(self) -> int:
+        return LEVELS[-1]
+
+    def at_confidence(self, confidence: float) -> Released:
+        return ReleasedTable(self.question, self._read, confidence)
+
+    @cached_property
+    def noisy(self) -> NoisyTables:
+        """The noisy tables."""
+        return NoisyTables(measured=measured_from_rows(self.question, self._rows(1), self._rows(2)))
+
+    @cached_property
+    def model(self) -> TableModel:
+        """The model that was fitted to the noisy tables."""
+        return TableModel.fitted(self.noisy.measured)
+
+    @property
+    def total(self) -> int:
+        """The number of rows of the model."""
+        return model_rows(self.model)
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The names of the pairs of columns that were chosen, in the order of their choice."""
+        names = self.question.domain.columns
+        return [(names[first], names[second]) for first, second in self.noisy.pairs]
+
+    def sampler(self) -> TableSampler:
+        return TableSampler(name=self._name, domain=self.question.domain, model=self.model)
+
+    def select_column(self, column: str) -> Released:
+        return ReleasedTableColumn(self, self.question.domain.find_column(column))
+
+    def box(self, sides: Mapping[str, tuple[object, object]], key: object = None) -> Answer:
+        """The count of the rows in a box of one or two columns, rounded down to edges of cells.
+
+        Of categories a side is [first, last) in the order of the list, and one category where both
+        are the same.
+        """
+        self._check_key(key)
+        if len(sides) > 2:
+            raise ValueError(
+                f"box: tree {self._name} answers boxes of one or two columns; of more, count rows "
+                "that sample draws"
+            )
+        found = {self.question.domain.find_column(column): ends for column, ends in sides.items()}
+        cells = {place: self._cells(place, *ends) for place, ends in sorted(found.items())}
+        answer = self.count(cells)
+        if all(self._is_edge(place, end) for place, ends in found.items() for end in ends):
+            return answer
+        named = [
+            f"{name} {low}" if low == high else f"{name} [{low or '...'}, {high or '...'})"
+            for name, (low, high) in sides.items()
+        ]
+        return replace(answer, asked=", ".join(named))
+
+    def count(self, sides: Sides) -> Answer:
+        """The count of the rows in a box of cells of at most two columns."""
+        modelled, found = self._modelled(sides), self._measured(sides)
+        label, words = self._label(sides), self._label(sides, clamped=True)
+        count = round(modelled)
+        return Answer(
+            label=label,
+            estimate=modelled if found.estimate is None else found.estimate,
+            std_error=found.std_error,
+            ci_low=found.low,
+            ci_high=found.high,
+            count=count,
+            fraction=count / self.total if self.total else None,
+            remark=found.remark,
+            in_words=None if words == label else words,
+        )
+
+    def _modelled(self, sides: Sides) -> float:
+        """The rows of the model in a box."""
+        if not sides:
+            return float(self.model.rows)
+        places = sorted(sides)
+        table = self.model.column(*places) if len(places) == 1 else self.model.pair(*places)
+        part = table[tuple(slice(*sides[place]) for place in places)]
+        return math.fsum(part.reshape(-1).tolist())
+
+    def _measured(self, sides: Sides) -> _Measured:
+        """What the noisy counts say of a box."""
+        if not sides:
+            return self._known(self.noisy.total)
+        first, *others = sorted(sides)
+        if not others:
+            return self._known(self.noisy.column_sum(first, *sides[first]))
+        (second,) = others
+        found = self.noisy.rectangle((first, second), sides[first], sides[second])
+        if found is None:
+            names = " and ".join(self.question.columns[place] for place in (first, second))
+            return _Measured(None, None, *self._bounds(sides), NOT_MEASURED.format(names))
+        if not found.cuts:
+            return self._known(found.inner)
+        low, _ = found.inner.interval(self.confidence)
+        _, high = found.outer.interval(self.confidence)
+        return _Measured(None, None, low, high, CUTS)
+
+    def _known(self, found: NoisySum) -> _Measured:
+        return _Measured(found.estimate, found.std_error, *found.interval(self.confidence))
+
+    def _bounds(self, sides: Sides) -> tuple[float, float]:
+        """The interval of a rectangle whose two columns alone were measured.
+
+        With a the rows of the one side, b of the other and n in all, from a + b - n (or 0) to the
+        smaller of a and b. All three intervals hold together with the confidence that is wanted,
+        as each fails with a third of what is left.
+        """
+        third = 1 - (1 - self.confidence) / 3
+        ones, others = (
+            self.noisy.column_sum(place, *ends).interval(third) for place, ends in sides.items()
+        )
+        _, most = self.noisy.total.interval(third)
+        return max(0.0, ones[0] + others[0] - most), min(ones[1], others[1])
+
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        """The cells with the largest counts: of all columns (level 1), or of all chosen pairs."""
+        self._check_key(key)
+        rows = self._rows(level)
+        order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
+        return [self._answer(row) for row in rows.take(pa.array(order)).to_pylist()]
+
+    def at_path(self, path: str, key: object = None) -> Answer:
+        """Return the cell of a label, as `top` shows it; "" is the number of rows."""
+        self._check_key(key)
+        for level in LEVELS:
+            rows = self._rows(level)
+            labels = rows["label"].to_pylist()
+            if (path or "all") in labels:
+                return self._answer(rows.slice(labels.index(path or "all"), 1).to_pylist()[0])
+        raise ValueError(f"path: {path!r} is no label of a cell that was released")
+
+    def sum(self, paths: Sequence[object], key: object = None) -> Answer:
+        """Refused: boxes are requested one by one."""
+        raise ValueError(f"sum: tree {self._name} is a table; query a box")
+
+    def _rows(self, level: int) -> pa.Table:
+        if level not in LEVELS:
+            raise ValueError(f"level: {level} is none of 0 (all), 1 (columns) and 2 (pairs)")
+        return self._read(NODES, self._name, 0, level)
+
+    def _answer(self, row: Mapping[str, Any]) -> Answer:
+        names = ("label", "estimate", "std_error", "ci_low", "ci_high", "count")
+        known = {name: row[name] for name in names}
+        if self.confidence != self.question.confidence:
+            found = self._row_sum(row)
+            known["ci_low"], known["ci_high"] = found.interval(self.confidence)
+        fraction = row["count"] / self.total if self.total else None
+        return Answer(**known, fraction=fraction, in_words=self._words(row))
+
+    def _row_sum(self, row: Mapping[str, Any]) -> NoisySum:
+        """The noisy count of a released row, with its law."""
+        if row["level"] == 0:
+            return self.noisy.total
+        plan, amount = self.question.plan, row["amount"]
+        law = plan.column_law if amount is None else plan.law(Fraction(amount))
+        return NoisySum(estimate=row["estimate"], terms=((law, 1.0, 1),))
+
+    def _words(self, row: Mapping[str, Any]) -> str | None:
+        """The label of a released row where it counts values from outside the bounds too."""
+        domain = self.question.domain
+        named = [(row["first"], row["first_cells"]), (row["second"], row["second_cells"])]
+        words = ", ".join(
+            domain.label(domain.find_column(name), text_cells(cells), clamped=True)
+            for name, cells in named
+            if name is not None
+        )
+        return None if words in ("", row["label"]) else words
+
+    def _check_key(self, key: object) -> None:
+        if key is not None:
+            raise ValueError(f"key: tree {self._name} has no keys")
+
+    def _cells(self, place: int, lower: object, upper: object) -> tuple[int, int]:
+        """The cells of the tables between two values of a column."""
+        axis, size = self.question.domain.axes[place], self.question.domain.sizes[place]
+        if not axis.has_intervals and lower == upper and lower not in ("", None):
+            cell = axis.find_cell(lower)
+            return cell, cell + 1
+        start = 0 if lower in ("", None) else self._boundary(place, lower)
+        stop = size if upper in ("", None) else self._boundary(place, upper)
+        if start > stop:
+            raise ValueError(f"box: {lower} is above {upper}")
+        return start, stop
+
+    def _boundary(self, place: int, value: object) -> int:
+        """The number of cells of the tables that lie wholly below a value."""
+        domain = self.question.domain
+        below = int(domain.axes[place].find_boundary(value))
+        if below == domain.axes[place].cells:
+            return int(domain.sizes[place])
+        return int(below // domain.widths[place])
+
+    def _is_edge(self, place: int, value: object) -> bool:
+        """Whether a value is an edge of a cell of the tables, or open."""
+        if value in ("", None):
+            return True
+        domain = self.question.domain
+        axis, width = domain.axes[place], domain.widths[place]
+        below = axis.find_boundary(value)
+        return bool(axis.is_edge(value) and (below % width == 0 or below == axis.cells))
+
+    def _label(self, sides: Sides, *, clamped: bool = False) -> str:
+        domain = self.question.domain
+        texts = [
+            domain.label(place, np.arange(*ends), clamped=clamped)
+            for place, ends in sides.items()
+            if ends != (0, domain.sizes[place])
+        ]
+        return ", ".join(texts) or "all"
+
+
+class ReleasedTableColumn(Released):
+    """The answers about one column of a table: its CDF, ranges and quantiles.
+
+    Args:
+        whole: the table.
+        place: of the column.
+    """
+
+    def __init__(self, whole: ReleasedTable, place: int) -> None:
+        self.question, self._whole, self._place = whole.question, whole, place
+
+    @property
+    def height(self) -> int:
+        return self._whole.height
+
+    @property
+    def axis(self) -> OrderedDomain:
+        """The domain of the column."""
+        result: OrderedDomain = self.question.domain.axes[self._place]
+        return result
+
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        """The cells of the column with the largest counts."""
+        self._whole._check_key(key)
+        if level == 0:
+            return self._whole.top(1, 0)
+        cells = self._whole.model.column(self._place)
+        order = np.argsort(-cells, kind="stable")[:count].tolist()
+        return [self._whole.count({self._place: (cell, cell + 1)}) for cell in order]
+
+    def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
+        """Return a point of the CDF of the column, as `Released.cdf` does."""
+        self._check_order("cdf")
+        if simultaneous:
+            raise ValueError("cdf: a table has no simultaneous band")
+        return self._whole.box({self.axis.column: ("", value)}, key)
+
+    def range(self, lower: object, upper: object, key: object = None) -> Answer:
+        """Return the count of a range of the column, as `Released.range` does."""
+        self._check_order("range")
+        return self._whole.box({self.axis.column: (lower, upper)}, key)
+
+    def _check_order(self, query: str) -> None:
+        if not self.axis.is_ordered:
+            raise ValueError(
+                f"{query}: the categories of {self.axis.column} have no order; query a box"
+            )
+
+    def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
+        """The value below which a fraction of the model's rows lies, rows being spread evenly in
+        their cells; and the interval of the noisy counts of the column.
+
+        A boundary b of cells is ruled out as lying above the quantile where the noisy count below
+        it falls short of the quantile by more than its margin, and likewise below; the interval
+        covers what is not ruled out. The cells around the true quantile are ruled out with a
+        probability of at most what the confidence leaves, as two of all margins decide.
+        """
+        self._whole._check_key(key)
+        self._check_order("quantile")
+        try:
+            fraction = float(quantile)
+        except ValueError:
+            raise ValueError(f"quantile: {quantile!r} is not a number") from None
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"quantile: {fraction} is not between 0 and 1")
+        rows = np.concatenate([[0.0], np.cumsum(self._whole.model.column(self._place))])
+        if not rows[-1] > 0:
+            return self._in_words(fraction, None, None, None)
+        at = float(interpolated(fraction * rows[-1], rows, self._starts))
+        low, high = self._ends(fraction)
+        return self._in_words(
+            fraction, self._value(at), self._edge(low, upper=False), self._edge(high, upper=True)
+        )
+
+    @property
+    def _starts(self) -> Floats:
+        starts: Integers = self.question.domain.starts(self._place)
+        return starts.astype(np.float64)
+
+    def _ends(self, fraction: float) -> tuple[int, int]:
+        """The first cell that is not ruled out, and the one after the last."""
+        plan = self.question.plan
+        found, variances = self._whole.noisy.differences(self._place, fraction)
+        margin = margins(plan.column_law, variances, self._whole.confidence)
+        short, beyond = found < -margin, found > margin
+        # A cell is possible where its upper edge does not fall short, nor its lower one exceeds.
+        possible = np.flatnonzero(~short[1:] & ~beyond[:-1])
+        if not len(possible):
+            return 0, len(found) - 1
+        return int(possible[0]), int(possible[-1]) + 1
+
+    def _value(self, at: float) -> Any:
+        cell = min(int(at), self.axis.cells - 1)
+        share = min(max(at - cell, 0.0), 1.0)
+        return self.axis.value_at(np.array([cell]), np.array([share]))[0].as_py()
+
+    def _edge(self, cell: int, *, upper: bool) -> Any:
+        """The least value of a cell of the tables, or the largest of the one before it."""
+        first = int(self._starts[cell])
+        return self._value(first) if not upper else self._value_below(first)
+
+    def _value_below(self, first: int) -> Any:
+        return self.axis.value_at(np.array([first - 1]), np.array([1.0]))[0].as_py()
+
+    def _in_words(self, fraction: float, value: Any, low: Any, high: Any) -> dict[str, object]:
+        found = {"value": value, "ci_low": low, "ci_high": high}
+        numbers = {
+            name: each if isinstance(each, (int, float)) else None for name, each in found.items()
+        }
+        texts = {
+            f"{name}_text": None if each is None else str(each) for name, each in found.items()
+        }
+        return self.axis.quantile_in_words({"q": fraction} | numbers | texts)
