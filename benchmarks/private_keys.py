@@ -29,7 +29,7 @@ from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.running.job import beam_options
-from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees
 

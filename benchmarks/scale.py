@@ -367,7 +367,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.profile:
         if chosen.sparse_counts:
-            from dptrees.transforms import counting
+            from dptrees.transforms.steps import counting
 
             counting.DENSE_CELLS = 0
         if chosen.parts:

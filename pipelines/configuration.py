@@ -57,15 +57,14 @@ from dptrees.pipelines.unit_bounds.plan import (
     with_bounds,
 )
 from dptrees.pipelines.value_bounds.plan import RangeChoice, range_choices
+from dptrees.transforms.contract import AT_ONCE, Arrival, SchemaContract
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.layout import run_folder
-from dptrees.transforms.readers.arrival import AT_ONCE, Arrival
-from dptrees.transforms.readers.column_types import column_types
+from dptrees.transforms.folder.layout import run_folder
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.csv_rows import check_dialect
-from dptrees.transforms.readers.json_format import JsonFormat
-from dptrees.transforms.readers.schema_contract import SchemaContract
+from dptrees.transforms.readers.file_columns import column_types
+from dptrees.transforms.readers.json_rows import JsonFormat
 
 if TYPE_CHECKING:
     from dptrees.transforms.tables.table import InputTable

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.pipelines.terminal_text import print_line
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.key_ring import LARGEST_TEXT
+from dptrees.transforms.keys import LARGEST_TEXT, KeyReference
 
 
 def run_keygen(path: str) -> int:

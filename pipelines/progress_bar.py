@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from tqdm import tqdm
 
 from dptrees.pipelines.faults.log import LOG, remark
-from dptrees.transforms.metrics import listen
+from dptrees.transforms.conservation import listen
 
 # Seconds between two looks at the output.
 LOOK_EVERY = 2.0

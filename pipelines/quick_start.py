@@ -17,7 +17,7 @@ _OBJECTS = 10_000
 
 
 # Beam imports them where they are installed, for types and stores that a command does not read;
-# `transforms.s3_client` imports boto3 at the first request.
+# `transforms.folder.files` imports boto3 at the first request.
 _UNUSED_BY_BEAM = ("pandas", "pymongo", "boto3")
 
 

@@ -33,8 +33,14 @@ from dptrees.dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePla
 from dptrees.dpcore.release.released import ReleaseReader
 from dptrees.dpcore.rows.key_tables import KeyTable
 from dptrees.pipelines.quiet_logs import quiet_logs
-from dptrees.transforms.layout import MANIFEST, PART_KINDS, concluded_file, keys_name, universe_name
-from dptrees.transforms.universe_parts import universe_of_parquet
+from dptrees.transforms.folder.layout import (
+    MANIFEST,
+    PART_KINDS,
+    concluded_file,
+    keys_name,
+    universe_name,
+    universe_of_parquet,
+)
 
 QUANTILES_FILE = concluded_file(QUANTILES)
 
@@ -239,10 +245,11 @@ def _is_remote(path: str) -> bool:
 
 
 def beam_files() -> ModuleType:
-    """The module `transforms.files`: Beam takes a second to import, which commands on local folders
-    need not wait for, and warns of what it does not find installed, which is no concern here."""
+    """The module `transforms.folder.files`: Beam takes a second to import, which commands on local
+    folders need not wait for, and warns of what it does not find installed, which is no concern
+    here."""
     with quiet_logs(logging.WARNING):
-        from dptrees.transforms import files
+        from dptrees.transforms.folder import files
     return files
 
 

@@ -38,11 +38,11 @@ from dptrees.pipelines.summary import print_summary, total_warnings
 from dptrees.pipelines.tables.rows import table_rows
 from dptrees.pipelines.terminal_text import print_line
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms import files
-from dptrees.transforms.files import OutputError
-from dptrees.transforms.kept_plan import sweep_undrawn
-from dptrees.transforms.layout import SIGNATURE
-from dptrees.transforms.sweep import sweep_temporary, sweep_unnamed
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.existing_release import sweep_temporary, sweep_unnamed
+from dptrees.transforms.folder.files import OutputError
+from dptrees.transforms.folder.layout import SIGNATURE
+from dptrees.transforms.steps.kept_plan import sweep_undrawn
 
 
 def run_release(

@@ -11,7 +11,7 @@ from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, StandardOptions
 from apache_beam.transforms import core
 
-from dptrees.transforms.count import CountBundle, _EmptyPlaces, _MergePlace
+from dptrees.transforms.steps.count import CountBundle, _EmptyPlaces, _MergePlace
 from tests import beam_memory
 
 FLAGS = ["--runner=FnApiRunner", "--experiments=one", "--direct_num_workers=2"]

@@ -189,7 +189,7 @@ def test_every_module_keeps_to_its_layer() -> None:
     ("path", "source"),
     [
         ("dpcore/trees/shapes.py", "import apache_beam as beam"),
-        ("dpcore/trees/shapes.py", "from dptrees.transforms.count import merged"),
+        ("dpcore/trees/shapes.py", "from dptrees.transforms.steps.count import merged"),
         ("dpcore/trees/shapes.py", "import dptrees.pipelines"),
         ("dpcore/trees/shapes.py", "from ... import transforms"),
         ("dpcore/trees/shapes.py", "def late():\n    import apache_beam"),

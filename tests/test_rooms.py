@@ -106,7 +106,7 @@ PLANTED = {
         climbs,
     ),
     "is not in the face": (
-        "transforms/draw.py",
+        "transforms/steps/draw.py",
         "from dptrees.dpcore.noise.laws import _secret",
         lambda crossing: bool(unfaced([crossing])),
     ),

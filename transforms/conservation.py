@@ -1,13 +1,15 @@
-"""Nothing is lost on the way: what every step gave must equal what the next one took.
+"""The balance of a job, which shows whether an engine lost or repeated data, and its counters.
 
-Engines do lose data (Beam's local runner with worker processes was measured to drop keyed elements
-silently). So steps emit increments to a balance, a few integers per bundle, that must sum to zero:
-files and splits handed on, rows read and counted, partial counts sent and received, rows kept and
-the total of all counts. A mismatch stops the job before any noise is drawn. The sums are exact and
-stay inside the job. How many increments a bundle gives follows from the plan alone.
+Engines do lose data, so steps emit increments to integers that must sum to zero: files and
+splits handed on, rows read and counted, partial counts sent and received. A mismatch stops the
+job before any noise is drawn. The sums stay inside the job, and how many increments there are
+follows from the plan alone. No public counter depends on the rows: an exact count shown on an
+engine's page would be a release without noise.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from apache_beam.metrics import Metrics
 
 from dptrees.dpcore.bounding.unit_ids import mixed_families
 from dptrees.dpcore.questions.messages import UNIT_SHARDS, Place
@@ -186,3 +188,40 @@ def check_once(name: str, given: Iterable[object], planned: Iterable[object]) ->
         raise ConservationError(
             f"the engine lost or repeated data: {name} did not arrive exactly once"
         )
+
+
+NAMESPACE = "dptrees"
+
+Listener = Callable[[str, int], None]
+
+_listeners: list[Listener] = []
+
+SPLITS_READ = Metrics.counter(NAMESPACE, "splits_read")
+"""Splits of input files read to their end; as many as the files' layout has."""
+
+CHUNKS_MEASURED = Metrics.counter(NAMESPACE, "chunks_measured")
+"""Chunks of trees, and shards of sparse ones, whose noise was drawn; as many as the plan has."""
+
+PARTS_WRITTEN = Metrics.counter(NAMESPACE, "parts_written")
+"""Parts of the release written; as many as the plan has."""
+
+BYTES_WRITTEN = Metrics.counter(NAMESPACE, "bytes_written")
+"""Bytes of those parts: a function of the noisy release alone."""
+
+
+def listen(listener: Listener) -> Callable[[], None]:
+    """Calls ``listener(stage, amount)`` as work is done; returns what ends it."""
+    _listeners.append(listener)
+    return lambda: _listeners.remove(listener)
+
+
+def advance(stage: str, amount: int) -> None:
+    """Report that an amount of a stage's work is done.
+
+    >>> seen = []
+    >>> stop = listen(lambda stage, amount: seen.append((stage, amount)))
+    >>> advance("read", 10); stop(); advance("read", 10); seen
+    [('read', 10)]
+    """
+    for listener in _listeners:
+        listener(stage, amount)

@@ -1,10 +1,8 @@
 """A temporary file without a name, encrypted, for rows that wait.
 
-The file has no name in its folder from the start (if the system makes no such files, an empty one
-has a name for a moment), so no row of it remains when its process ends, however it ends. Its blocks
-stay on the medium until others overwrite them, so it is encrypted under a key that this process
-draws for it and nobody stores (AES-256 in counter mode, as a stream of bits for each value;
-`dpcore.noise.randomness`).
+No row of it remains when its process ends, however it ends. Its blocks stay on the medium until
+others overwrite them, so it is encrypted under a key that this process draws and nobody stores
+(AES-256 in counter mode, a stream of bits for each value; `dpcore.noise.randomness`).
 """
 
 import errno
@@ -18,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.transforms.errors import ReleaseError
-from dptrees.transforms.passing import may_pass, system_reason
+from dptrees.transforms.errors import ReleaseError, may_pass, system_reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,10 +1,8 @@
-"""A look at the workers before a job of theirs: their Python, their dptrees and their key.
+"""A look at the workers before a job: their Python, their dptrees and their key.
 
-A job whose workers differ from its launcher fails late, or again and again, since an engine tries
-every failure anew. So a job of one small step goes first, whose faults are no failures: a worker
-counts what it found, and the launcher reads the names of these counters. The step is named by where
-it lies, since code itself cannot be read by another Python. What one worker alone has wrong is
-found by the job: each loads the key before it counts.
+An engine tries every failure anew, so a job of one small step goes first, whose findings are no
+failures: a worker counts what it found, and the launcher reads the names of these counters. The
+step is named by its module, since another Python cannot read code: this module keeps its name.
 """
 
 import sys
@@ -18,7 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from dptrees.dpcore import __version__
 from dptrees.transforms.errors import ReleaseError
-from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keys import KeyReference
 
 _PYTHON, _DPTREES, _KEY = (f"dptrees preflight {each}" for each in ("python", "dptrees", "key"))
 

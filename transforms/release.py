@@ -10,30 +10,36 @@ import pyarrow as pa
 
 from dptrees.dpcore.release.guarantee import plan_manifest
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.transforms import files
-from dptrees.transforms.carry import UNIT_FAMILIES, Carry, carries, check_turn
-from dptrees.transforms.commit import Commit
-from dptrees.transforms.count import CountRows, MakeCounting
-from dptrees.transforms.draw import DrawTrees
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.existing_release import ExistingReleaseError, is_released, read_manifest
-from dptrees.transforms.kept_plan import another_plan, kept_by
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.layout import MANIFEST
-from dptrees.transforms.nonce import folder_nonce, restored_nonce
-from dptrees.transforms.readers.collection import ReadCollection
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.existing_release import (
+    ExistingReleaseError,
+    folder_nonce,
+    is_released,
+    read_manifest,
+    restored_nonce,
+)
+from dptrees.transforms.folder.layout import MANIFEST
+from dptrees.transforms.folder.universe import share_universes
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
-from dptrees.transforms.record import RecordDraw, Witness
-from dptrees.transforms.rounds import Rounds, round_count
-from dptrees.transforms.unit_periods import (
+from dptrees.transforms.steps.carry import (
+    UNIT_FAMILIES,
+    Carry,
     OpenUnits,
     SealUnits,
     begun_key_id,
+    carries,
+    check_turn,
     has_earlier_units,
     leaves_units,
     series_families,
 )
-from dptrees.transforms.universe_file import share_universes
+from dptrees.transforms.steps.collection import ReadCollection
+from dptrees.transforms.steps.count import CountRows, MakeCounting
+from dptrees.transforms.steps.draw import DrawTrees, Rounds, round_count
+from dptrees.transforms.steps.kept_plan import another_plan, kept_by
+from dptrees.transforms.steps.record import Commit, RecordDraw, Witness
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,7 +75,7 @@ class ReleaseTrees(beam.PTransform):
             raise an error. "use": return its manifest, and count no row, with a warning in the log;
             earlier steps of your pipeline still run.
         counting: the transform that makes partial counts of the input, if another engine counts the
-            rows, such as `transforms.given_counts.GivenCounts`; None: the steps here count them.
+            rows, such as `transforms.held.GivenCounts`; None: the steps here count them.
         again: the folder of a finished release, to make the release another time from its rows and
             compare both; the turn of a run in a series is then not checked.
 

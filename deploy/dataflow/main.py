@@ -19,8 +19,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from dptrees.pipelines.command import main
 from dptrees.pipelines.faults.outcome import failure_outcome
 from dptrees.pipelines.terminal_text import print_line
-from dptrees.transforms import files
 from dptrees.transforms.errors import ReleaseError
+from dptrees.transforms.folder import files
 
 
 def parser() -> argparse.ArgumentParser:

@@ -17,8 +17,8 @@ from dptrees.pipelines.running.job import check_options
 from dptrees.pipelines.running.output import FolderRequest
 from dptrees.pipelines.running.planned_once import planned_once
 from dptrees.pipelines.running.stage import Stage
-from dptrees.transforms import files
-from dptrees.transforms.existing_release import is_released, read_manifest
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.existing_release import is_released, read_manifest
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees
 

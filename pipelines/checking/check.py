@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from dptrees.pipelines.checking.tally import Tally
 from dptrees.pipelines.configuration import Configuration
-from dptrees.transforms.readers.csv_lines import Malformed
+from dptrees.transforms.readers.csv_rows import Malformed
 
 
 @dataclass(kw_only=True)

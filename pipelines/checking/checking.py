@@ -25,17 +25,14 @@ from dptrees.pipelines.faults.log import remark
 from dptrees.pipelines.running.job import check_filesystems
 from dptrees.pipelines.summary import guarantee_warnings
 from dptrees.pipelines.terminal_text import print_json, print_line
-from dptrees.transforms import files
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.readers.contract_files import check_contract, joined_families
+from dptrees.transforms.folder import files
 from dptrees.transforms.readers.csv_format import CsvFormat
-from dptrees.transforms.readers.csv_lines import Malformed
-from dptrees.transforms.readers.file_columns import described, path_columns
-from dptrees.transforms.readers.first_bytes import text_stream
-from dptrees.transforms.readers.formats import find_reader
+from dptrees.transforms.readers.csv_rows import Malformed
+from dptrees.transforms.readers.file_columns import described, may_show, path_columns
+from dptrees.transforms.readers.formats import find_reader, text_stream
 from dptrees.transforms.readers.listing import match_files
-from dptrees.transforms.readers.read import FileSplit, open_file
-from dptrees.transforms.readers.shown_names import may_show
+from dptrees.transforms.readers.read import FileSplit, check_contract, joined_families, open_file
 from dptrees.transforms.tables.read import table_batches, table_splits
 from dptrees.transforms.tables.table import InputTable, TableSplit
 

@@ -7,7 +7,7 @@ from string import ascii_lowercase
 from typing import NamedTuple
 
 from dptrees.transforms.readers.csv_format import ROW_BYTES, CsvFormat
-from dptrees.transforms.readers.csv_lines import (
+from dptrees.transforms.readers.csv_rows import (
     FEWER,
     MORE,
     MORE_EMPTY,
@@ -35,7 +35,7 @@ class MalformedClass(NamedTuple):
     """Malformed rows of one class.
 
     Attributes:
-        kind: one of the names in `transforms.readers.csv_lines`.
+        kind: one of the names in `transforms.readers.csv_rows`.
         rows: how many.
         like: an invented row of the class.
         reason: why such a row is malformed.

@@ -14,11 +14,10 @@ from dptrees.pipelines.tables.any_input import TABLE_INPUTS
 from dptrees.pipelines.user_error import UserError
 from dptrees.transforms.readers import arrow_rows, parquet_rows
 from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT
-from dptrees.transforms.readers.csv_header import column_names
-from dptrees.transforms.readers.first_bytes import text_stream
-from dptrees.transforms.readers.formats import reading
+from dptrees.transforms.readers.csv_rows import column_names
+from dptrees.transforms.readers.file_columns import are_names, columns_found
+from dptrees.transforms.readers.formats import reading, text_stream
 from dptrees.transforms.readers.listing import list_files
-from dptrees.transforms.readers.shown_names import are_names, columns_found
 
 
 @dataclass(frozen=True, kw_only=True)

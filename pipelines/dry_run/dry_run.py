@@ -40,8 +40,8 @@ from dptrees.pipelines.running.selecting import keys_stage, selected_keys
 from dptrees.pipelines.running.stage import Stage
 from dptrees.pipelines.tables.rows import table_rows
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms import files
-from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.folder import files
+from dptrees.transforms.keys import KeyReference
 
 
 def dry_run(configuration: Configuration, arguments: Sequence[str]) -> DryRun:

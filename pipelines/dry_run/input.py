@@ -12,9 +12,8 @@ from typing import Any
 from dptrees.pipelines.dry_run.finding import Finding
 from dptrees.pipelines.running.stage import Stage
 from dptrees.pipelines.terminal_text import escaped
-from dptrees.transforms.readers.contract_files import file_types
-from dptrees.transforms.readers.input_file import InputFile
-from dptrees.transforms.readers.read import check_readable, spread
+from dptrees.transforms.readers.listing import InputFile
+from dptrees.transforms.readers.read import check_readable, file_types, spread
 
 # Objects have names, too, but these are in the rows.
 _WITHOUT_HEADS = ("json",)

@@ -16,11 +16,11 @@ from dptrees.pipelines.running.output import check_folder
 from dptrees.pipelines.running.preflight import check_endpoint, check_workers
 from dptrees.pipelines.running.stage import Stage
 from dptrees.pipelines.terminal_text import escaped
-from dptrees.transforms import files
-from dptrees.transforms.carry import check_turn
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.layout import SIGNATURE
-from dptrees.transforms.sweep import begun
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.existing_release import begun
+from dptrees.transforms.folder.layout import SIGNATURE
+from dptrees.transforms.keys import KeyReference
+from dptrees.transforms.steps.carry import check_turn
 
 
 def output_finding(stage: Stage, first: FirstStage | None) -> Finding:

@@ -42,8 +42,7 @@ def failure_outcome(error: BaseException, stopped: ExitCode | None = None) -> Ou
     from dptrees.pipelines.release_folder import FolderError
     from dptrees.pipelines.sections.error import ConfigurationError
     from dptrees.pipelines.user_error import UserError
-    from dptrees.transforms.errors import ReleaseError
-    from dptrees.transforms.passing import is_no_memory, may_pass, system_reason
+    from dptrees.transforms.errors import ReleaseError, is_no_memory, may_pass, system_reason
 
     if isinstance(error, ReleaseError):
         return _outcome(error.sentence, error.again)

@@ -13,12 +13,16 @@ from dptrees.pipelines.ledger.entry import LedgerEntry
 from dptrees.pipelines.ledger.error import LedgerError
 from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger, entry_id
 from dptrees.pipelines.ledger.url import LedgerUrl
-from dptrees.transforms import files
-from dptrees.transforms.existing_release import read_manifest
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.layout import MANIFEST, NONCE
-from dptrees.transforms.nonce import NonceError, parse_nonce
-from dptrees.transforms.sweep import begun, drawn
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.existing_release import (
+    NonceError,
+    begun,
+    drawn,
+    parse_nonce,
+    read_manifest,
+)
+from dptrees.transforms.folder.layout import MANIFEST, NONCE
+from dptrees.transforms.keys import KeyReference
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from dptrees.pipelines.faults.exit_code import ExitCode
 from dptrees.pipelines.operations.exposition import Metric, Sample
 from dptrees.pipelines.running.run_record import versions
 from dptrees.pipelines.running.stage import Stage
-from dptrees.transforms.layout import planned_parts
+from dptrees.transforms.folder.layout import planned_parts
 
 # Whose versions shape bytes or speed; labels may hold no dash.
 _TOLD = ("dptrees", "python", "apache-beam", "pyarrow")

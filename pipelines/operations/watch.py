@@ -20,7 +20,7 @@ from dptrees.pipelines.operations.exposition import check_place, write_metrics
 from dptrees.pipelines.operations.run_metrics import CommandRun, run_metrics
 from dptrees.pipelines.running.stage import Stage
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms import files
+from dptrees.transforms.folder import files
 
 
 @dataclass(kw_only=True)

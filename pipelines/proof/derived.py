@@ -17,7 +17,7 @@ from dptrees.pipelines.kinds import is_tree
 from dptrees.pipelines.proof.check import CheckFailed, NotChecked
 from dptrees.pipelines.release_folder import FolderError, ReleaseFolder, file_names, read_file
 from dptrees.pipelines.reporting import REPORT
-from dptrees.transforms.layout import TO_DATE
+from dptrees.transforms.folder.layout import TO_DATE
 
 
 def check_page(folder: str) -> str:

@@ -27,7 +27,7 @@ from dptrees.pipelines.release_folder import (
 from dptrees.pipelines.reporting import REPORT
 from dptrees.pipelines.selection.plan import FOLDER
 from dptrees.pipelines.unit_bounds.plan import FOLDER as BOUNDS
-from dptrees.transforms.layout import (
+from dptrees.transforms.folder.layout import (
     MANIFEST,
     NONCE,
     PLAN,
@@ -40,8 +40,8 @@ from dptrees.transforms.layout import (
     part_file,
     planned_parts,
     universe_name,
+    universe_of_parquet,
 )
-from dptrees.transforms.universe_parts import universe_of_parquet
 
 # What may lie in a release's folder and is not named by its manifest.
 BESIDE = (MANIFEST, NONCE, PLAN, RECORD, SIGNATURE, REPORT)

@@ -1,7 +1,7 @@
 """A replay of a release from its rows, key and nonce, compared with the release bit for bit.
 
 Floats are compared to a tolerance in releases whose last digits depend on the processor. The replay
-is made in this process and held in its memory (`transforms.held_files`): nothing is written, and
+is made in this process and held in its memory (`transforms.held`): nothing is written, and
 nothing is left when the process is killed. Equality is an exact test of whether the release was
 made from these rows, which no budget bounds: it is only for people with access to the raw data and
 the key.
@@ -29,19 +29,19 @@ from dptrees.pipelines.proof.manifest import first_difference, plain
 from dptrees.pipelines.running.job import beam_options, run_job
 from dptrees.pipelines.running.planned_once import changed_key
 from dptrees.pipelines.tables.rows import table_rows
-from dptrees.transforms import files
-from dptrees.transforms.commit import check_committed
-from dptrees.transforms.held_files import KEPT_SCHEME, SCHEME, HeldFiles, KeptFiles
-from dptrees.transforms.kept_plan import KeptPlanError, check_seal, find_drawn
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.layout import MANIFEST, SHARED_NAMES
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.layout import MANIFEST, SHARED_NAMES
+from dptrees.transforms.folder.universe import share_universes
+from dptrees.transforms.held import KEPT_SCHEME, SCHEME, HeldFiles, KeptFiles
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.formats import format_of_names
 from dptrees.transforms.readers.listing import match_files
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.steps.kept_plan import KeptPlanError, check_seal, find_drawn
+from dptrees.transforms.steps.record import check_committed
 from dptrees.transforms.tables.table import InputTable
-from dptrees.transforms.universe_file import share_universes
 
 # Of floats in specifications: a release that keeps no request may be of another processor.
 _TOLERANCE = 1e-9

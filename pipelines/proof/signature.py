@@ -29,9 +29,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from dptrees.pipelines.release_folder import beam_files
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms.layout import MANIFEST, SIGNATURE
-from dptrees.transforms.secrets.private_file import read_private_file
-from dptrees.transforms.secrets.schemes import find_scheme
+from dptrees.transforms.folder.layout import MANIFEST, SIGNATURE
+from dptrees.transforms.keys import find_scheme, read_private_file
 
 PUBLIC_SUFFIX = ".pub"
 _LARGEST_FILE = 2**16
@@ -50,7 +49,7 @@ class SigningKey:
     """Where a signing key lies.
 
     Args:
-        reference: of one of `transforms.secrets.schemes`.
+        reference: of one of `transforms.keys`.
     """
 
     reference: str

@@ -29,7 +29,7 @@ from dptrees.dpcore.series.runs import with_span
 from dptrees.pipelines.proof.check import CheckFailed
 from dptrees.pipelines.proof.drawn import check_drawn
 from dptrees.pipelines.release_folder import parquet_file
-from dptrees.transforms.layout import concluded_file
+from dptrees.transforms.folder.layout import concluded_file
 
 # Leaves of all keys: beyond, a release of no rows takes minutes.
 _MOST_LEAVES = 2**22

@@ -36,8 +36,8 @@ from dptrees.pipelines.running.chosen import chosen_bounds
 from dptrees.pipelines.selection.plan import FOLDER, selected_keys
 from dptrees.pipelines.unit_bounds.plan import FOLDER as BOUNDS
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.layout import MANIFEST, SIGNATURE
+from dptrees.transforms.folder.layout import MANIFEST, SIGNATURE
+from dptrees.transforms.keys import KeyReference
 
 
 def check_selected(folder: str, plan: ReleasePlan) -> None:

@@ -14,9 +14,8 @@ from dptrees.pipelines.release_folder import holds_release
 from dptrees.pipelines.sections.parameters import given_parameters
 from dptrees.pipelines.terminal_text import print_json, print_line
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.layout import run_folder
-from dptrees.transforms.secrets.schemes import has_scheme
+from dptrees.transforms.folder.layout import run_folder
+from dptrees.transforms.keys import KeyReference, has_scheme
 
 _CONFIGURATIONS = (".yaml", ".yml")
 
@@ -107,7 +106,7 @@ def _replay(release: Verified, request: VerifyRequest, reference: KeyReference |
     from dptrees.pipelines.configuration import load_configuration
     from dptrees.pipelines.proof.replay import check_replay, rows_of_configuration, rows_of_files
     from dptrees.pipelines.running.selecting import selected_keys
-    from dptrees.transforms import files
+    from dptrees.transforms.folder import files
 
     staged, data = release.has_stage, request.data
     if data[0].endswith(_CONFIGURATIONS):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dptrees.pipelines.python.planned import Plan
     from dptrees.pipelines.python.release import Release
     from dptrees.pipelines.python.request import Request
-    from dptrees.transforms.key_reference import KeyReference
+    from dptrees.transforms.keys import KeyReference
 
 _Path = str | os.PathLike[str]
 
@@ -201,7 +201,7 @@ def key(place: _Path) -> KeyReference:
     ('file:/etc/release.key', 'env:RELEASE_KEY')
     """
     from dptrees.pipelines.python.requested import key_values
-    from dptrees.transforms.key_reference import KeyReference
+    from dptrees.transforms.keys import KeyReference
 
     reference = key_values(place)["key"]
     scheme, _, path = reference.partition(":")

@@ -39,11 +39,9 @@ from dptrees.pipelines.running.stage import Stage
 from dptrees.pipelines.series.to_date import add_to_date
 from dptrees.pipelines.summary import total_warnings
 from dptrees.pipelines.tables.rows import table_rows
-from dptrees.transforms import files
-from dptrees.transforms.given_rows import held
-from dptrees.transforms.held_files import KEPT_SCHEME, KeptFiles
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.key_ring import KeyRing
+from dptrees.transforms.folder import files
+from dptrees.transforms.held import KEPT_SCHEME, KeptFiles, held
+from dptrees.transforms.keys import KeyReference, KeyRing
 from dptrees.transforms.readers.formats import format_of_names
 
 _drawn: dict[str, ReleaseKey] = {}

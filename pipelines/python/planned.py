@@ -26,7 +26,7 @@ from dptrees.pipelines.python.remarks import warn_caller
 from dptrees.pipelines.python.requested import requested_configuration
 from dptrees.pipelines.summary import guarantee_warnings
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms.held_files import KEPT_SCHEME
+from dptrees.transforms.held import KEPT_SCHEME
 
 _SCHEMA = pa.schema(
     {

@@ -21,9 +21,9 @@ from dptrees.pipelines.reporting import write_report
 from dptrees.pipelines.sampling import sample_stream, trees_with_rows
 from dptrees.pipelines.series.series_folder import WindowFolder
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms import files
-from dptrees.transforms.held_files import KeptFiles
-from dptrees.transforms.layout import MANIFEST
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.layout import MANIFEST
+from dptrees.transforms.held import KeptFiles
 
 # The most synthetic rows in memory.
 MOST_SAMPLED = 10**8
@@ -287,6 +287,6 @@ class Release:
 
 def _forget(path: str) -> None:
     """Remove a release from memory."""
-    from dptrees.transforms.held_files import KeptFiles
+    from dptrees.transforms.held import KeptFiles
 
     KeptFiles.taken(path)

@@ -10,7 +10,7 @@ from dptrees.pipelines.configuration import Configuration, checked_configuration
 from dptrees.pipelines.python.config import AnyConfig, plain
 from dptrees.pipelines.python.error import Error
 from dptrees.pipelines.sections.yaml_document import read_document
-from dptrees.transforms.secrets.schemes import has_scheme
+from dptrees.transforms.keys import has_scheme
 
 # The value of an omitted key whose value is not read.
 _NO_FILE, _NO_KEY = "rows", "env:DPTREES_KEY"

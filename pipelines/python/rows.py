@@ -14,7 +14,7 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.columns import value_type
 from dptrees.pipelines.python.error import Error
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.given_rows import GivenRows
+from dptrees.transforms.held import GivenRows
 from dptrees.transforms.readers.file_columns import FileColumns, described, no_column
 
 # As of Parquet: batches fit a core's caches with their scratch arrays.

@@ -21,9 +21,8 @@ from dptrees.pipelines.configuration import Configuration
 from dptrees.pipelines.faults.log import remark
 from dptrees.pipelines.running.worker_memory import MACHINES, machine_for
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms.errors import InputError
-from dptrees.transforms.files import is_local
-from dptrees.transforms.passing import may_pass
+from dptrees.transforms.errors import InputError, may_pass
+from dptrees.transforms.folder.files import is_local
 
 # A job is short: 10^10 rows are 20 minutes of one core (docs/scale.md), and workers are paid for
 # from their start. Dataflow's own limit is far higher.

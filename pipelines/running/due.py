@@ -15,7 +15,7 @@ from dptrees.pipelines.configuration import load_configuration
 from dptrees.pipelines.release_folder import holds_release
 from dptrees.pipelines.sections.yaml_document import read_document
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms.layout import period_folder, run_folder
+from dptrees.transforms.folder.layout import period_folder, run_folder
 
 YESTERDAY = "yesterday"
 _PARAMETER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)\}")

@@ -13,8 +13,13 @@ import grpc
 
 from dptrees.dpcore.specification import ANOTHER_MATRIX
 from dptrees.pipelines.faults.outcome import NO_MEMORY
-from dptrees.transforms.errors import InputError, ReleaseError, error_in
-from dptrees.transforms.passing import errors_within, is_no_memory
+from dptrees.transforms.errors import (
+    InputError,
+    ReleaseError,
+    error_in,
+    errors_within,
+    is_no_memory,
+)
 
 _MISSING = re.compile(r"No module named 'dptrees\b")
 _NO_SPACE = re.compile("No space left on device|Disk quota exceeded")

@@ -19,10 +19,10 @@ from dptrees.pipelines.running.output import (
 )
 from dptrees.pipelines.running.stage import Stage
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms import files
-from dptrees.transforms.kept_plan import sweep_undrawn
-from dptrees.transforms.layout import MANIFEST, NONCE, PLAN, RECORD
-from dptrees.transforms.sweep import missing_files, sweep_temporary, sweep_unnamed
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.existing_release import missing_files, sweep_temporary, sweep_unnamed
+from dptrees.transforms.folder.layout import MANIFEST, NONCE, PLAN, RECORD
+from dptrees.transforms.steps.kept_plan import sweep_undrawn
 
 if TYPE_CHECKING:
     from dptrees.pipelines.ledger.account import Account

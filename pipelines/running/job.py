@@ -41,8 +41,8 @@ from dptrees.pipelines.running.dataflow import (
 )
 from dptrees.pipelines.running.engine_fault import engine_fault
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms.bound import UnitOptions, unit_shard_count
 from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.steps.count import UnitOptions, unit_shard_count
 
 # In this process, on all its processors.
 LOOP_RUNNER = "dptrees.pipelines.running.loop.LoopRunner"

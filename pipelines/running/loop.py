@@ -33,7 +33,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from dptrees.pipelines.running.allocator import keep_freed_memory
 from dptrees.pipelines.running.waiting import WaitingPairs
-from dptrees.transforms.tables.driver_calls import LOOK_SECONDS, end_driver_calls, hear_signals
+from dptrees.transforms.tables.query_rows import LOOK_SECONDS, end_driver_calls, hear_signals
 
 Values = list[Any]
 Receive = Callable[[Any], None]

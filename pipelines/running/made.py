@@ -6,8 +6,8 @@ from dptrees.dpcore.release.guarantee import CHECKSUM
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.reporting import REPORT
 from dptrees.pipelines.terminal_text import print_json
-from dptrees.transforms import files
-from dptrees.transforms.layout import MANIFEST
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.layout import MANIFEST
 
 
 def print_made(folder: ReleaseFolder, *, made: bool, account: str | None) -> None:

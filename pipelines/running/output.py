@@ -14,18 +14,19 @@ from dptrees.pipelines.selection.plan import FOLDER as SELECTION
 from dptrees.pipelines.terminal_text import print_line
 from dptrees.pipelines.unit_bounds.plan import FOLDER as BOUNDS
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms import files
-from dptrees.transforms.existing_release import is_released, read_manifest
-from dptrees.transforms.layout import MANIFEST, PART_KINDS, TO_DATE
-from dptrees.transforms.sweep import (
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.existing_release import (
     begun,
     begun_without_record,
     check_discardable,
     discard,
     drawn,
+    is_released,
     missing_files,
+    read_manifest,
     strangers,
 )
+from dptrees.transforms.folder.layout import MANIFEST, PART_KINDS, TO_DATE
 
 # Beside the files of a job: the page, and the times and versions of a run.
 _OWN = (REPORT, "run.json")

@@ -33,10 +33,16 @@ from dptrees.pipelines.selection.plan import FOLDER, left_for_trees
 from dptrees.pipelines.unit_bounds.plan import FOLDER as BOUNDS
 from dptrees.pipelines.unit_bounds.plan import left_after_bounds
 from dptrees.pipelines.value_bounds.plan import range_budget
-from dptrees.transforms import files
-from dptrees.transforms.carry import SeriesError, for_period, run_before
-from dptrees.transforms.existing_release import ExistingReleaseError, read_manifest
-from dptrees.transforms.kept_plan import (
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.existing_release import (
+    ExistingReleaseError,
+    drawn,
+    missing_files,
+    read_manifest,
+)
+from dptrees.transforms.folder.layout import MANIFEST, PLAN, run_folder
+from dptrees.transforms.steps.carry import SeriesError, for_period, run_before
+from dptrees.transforms.steps.kept_plan import (
     KeptPlan,
     KeptPlanError,
     check_seal,
@@ -44,8 +50,6 @@ from dptrees.transforms.kept_plan import (
     find_kept,
     request_of_series,
 )
-from dptrees.transforms.layout import MANIFEST, PLAN, run_folder
-from dptrees.transforms.sweep import drawn, missing_files
 
 # Of floats in the specifications of releases that keep no request, which another processor made.
 _TOLERANCE = 1e-9

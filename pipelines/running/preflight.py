@@ -16,7 +16,7 @@ from dptrees.pipelines.running.job import finish_job, plain_labels, runs_here
 from dptrees.pipelines.running.job_jar import job_jar_path
 from dptrees.pipelines.user_error import UserError
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.preflight import LookAtWorkers, PreflightOptions, check_found
 
 ANSWER_SECONDS = 20

@@ -20,8 +20,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from dptrees.dpcore import __version__
 from dptrees.pipelines.faults.log import LOG, event, remark
-from dptrees.transforms import files
-from dptrees.transforms.files import OutputError
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.files import OutputError
 
 SUFFIX = ".run.json"
 FORMAT = 1

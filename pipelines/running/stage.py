@@ -43,26 +43,28 @@ from dptrees.pipelines.running.planned_once import (
 from dptrees.pipelines.running.preflight import check_workers
 from dptrees.pipelines.running.run_record import RunRecord
 from dptrees.pipelines.running.worker_memory import Leaves, machine_memory, process_memory
-from dptrees.transforms import files
-from dptrees.transforms.carry import check_turn
-from dptrees.transforms.commit import check_committed
-from dptrees.transforms.count import MakeCounting
 from dptrees.transforms.errors import ReleaseError
-from dptrees.transforms.existing_release import is_released
-from dptrees.transforms.kept_plan import another_plan, kept_by
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.layout import PART_KINDS, planned_parts
-from dptrees.transforms.nonce import key_id_of_folder
-from dptrees.transforms.readers.contract_files import check_contract, file_unit_families
-from dptrees.transforms.readers.input_file import InputFile
-from dptrees.transforms.readers.listing import ListedOnce
-from dptrees.transforms.readers.read import ReadBatches, check_readable
-from dptrees.transforms.readers.sealed_list import SealedList, written_list
-from dptrees.transforms.record import Witness
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.existing_release import (
+    is_released,
+    key_id_of_folder,
+    swept_if_failed,
+)
+from dptrees.transforms.folder.layout import PART_KINDS, planned_parts
+from dptrees.transforms.folder.universe import share_universes
+from dptrees.transforms.keys import KeyReference
+from dptrees.transforms.readers.listing import InputFile, ListedOnce, SealedList, written_list
+from dptrees.transforms.readers.read import (
+    ReadBatches,
+    check_contract,
+    check_readable,
+    file_unit_families,
+)
 from dptrees.transforms.release import ReleaseTrees
-from dptrees.transforms.sweep import swept_if_failed
-from dptrees.transforms.unit_periods import before_key_id, series_families
-from dptrees.transforms.universe_file import share_universes
+from dptrees.transforms.steps.carry import before_key_id, check_turn, series_families
+from dptrees.transforms.steps.count import MakeCounting
+from dptrees.transforms.steps.kept_plan import another_plan, kept_by
+from dptrees.transforms.steps.record import Witness, check_committed
 
 if TYPE_CHECKING:
     from dptrees.pipelines.ledger.booking import Booking

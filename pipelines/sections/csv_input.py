@@ -13,7 +13,7 @@ from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.error import RuleBroken, shown, to_refusal
 from dptrees.pipelines.sections.section import Section
 from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT, POLICIES, CsvFormat
-from dptrees.transforms.readers.csv_texts import CsvTexts
+from dptrees.transforms.readers.csv_values import CsvTexts
 
 _TAB = ("tab", "\\t")
 _Words = tuple[str, ...]

@@ -13,11 +13,10 @@ from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.csv_input import CsvInput
 from dptrees.pipelines.sections.error import RuleBroken, shown, to_refusal
 from dptrees.pipelines.sections.section import Text
-from dptrees.transforms.readers.arrival import Arrival
+from dptrees.transforms.contract import Arrival, SchemaContract
 from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT, CsvFormat
 from dptrees.transforms.readers.formats import FORMATS
-from dptrees.transforms.readers.json_format import JsonFormat
-from dptrees.transforms.readers.schema_contract import SchemaContract
+from dptrees.transforms.readers.json_rows import JsonFormat
 from dptrees.transforms.tables.table import TABLES
 
 _STREAMS = ("kafka", "kinesis", "pubsub", "pulsar", "rabbitmq")

@@ -1,9 +1,9 @@
 """The request of a configuration: what it says that shapes a plan, in plain JSON values.
 
-A folder keeps the request beside the plan that answers it (`transforms.kept_plan`). A later run
-with the same request uses that plan; another request is refused by the first key that differs. So
-a request holds neither paths nor secrets, and a value that is written otherwise (`0.10` for `0.1`)
-is the same. What a file lists is stated by its digest.
+A folder keeps the request beside the plan that answers it (`transforms.steps.kept_plan`). A later
+run with the same request uses that plan; another request is refused by the first key that differs.
+So a request holds neither paths nor secrets, and a value that is written otherwise (`0.10` for
+`0.1`) is the same. What a file lists is stated by its digest.
 
 Keys that the configuration leaves out are left out here, with whatever default they have: the plan
 holds what they came to, and a version with more keys reads the requests of earlier ones. A default

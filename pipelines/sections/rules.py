@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 
 from dptrees.pipelines.ledger.url import LedgerUrl
 from dptrees.pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
-from dptrees.transforms.readers.arrival import duration_seconds
-from dptrees.transforms.readers.schema_contract import SchemaContract, arrow_type
-from dptrees.transforms.secrets.schemes import has_scheme, is_reference, written
+from dptrees.transforms.contract import SchemaContract, arrow_type, duration_seconds
+from dptrees.transforms.keys import has_scheme, is_reference, written
 
 _Value = TypeVar("_Value")
 _NAME = re.compile(r"(?!\.+$)[A-Za-z0-9._-]{1,100}")

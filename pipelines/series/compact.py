@@ -10,9 +10,9 @@ from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.pipelines.series.series_folder import SeriesFolder
 from dptrees.pipelines.terminal_text import escaped, print_line
 from dptrees.pipelines.user_error import UserError
-from dptrees.transforms import files
-from dptrees.transforms.carry import for_period
-from dptrees.transforms.layout import SEALED_KINDS, run_folder, sha256
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.layout import SEALED_KINDS, run_folder, sha256
+from dptrees.transforms.steps.carry import for_period
 
 
 def run_compact(chosen: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dptrees.pipelines.release_folder import FolderError, ReleaseFolder, holds_release
-from dptrees.transforms.layout import run_folder
+from dptrees.transforms.folder.layout import run_folder
 
 if TYPE_CHECKING:
     from dptrees.pipelines.series.series_folder import SeriesFolder, WindowFolder

@@ -18,7 +18,7 @@ from dptrees.dpcore.series.temporal import Span, Window
 from dptrees.dpcore.series.totals_to_date import AccumulatedPeriods
 from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.release_folder import FolderError, ReleaseFolder, holds_release
-from dptrees.transforms.layout import run_folder
+from dptrees.transforms.folder.layout import run_folder
 
 # Runs that are open at once: a window reads few of them, or each once.
 _OPEN = 512

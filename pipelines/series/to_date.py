@@ -19,8 +19,8 @@ from dptrees.dpcore.trees.chunks import SPINE
 from dptrees.pipelines.kinds import find_kind
 from dptrees.pipelines.series.series_folder import SeriesFolder
 from dptrees.pipelines.terminal_text import escaped, print_line
-from dptrees.transforms import files
-from dptrees.transforms.layout import TO_DATE, concluded_file, parquet_bytes
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.layout import TO_DATE, concluded_file, parquet_bytes
 
 # Over all keys. This runs in the process of the command on every engine: larger trees are added
 # up part by part at each query.

@@ -74,7 +74,7 @@ class Message(NamedTuple):
 
         Args:
             output: its name.
-            value: as the steps of `transforms.counting` and `transforms.bound` give it.
+            value: as the steps of `transforms.steps.counting` and `transforms.steps.count` give it.
         """
         if output == BALANCE:
             name, increment = value

@@ -44,11 +44,10 @@ from dptrees.pipelines.spark.tasks import (
     send_rows,
 )
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.given_counts import GivenCounts, HeldCounting, held_counting
-from dptrees.transforms.held_files import KEPT_SCHEME
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.match import matched_trees
+from dptrees.transforms.held import KEPT_SCHEME, GivenCounts, HeldCounting, held_counting
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.file_columns import FileColumns, described
+from dptrees.transforms.steps.counting import matched_trees
 
 _NAME = "rows"
 # Plans that are larger travel without their public tables, which workers read from the output.

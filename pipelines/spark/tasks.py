@@ -33,14 +33,12 @@ from dptrees.pipelines.spark.messages import (
     from_batches,
     to_batches,
 )
-from dptrees.transforms.bound import CountBounded, EmptyShards, SendRows
-from dptrees.transforms.bundle import run_bundle
-from dptrees.transforms.count import CountBundle
 from dptrees.transforms.errors import InputError, ReleaseError
-from dptrees.transforms.given_counts import COUNTS
-from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.held import COUNTS, run_bundle
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.file_columns import FileColumns
 from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.steps.count import CountBounded, CountBundle, EmptyShards, SendRows
 
 Batches = Iterable[pa.RecordBatch]
 # The rows that are counted together: they fit a processor's caches with their scratch arrays.

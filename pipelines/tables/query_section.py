@@ -46,9 +46,8 @@ class QueryInput(AnyTableInput):
 
     def _read_by(self, driver: str) -> InputTable:
         """The table as a driver reads it, not yet looked for."""
-        from dptrees.transforms.tables.adbc import AdbcSource
-        from dptrees.transforms.tables.query import KeptQuery, RepeatableQuery
-        from dptrees.transforms.tables.sql_columns import quoted_table
+        from dptrees.transforms.tables.query import AdbcSource, KeptQuery, RepeatableQuery
+        from dptrees.transforms.tables.query_rows import quoted_table
 
         query = str(self.query).strip().rstrip(";")
         source = AdbcSource(

@@ -10,8 +10,8 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.contract import UNKNOWN_TYPE
 from dptrees.transforms.readers.file_columns import described
-from dptrees.transforms.readers.schema_contract import UNKNOWN_TYPE
 from dptrees.transforms.tables.query import SqlQuery
 from dptrees.transforms.tables.read import ReadTable, table_splits
 from dptrees.transforms.tables.table import InputTable

@@ -11,10 +11,9 @@ from pydantic import Field, PlainValidator
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.error import RuleBroken, shown
 from dptrees.pipelines.sections.section import Section, Text
-from dptrees.transforms.readers.arrival import AT_ONCE, Arrival
+from dptrees.transforms.contract import AT_ONCE, Arrival, SchemaContract
 from dptrees.transforms.readers.csv_format import CsvFormat
-from dptrees.transforms.readers.json_format import JsonFormat
-from dptrees.transforms.readers.schema_contract import SchemaContract
+from dptrees.transforms.readers.json_rows import JsonFormat
 
 if TYPE_CHECKING:
     from dptrees.transforms.tables.table import InputTable
@@ -97,7 +96,7 @@ class IcebergInput(TableInput):
     @property
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
-        from dptrees.transforms.tables.iceberg import IcebergTable
+        from dptrees.transforms.tables.table import IcebergTable
 
         return IcebergTable(table=self.table, catalog=self.catalog, version=self.version)
 
@@ -111,7 +110,7 @@ class DeltaInput(TableInput):
     @property
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
-        from dptrees.transforms.tables.delta import DeltaTable
+        from dptrees.transforms.tables.table import DeltaTable
 
         return DeltaTable(table=self.table, version=self.version)
 
@@ -127,6 +126,6 @@ class BigqueryInput(TableInput):
     @property
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
-        from dptrees.transforms.tables.bigquery import BigqueryTable
+        from dptrees.transforms.tables.table import BigqueryTable
 
         return BigqueryTable(table=self.table, version=self.version, billed=self.billed)

@@ -18,8 +18,8 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.pipelines.command import main
 from dptrees.pipelines.running.cancelling import cancel_job
-from dptrees.transforms import files
-from dptrees.transforms.secrets import google
+from dptrees.transforms import keys
+from dptrees.transforms.folder import files
 from tests import google_cloud
 from tests.dataflow.service import Service, dataflow
 from tests.transforms.test_key_reference import holds, plain_forms
@@ -63,7 +63,7 @@ def bucket(storage, monkeypatch: pytest.MonkeyPatch, rows, request) -> str:
     storage.reach(monkeypatch)
     payload = SimpleNamespace(data=KEY.to_text().encode())
     secrets = SimpleNamespace(access_secret_version=lambda **_: SimpleNamespace(payload=payload))
-    monkeypatch.setattr(google, "_client", lambda: secrets)
+    monkeypatch.setattr(keys, "_google_client", lambda: secrets)
     made = storage.new_bucket(request.node.name)
     made.blob("rows/a.parquet").upload_from_string(parquet(rows))
     return f"gs://{made.name}"

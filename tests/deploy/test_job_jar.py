@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.transforms.layout import INPUT_LIST_NAMES
+from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
 from tests.deploy.manifests import manifest
 from tests.deploy.plain_cluster import (
     ENGINES,

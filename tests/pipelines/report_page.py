@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import ReleaseReader
-from dptrees.transforms.layout import planned_parts
+from dptrees.transforms.folder.layout import planned_parts
 
 
 class Tables:

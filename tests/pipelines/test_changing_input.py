@@ -12,7 +12,7 @@ import pytest
 
 import dptrees
 from dptrees.pipelines.running import stage as stages
-from dptrees.transforms.layout import INPUT_LIST_NAMES
+from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
 from tests.pipelines.test_private_keys import change, rows, shops  # noqa: F401, a fixture
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dptrees.pipelines.configuration import parse_configuration
 from dptrees.pipelines.sections.error import ConfigurationError
 from dptrees.transforms.readers import csv_rows
 from dptrees.transforms.readers.csv_format import CsvFormat
-from dptrees.transforms.readers.csv_texts import CsvTexts
+from dptrees.transforms.readers.csv_values import CsvTexts
 from dptrees.transforms.readers.read import FileSplit
 from tests.pipelines.conftest import FILES, NONCE, ROWS, Outcome, Workspace
 from tests.pipelines.test_bad_input import assert_refused, contents, csv_input

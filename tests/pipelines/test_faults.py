@@ -44,9 +44,9 @@ def test_stopped_at_every_stage(
 ) -> None:  # fmt: skip
     whole, name = parquet_rows.batches, "dptrees.transforms.readers.parquet_rows.batches"
     if place == "writing":
-        from dptrees.transforms.draw import write_part as whole  # type: ignore[assignment]
+        from dptrees.transforms.steps.draw import write_part as whole  # type: ignore[assignment]
 
-        name = "dptrees.transforms.draw.write_part"
+        name = "dptrees.transforms.steps.draw.write_part"
 
     def stop(*arguments: Any) -> Any:
         os.kill(os.getpid(), number)

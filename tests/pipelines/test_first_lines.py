@@ -13,8 +13,8 @@ import pytest
 
 import dptrees
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.readers.collection import row_schema
-from dptrees.transforms.readers.shown_names import columns_found, may_show
+from dptrees.transforms.readers.file_columns import columns_found, may_show
+from dptrees.transforms.steps.collection import row_schema
 from tests.pipelines.conftest import Workspace
 
 # Each holds words that nothing else says; the configuration reads x and place.

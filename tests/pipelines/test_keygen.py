@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.transforms.key_reference import KeyReference, KeyReferenceError
-from dptrees.transforms.key_ring import KeyRing
+from dptrees.transforms.keys import KeyReference, KeyReferenceError, KeyRing
 from tests.pipelines.conftest import search_path
 
 if TYPE_CHECKING:

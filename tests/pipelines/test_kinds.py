@@ -20,7 +20,7 @@ from dptrees.dpcore.release.released import release_rows
 from dptrees.pipelines.configuration import load_configuration
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.transforms.errors import ConservationError
-from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keys import KeyReference
 from tests import toy_kind
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.report_page import parse_elements
@@ -83,8 +83,8 @@ FILES_OF_PARTS = {
         "pipelines/sampling.py",
         "pipelines/sections/release.py",
         "pipelines/sections/series.py",
-        "transforms/carry.py",
-        "transforms/kept_plan.py",
+        "transforms/steps/carry.py",
+        "transforms/steps/kept_plan.py",
     },
 }
 

@@ -10,7 +10,7 @@ import pytest
 
 from dptrees.pipelines import progress_bar as module
 from dptrees.pipelines.progress_bar import progress_bar
-from dptrees.transforms.metrics import advance
+from dptrees.transforms.conservation import advance
 
 
 class _Terminal(io.StringIO):

@@ -25,7 +25,7 @@ from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.running.job import BEAMS_RUNNER, LOOP_RUNNER, beam_options, limit_threads
-from dptrees.transforms.layout import INPUT_LIST_NAMES
+from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
 from tests.pipelines.conftest import NONCE, search_path
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def test_a_job_that_ends_without_a_commit(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "dptrees.transforms.commit._Commit.process", lambda self, element, draw: None
+        "dptrees.transforms.steps.record._Commit.process", lambda self, element, draw: None
     )
     outcome = workspace.release()
     assert (outcome.code, outcome.out) == (75, "")

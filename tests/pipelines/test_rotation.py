@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keys import KeyReference
 
 if TYPE_CHECKING:
     from pathlib import Path

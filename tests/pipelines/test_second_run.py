@@ -129,13 +129,13 @@ def test_a_repair_restores_the_nonce(again: Workspace) -> None:
 def test_a_repair_that_writes_other_bytes_says_so(
     again: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dptrees.transforms.layout import parquet_bytes
+    from dptrees.transforms.folder.layout import parquet_bytes
 
     next((again.output / "cdf").iterdir()).unlink()
 
     def other_bytes(table: pa.Table) -> bytes:
         return parquet_bytes(table.replace_schema_metadata({"written by": "another version"}))
 
-    monkeypatch.setattr("dptrees.transforms.draw.parquet_bytes", other_bytes)
+    monkeypatch.setattr("dptrees.transforms.steps.draw.parquet_bytes", other_bytes)
     outcome = plain(again, "--repair")
     assert outcome.code == 2 and "is still missing: this installation writes other" in outcome.err

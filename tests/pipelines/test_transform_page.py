@@ -13,7 +13,7 @@ import pytest
 
 import dptrees
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.release import ReleaseTrees
 from tests.pipelines.conftest import PROJECT, search_path
 from tests.pipelines.running.test_planned_once import contents

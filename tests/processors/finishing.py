@@ -25,7 +25,7 @@ import yaml
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.pipelines.command import main
-from dptrees.transforms import commit
+from dptrees.transforms.steps import record
 
 KILLED = 77
 NONCE = bytes(range(16)).hex()
@@ -70,7 +70,7 @@ def run(step: str, folder: str) -> dict[str, object]:
     commands = {"verify": ["verify", OUTPUT, "--data", "release.yaml"]}
     if step == "kill":
         # What a commit begins with, in whatever thread of this process.
-        commit.check_once = _end
+        record.check_once = _end
     out, err = io.StringIO(), io.StringIO()
     os.chdir(folder)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

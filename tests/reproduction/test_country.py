@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from benchmarks import make_country as country
 from benchmarks import scale
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes
-from dptrees.transforms import counting
+from dptrees.transforms.steps import counting
 
 TINY = 0.001
 

@@ -26,8 +26,8 @@ from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.layout import parquet_bytes, part_file, planned_parts, sha256
+from dptrees.transforms.folder.layout import parquet_bytes, part_file, planned_parts, sha256
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees
 from tests.transforms.eager import release_table

@@ -14,12 +14,15 @@ from apache_beam.utils.windowed_value import WindowedValue
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.release.guarantee import plan_manifest
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.transforms import bound, commit, count, draw, match, record, rounds
-from dptrees.transforms.counting import SLOTS
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.nonce import folder_nonce
+from dptrees.transforms.folder.existing_release import folder_nonce
+from dptrees.transforms.folder.universe import share_universes
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
-from dptrees.transforms.universe_file import share_universes
+from dptrees.transforms.steps import count, counting, draw, record
+from dptrees.transforms.steps import count as bound
+from dptrees.transforms.steps import draw as rounds
+from dptrees.transforms.steps import record as commit
+from dptrees.transforms.steps.counting import SLOTS
 
 MAIN = "main"
 # What a fault makes of all elements of a hand-over.
@@ -184,14 +187,14 @@ class EagerRelease:
             *self._over("balance of slots", matched.get(BALANCE, [])),
             *self._over("balance of counts", merged.get(BALANCE, [])),
         ]
-        digests = self._over("digests", merged.get(count._DIGEST, []))
+        digests = self._over("digests", merged.get(count._COUNT_DIGEST, []))
         return self._over("exact counts", merged.get(MAIN, [])), digests, balance
 
     def _matched(self, slots: list[Any]) -> dict[str, list[Any]]:
-        names = [question.name for question in match.matched_trees(self._plan)]
-        empty = self._each(match._EmptySlots(self._plan), names).get(MAIN, [])
+        names = [question.name for question in counting.matched_trees(self._plan)]
+        empty = self._each(counting._EmptySlots(self._plan), names).get(MAIN, [])
         places = grouped([*self._over("counts of slots", slots), *self._over("empty slots", empty)])
-        return self._each(match._MatchPlace(*self._keyed), places)
+        return self._each(counting._MatchPlace(*self._keyed), places)
 
     def _partial(self, bundles: Iterable[Sequence[pa.RecordBatch]]) -> dict[str, list[Any]]:
         if self._plan.unit.is_row:

@@ -36,7 +36,7 @@ from dptrees.dpcore.series.temporal import TemporalTree
 from dptrees.dpcore.sketches.sketch import SketchKind
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan
-from dptrees.transforms.layout import (
+from dptrees.transforms.folder.layout import (
     concluded_file,
     parquet_bytes,
     part_file,

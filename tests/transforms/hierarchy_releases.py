@@ -15,7 +15,7 @@ from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
 from dptrees.dpcore.sparse.pruning import Pruning
 from dptrees.dpcore.sparse.question import SparseQuestion
-from dptrees.transforms.layout import parquet_bytes, part_file, planned_parts, sha256
+from dptrees.transforms.folder.layout import parquet_bytes, part_file, planned_parts, sha256
 from tests.dpcore.hierarchy_questions import leaf_counts
 
 DELTA = Fraction(1, 10**4)

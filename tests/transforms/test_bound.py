@@ -19,10 +19,11 @@ from dptrees.dpcore.privacy.unit import NullUnits
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import _bounded_increments
 from dptrees.pipelines.configuration import parse_configuration
-from dptrees.transforms import bound, count
 from dptrees.transforms.errors import ConservationError, InputError
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.steps import count
+from dptrees.transforms.steps import count as bound
 from tests.dpcore.bounding.slow_choice import slow_choice
 from tests.dpcore.hierarchy_questions import make_release_plan
 from tests.transforms import unit_releases

@@ -74,7 +74,7 @@ def test_bundles_that_run_again(plan, tmp_path, run, release_files, expected, sm
 def test_another_order_other_files_and_sorted_counts(
     plan, tmp_path, run, release_files, expected, small_splits, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
+    monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
     monkeypatch.setattr("dptrees.dpcore.boxes.held_counts.BUFFERED_ROWS", 200)
     shuffled = ROWS.take(np.random.default_rng(2).permutation(ROWS.num_rows))
     run(plan, written(tmp_path, shuffled, 4), tmp_path / "out")

@@ -25,7 +25,7 @@ from dptrees.dpcore.trees.chunks import SPINE, branch_index
 from dptrees.pipelines.hierarchy.chosen_nodes import _range_parts
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.transforms.errors import ConservationError
-from dptrees.transforms.layout import part_names
+from dptrees.transforms.folder.layout import part_names
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
 from tests.transforms.eager import BRANCH_HAND_OVERS, EagerRelease
 from tests.transforms.hierarchy_releases import NONCE, release_in_memory
@@ -92,7 +92,7 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     counting, tmp_path, key, run_steps, release_files, monkeypatch
 ) -> None:
     if counting == "sorted":
-        monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
+        monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
     run_steps(plan(), ROWS, tmp_path / "out")
     found = release_files(tmp_path / "out")
     assert {k: v for k, v in found.items() if "/" in k} == release_in_memory(plan(), ROWS, key)

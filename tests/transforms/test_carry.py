@@ -11,12 +11,12 @@ import pytest
 
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.series.temporal import TemporalTree
-from dptrees.transforms import carry
-from dptrees.transforms.carry import Carry, SeriesError, carries, check_turn
 from dptrees.transforms.errors import ConservationError
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.layout import run_folder
+from dptrees.transforms.folder.layout import run_folder
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.steps import carry
+from dptrees.transforms.steps.carry import Carry, SeriesError, carries, check_turn
 from tests.dpcore.series_runs import series_plan
 from tests.transforms.eager import EagerRelease, outputs
 from tests.transforms.every_kind import ROWS, ordered_question

@@ -11,11 +11,22 @@ import pytest
 
 from dptrees.dpcore.questions.messages import Part
 from dptrees.dpcore.release.guarantee import manifest_checksum, plan_manifest
-from dptrees.transforms.commit import CommitError, _by_part, _Commit, manifest_text
 from dptrees.transforms.errors import ConservationError
-from dptrees.transforms.files import TEMPORARY_SUFFIX
-from dptrees.transforms.layout import Receipt, parquet_bytes, part_file, planned_parts, sha256
-from dptrees.transforms.record import check_record
+from dptrees.transforms.folder.files import TEMPORARY_SUFFIX
+from dptrees.transforms.folder.layout import (
+    Receipt,
+    parquet_bytes,
+    part_file,
+    planned_parts,
+    sha256,
+)
+from dptrees.transforms.steps.record import (
+    CommitError,
+    _by_part,
+    _Commit,
+    check_record,
+    manifest_text,
+)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import apache_beam as beam
 import pytest
 from apache_beam.utils.windowed_value import WindowedValue
 
-from dptrees.transforms import commit, count, rounds
 from dptrees.transforms.conservation import (
     check_balance,
     check_digests,
@@ -21,6 +20,7 @@ from dptrees.transforms.conservation import (
 )
 from dptrees.transforms.errors import ConservationError, sentence_in
 from dptrees.transforms.readers import read
+from dptrees.transforms.steps import count, draw, record
 from tests.transforms import every_kind
 from tests.transforms.conftest import NONCE
 from tests.transforms.eager import HAND_OVERS, EagerRelease, unchanged
@@ -191,7 +191,7 @@ def graph_shape(kind: str) -> tuple[Any, ...]:
     plan = every_kind.PLANS[kind]()
     places = len(plan.questions[0].places)
     absent = every_kind.ABSENT.get(kind, set())
-    return sorted(absent), len(plan.questions) > 1 or places > 1, rounds.round_count(plan) > 0
+    return sorted(absent), len(plan.questions) > 1 or places > 1, draw.round_count(plan) > 0
 
 
 def test_every_shape_has_a_plan_with_all_faults() -> None:
@@ -216,7 +216,7 @@ def attempt(kind, tmp_path, reference) -> Callable[..., list[str]]:
             every_kind.PLANS[kind](), reference, str(tmp_path / "out"), NONCE, fault
         )
         manifests = release.run(every_kind.bundles())
-        commit.check_committed(str(tmp_path / "out"))
+        record.check_committed(str(tmp_path / "out"))
         return manifests
 
     return attempted
@@ -324,7 +324,7 @@ SORTED = [
 @pytest.mark.parametrize(("kind", "change", "buffered"), SORTED, ids=named)
 def test_sorted_counts(kind, change, buffered, attempt, monkeypatch) -> None:
     """Where known leaves do not fit memory, and leave before their bundle ends."""
-    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
+    monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
     monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", buffered)
     with pytest.raises(ConservationError, match="lost or repeated data: partial counts of tree"):
         attempt(Planted("partial counts", change))
@@ -376,9 +376,9 @@ def test_a_commit_that_never_comes_leaves_no_release(
     make_plan, data, tmp_path, run, monkeypatch
 ) -> None:
     # Nothing comes after the commit that could miss it: its absence is the missing manifest.
-    planted = plant_input(monkeypatch, commit._Commit, drop)
+    planted = plant_input(monkeypatch, record._Commit, drop)
     run(make_plan(), data, tmp_path / "out")
     assert planted
     assert not (tmp_path / "out" / "manifest.json").exists()
     with pytest.raises(ConservationError, match=NOTHING_CAME):
-        commit.check_committed(str(tmp_path / "out"))
+        record.check_committed(str(tmp_path / "out"))

@@ -9,8 +9,8 @@ from apache_beam.testing.util import assert_that
 from dptrees.dpcore.questions.messages import merged_chunk, pack_dense
 from dptrees.dpcore.rows.columns import unpack
 from dptrees.transforms.conservation import tree_chunks, tree_partials, tree_rows
-from dptrees.transforms.count import CountBundle, CountRows, _MergePlace
 from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.steps.count import CountBundle, CountRows, _MergePlace
 from tests.memory import stays_below
 from tests.transforms.eager import MAIN, counted, grouped, outputs
 
@@ -44,7 +44,7 @@ def sum_counts(plan, batches: list[pa.RecordBatch], sizes: list[int]) -> dict[ob
 def test_partial_counts_sum_to_the_exact_counts(
     chunk_leaves, cells, buffered, many, sizes, make_plan, rows, exact_counts, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", cells)
+    monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", cells)
     monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", buffered)
     plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2), chunk_leaves=chunk_leaves)
     rows = rows.slice(0, many)
@@ -61,7 +61,7 @@ def test_when_sparse_increments_leave_follows_from_the_rows_read(
     make_plan, reference, monkeypatch
 ) -> None:
     """Not from how many of them are kept; and every element is counted in the balance."""
-    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
+    monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
     monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", 300)
     kept = pa.RecordBatch.from_arrays([pa.array(np.full(1000, 0.5))], names=["value"])
     mixed = np.full(1000, np.nan)

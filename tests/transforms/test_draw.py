@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.rows.columns import pack
-from dptrees.transforms.draw import RECEIPTS, SENT, _Draw, _Finish, _Gather, both_ways
 from dptrees.transforms.errors import ConservationError
-from dptrees.transforms.keyed import KeyedDoFn
-from dptrees.transforms.layout import Receipt
+from dptrees.transforms.folder.layout import Receipt
+from dptrees.transforms.steps.counting import KeyedDoFn
+from dptrees.transforms.steps.draw import RECEIPTS, SENT, _Draw, _Finish, _Gather, both_ways
 from tests.transforms.eager import MAIN, outputs
 
 

@@ -127,7 +127,7 @@ def test_csv_for_parquet(plan, rows, run, tmp_path, release_files, drawn) -> Non
 def test_sparse_histograms_for_dense(
     plan, data, run, tmp_path, release_files, drawn, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
+    monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
     run(plan, data, tmp_path / "sparse")
     assert release_files(tmp_path / "sparse") == drawn
 

@@ -4,11 +4,10 @@ import pickle
 
 import pytest
 
-from dptrees.transforms.commit import CommitError
 from dptrees.transforms.errors import ConservationError, InputError, ReleaseError, sentence_in
-from dptrees.transforms.files import OutputError
-from dptrees.transforms.key_reference import KeyReferenceError
-from dptrees.transforms.record import RecordError
+from dptrees.transforms.folder.files import OutputError
+from dptrees.transforms.keys import KeyReferenceError
+from dptrees.transforms.steps.record import CommitError, RecordError
 
 KINDS = [
     ReleaseError,

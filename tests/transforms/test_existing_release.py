@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.existing_release import ExistingReleaseError, is_released
+from dptrees.transforms.folder.existing_release import ExistingReleaseError, is_released
 from dptrees.transforms.release import ReleaseTrees
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

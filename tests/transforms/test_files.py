@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dptrees.transforms import files
-from dptrees.transforms.files import OutputError
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.files import OutputError
 
 DISK_FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -6,7 +6,7 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.given_rows import GivenRows, held, held_rows
+from dptrees.transforms.held import GivenRows, held, held_rows
 
 BATCHES = [pa.record_batch({"age": [30, 41]}), pa.record_batch({"age": [7]})]
 

@@ -16,9 +16,9 @@ import yaml
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from dptrees.pipelines.command import main
-from dptrees.transforms import files
-from dptrees.transforms.files import OutputError
-from dptrees.transforms.layout import INPUT_LIST_NAMES
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.files import OutputError
+from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
 from tests import google_cloud
 from tests.transforms.test_object_store import NONCE, parquet, settings
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dptrees.transforms import files
-from dptrees.transforms.held_files import KEPT_SCHEME, SCHEME, HeldFiles, KeptFiles
-from dptrees.transforms.layout import sha256
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.layout import sha256
+from dptrees.transforms.held import KEPT_SCHEME, SCHEME, HeldFiles, KeptFiles
 
 FOLDER = f"{SCHEME}://test/out"
 

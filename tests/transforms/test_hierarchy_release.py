@@ -20,10 +20,10 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.columns import unpack
 from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.transforms.conservation import tree_rows
-from dptrees.transforms.count import _MergePlace
-from dptrees.transforms.key_reference import KeyReference
-from dptrees.transforms.layout import universe_name
+from dptrees.transforms.folder.layout import universe_name
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.steps.count import _MergePlace
 from tests.dpcore.hierarchy_questions import (
     hierarchy_question,
     leaf_counts,
@@ -128,7 +128,7 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     name, chunks, tmp_path, key, run_steps, release_files, monkeypatch
 ) -> None:
     if chunks == 4:  # the other way to count, too
-        monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
+        monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
         monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", 400)
     plan = plan_for(name, chunks)
     assert (plan.questions[0].forest.chunking.split_level > 0) == (chunks == 4)
@@ -223,7 +223,7 @@ def summed(
 def test_dense_and_sparse_sums_are_exact(
     chunk_leaves, cells, buffered, many, sizes, reference, monkeypatch
 ) -> None:
-    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", cells)
+    monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", cells)
     monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", buffered)
     plan, rows = plan_for("add_remove", chunk_leaves), ROWS.slice(0, many)
     batches = rows.combine_chunks().to_batches(max_chunksize=many * 2 // 13)
@@ -247,7 +247,7 @@ def test_a_plan_in_flight_is_small(tmp_path) -> None:
     """What every step carries: the place of the universe, not its leaves."""
     from dptrees.dpcore.hierarchy.domain import HierarchyDomain
     from dptrees.dpcore.hierarchy.leaves import universe_from_codes
-    from dptrees.transforms.universe_file import share_universes
+    from dptrees.transforms.folder.universe import share_universes
 
     universe = universe_from_codes(pa.array([f"{n:05d}" for n in range(50_000)]), (2, 3))
     domain = HierarchyDomain(universe=universe, columns=("code",))

@@ -8,7 +8,8 @@ import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
-from dptrees.transforms.kept_plan import (
+from dptrees.transforms.folder.layout import PLAN
+from dptrees.transforms.steps.kept_plan import (
     KeptPlan,
     KeptPlanError,
     check_kept,
@@ -18,7 +19,6 @@ from dptrees.transforms.kept_plan import (
     kept_by,
     sweep_undrawn,
 )
-from dptrees.transforms.layout import PLAN
 
 REQUEST = {"release": "visits", "privacy": {"epsilon": "1"}}
 

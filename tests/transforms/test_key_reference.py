@@ -20,7 +20,7 @@ from apache_beam.internal import pickler
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.transforms.errors import sentence_in
-from dptrees.transforms.key_reference import KeyReference, KeyReferenceError
+from dptrees.transforms.keys import KeyReference, KeyReferenceError
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees
 
@@ -209,7 +209,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path) -> None:
     pipe = tmp_path / "pipe.key"
     os.mkfifo(pipe, 0o600)
     code = (
-        "from dptrees.transforms.key_reference import KeyReference, KeyReferenceError\n"
+        "from dptrees.transforms.keys import KeyReference, KeyReferenceError\n"
         "try:\n"
         f"    KeyReference(reference='file:{pipe}').load()\n"
         "except KeyReferenceError as error:\n"

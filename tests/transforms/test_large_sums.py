@@ -13,9 +13,9 @@ from dptrees.dpcore.rows.columns import unpack
 from dptrees.dpcore.rows.policies import LARGEST_BOUND, MeasureColumn
 from dptrees.dpcore.trees.chunks import LARGEST_SUM
 from dptrees.transforms.conservation import residue, tree_rows
-from dptrees.transforms.count import CountBundle, _MergePlace
 from dptrees.transforms.errors import sentence_in
 from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.steps.count import CountBundle, _MergePlace
 from tests.dpcore.hierarchy_questions import CODES, hierarchy_question, make_release_plan
 from tests.transforms.eager import MAIN, counted, grouped, outputs, summed
 
@@ -95,11 +95,11 @@ def test_the_balance_holds_past_64_bits(sign, large_bundle, reference) -> None:
 
 
 def test_a_large_batch_is_counted_in_parts(monkeypatch) -> None:
-    for module in ("dptrees.dpcore.questions.messages", "dptrees.transforms.count"):
+    for module in ("dptrees.dpcore.questions.messages", "dptrees.transforms.steps.count"):
         monkeypatch.setattr(f"{module}.BUFFERED_ROWS", 3)
     rows = pa.record_batch({"code": [CODES[0]] * 8, "amount": [float(BOUND)] * 8})
     for cells in (2**25, 0):
-        monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", cells)
+        monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", cells)
         found = outputs(counted(PLAN, [[rows, rows.slice(0, 0)]]))
         ((_, partials),) = grouped(found[MAIN])
         assert merged_chunk(len(CODES), partials).counts.tolist()[:2] == [8 * BOUND, 0]

@@ -14,10 +14,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from dptrees.dpcore.questions.messages import UNITS, Part, ReleasedPart
 from dptrees.dpcore.questions.released import NODES
-from dptrees.transforms import draw, metrics
-from dptrees.transforms.layout import planned_parts
+from dptrees.transforms import conservation
+from dptrees.transforms.folder.layout import planned_parts
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.steps import draw
 
 PROJECT = Path(__file__).resolve().parents[2]
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -41,7 +42,7 @@ def counters(plan, reference):
         read | "Release" >> ReleaseTrees(plan, key=reference, output=str(output))
         result = pipeline.run()
         result.wait_until_finish()
-        found = result.metrics().query(MetricsFilter().with_namespace(metrics.NAMESPACE))
+        found = result.metrics().query(MetricsFilter().with_namespace(conservation.NAMESPACE))
         assert not found["distributions"] and not found["gauges"]
         sums: dict[str, int] = {}
         for each in found["counters"]:
@@ -103,8 +104,8 @@ def test_fewer_rows_give_the_same_counters_but_for_splits(data, rows, tmp_path, 
 def test_counters_are_named_in_one_place_and_documented() -> None:
     named = {
         each.metric_name.name
-        for each in vars(metrics).values()
-        if hasattr(each, "metric_name") and each.metric_name.namespace == metrics.NAMESPACE
+        for each in vars(conservation).values()
+        if hasattr(each, "metric_name") and each.metric_name.namespace == conservation.NAMESPACE
     }
     assert named == NAMES
     page = (PROJECT / "docs" / "metrics.md").read_text()

@@ -6,8 +6,13 @@ import threading
 import pytest
 
 from dptrees.dpcore.noise.randomness import NONCE_BYTES
-from dptrees.transforms.layout import NONCE
-from dptrees.transforms.nonce import NonceError, folder_nonce, key_id_of_folder, restored_nonce
+from dptrees.transforms.folder.existing_release import (
+    NonceError,
+    folder_nonce,
+    key_id_of_folder,
+    restored_nonce,
+)
+from dptrees.transforms.folder.layout import NONCE
 
 
 def test_drawn_once_for_a_folder(tmp_path) -> None:

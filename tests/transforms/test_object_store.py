@@ -26,10 +26,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.pipelines.command import main
 from dptrees.pipelines.release_folder import FolderError, ReleaseFolder
-from dptrees.transforms import files
 from dptrees.transforms.errors import InputError, sentence_in
-from dptrees.transforms.files import OutputError
-from dptrees.transforms.layout import INPUT_LIST_NAMES
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.files import OutputError
+from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
 from dptrees.transforms.readers import parquet_rows
 from dptrees.transforms.readers.listing import match_files
 from dptrees.transforms.readers.read import open_file

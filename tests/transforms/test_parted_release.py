@@ -17,11 +17,12 @@ from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_rows
 from dptrees.dpcore.rows.policies import MeasureColumn
-from dptrees.transforms import files, universe_file
 from dptrees.transforms.errors import ConservationError, ReleaseError, UniverseError
-from dptrees.transforms.layout import universe_name
-from dptrees.transforms.nonce import folder_nonce
-from dptrees.transforms.universe_file import share_universes, universe_files
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder import universe as universe_file
+from dptrees.transforms.folder.existing_release import folder_nonce
+from dptrees.transforms.folder.layout import universe_name
+from dptrees.transforms.folder.universe import share_universes, universe_files
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,
     CODES,

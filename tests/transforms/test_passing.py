@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 from apache_beam.io.filesystem import BeamIOError
 
-from dptrees.transforms.errors import error_in
-from dptrees.transforms.files import OutputError
-from dptrees.transforms.passing import is_no_memory, may_pass, not_now
+from dptrees.transforms.errors import error_in, is_no_memory, may_pass, not_now
+from dptrees.transforms.folder.files import OutputError
 
 
 class ClientError(Exception):

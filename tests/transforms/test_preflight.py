@@ -14,7 +14,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.transforms import preflight
-from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.preflight import LookAtWorkers, PreflightError, check_found
 from tests.transforms.conftest import LOCAL_RUNNER
 

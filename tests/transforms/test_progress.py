@@ -4,8 +4,8 @@ import os
 from collections import Counter
 from glob import glob
 
-from dptrees.transforms.layout import planned_parts
-from dptrees.transforms.metrics import advance, listen
+from dptrees.transforms.conservation import advance, listen
+from dptrees.transforms.folder.layout import planned_parts
 
 
 def test_listeners_come_and_go() -> None:

@@ -10,10 +10,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from dptrees.pipelines.running.job import BEAMS_RUNNER
 from dptrees.transforms.errors import sentence_in
-from dptrees.transforms.layout import RECORD
+from dptrees.transforms.folder.layout import RECORD
 from dptrees.transforms.readers.read import ReadBatches
-from dptrees.transforms.record import RecordError, check_record
 from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.steps.record import RecordError, check_record
 
 ONE, TWO = b"\x01" * 32, b"\x02" * 32
 OTHER_DATA = "made from other data, with another key"

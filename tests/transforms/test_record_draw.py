@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from dptrees.dpcore.noise.source import combine_digests
 from dptrees.transforms.errors import ConservationError, ReleaseError
-from dptrees.transforms.nonce import NonceError, folder_nonce
-from dptrees.transforms.record import SumDigests, _Record, pack_digest, unpack_digest
+from dptrees.transforms.folder.existing_release import NonceError, folder_nonce
+from dptrees.transforms.steps.record import SumDigests, _Record, pack_digest, unpack_digest
 
 DIGESTS = st.lists(st.integers(0, 2**256 - 1), max_size=8)
 

@@ -77,7 +77,7 @@ def test_small_chunks_with_spines(
     small_splits,
 ) -> None:
     """By sorted counts, which leave before their bundle ends."""
-    monkeypatch.setattr("dptrees.transforms.counting.DENSE_CELLS", 0)
+    monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
     monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", 500)
     plan = make_plan("value", "number", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
     assert all(question.forest.chunking.split_level > 0 for question in plan.questions)

@@ -17,7 +17,7 @@ from dptrees.dpcore.rows.keys import KeyList
 from dptrees.pipelines.running.loop import LoopRunner
 from dptrees.transforms.errors import ConservationError
 from dptrees.transforms.release import ReleaseTrees
-from dptrees.transforms.rounds import round_count
+from dptrees.transforms.steps.draw import round_count
 from tests.transforms.conftest import NONCE
 from tests.transforms.eager import ROUND_HAND_OVERS, EagerRelease
 from tests.transforms.test_conservation import Planted, drop, repeat

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.transforms.commit import _by_part as by_part
-from dptrees.transforms.existing_release import ExistingReleaseError
-from dptrees.transforms.layout import parquet_bytes
-from dptrees.transforms.sweep import (
+from dptrees.transforms.folder.existing_release import (
+    ExistingReleaseError,
     begun_without_record,
     discard,
     missing_files,
     sweep_temporary,
     sweep_unnamed,
 )
+from dptrees.transforms.folder.layout import parquet_bytes
+from dptrees.transforms.steps.record import _by_part as by_part
 
 MINE = {
     "notes.txt": b"mine",
@@ -71,7 +71,7 @@ def test_of_two_draws_of_a_chunk_the_loser_is_cleared(
     def other_bytes(table: pa.Table) -> bytes:
         return parquet_bytes(table.replace_schema_metadata({"attempt": str(next(attempts))}))
 
-    monkeypatch.setattr("dptrees.transforms.draw.parquet_bytes", other_bytes)
+    monkeypatch.setattr("dptrees.transforms.steps.draw.parquet_bytes", other_bytes)
     out = tmp_path / "out"
     run(make_plan(), data, out, pipeline_options=["--direct_runner_bundle_repeat=2"])
     assert next(attempts) > 5
@@ -122,7 +122,7 @@ def test_a_job_whose_beginning_was_discarded_does_not_commit(
             (out / name).unlink()
         return by_part(receipts)
 
-    monkeypatch.setattr("dptrees.transforms.commit._by_part", discarded)
+    monkeypatch.setattr("dptrees.transforms.steps.record._by_part", discarded)
     with pytest.raises(Exception, match="made from other data, with another key"):
         run(make_plan(), data, out)
     assert not (out / "manifest.json").exists()
@@ -167,7 +167,7 @@ def test_a_losing_job_clears_its_parts(
         shutil.copytree(other, out, dirs_exist_ok=True)
         return by_part(receipts)
 
-    monkeypatch.setattr("dptrees.transforms.commit._by_part", beaten)
+    monkeypatch.setattr("dptrees.transforms.steps.record._by_part", beaten)
     with pytest.raises(Exception, match="contains another release; it was not changed"):
         run(make_plan(), data, out)
     named = json.loads((out / "manifest.json").read_text())["parts"]
@@ -183,7 +183,7 @@ def test_discarding_begins_with_the_nonce(out, monkeypatch) -> None:
         deleted.extend(paths)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dptrees.transforms.files.delete", killed)
+    monkeypatch.setattr("dptrees.transforms.folder.files.delete", killed)
     with pytest.raises(KeyboardInterrupt):
         discard(str(out))
     assert deleted == [str(out / "nonce.json")]

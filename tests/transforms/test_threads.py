@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from dptrees.dpcore.noise import randomness
 from dptrees.dpcore.noise.randomness import KeyedBlocks, ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keys import KeyReference
 from tests.transforms import every_kind
 from tests.transforms.eager import release_table
 from tests.transforms.every_kind import ROWS

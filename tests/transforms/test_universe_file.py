@@ -13,10 +13,11 @@ import pytest
 from apache_beam.io.filesystems import FileSystems
 
 from dptrees.dpcore.hierarchy.leaf_codes import universe_from_table
-from dptrees.transforms import files, universe_file
 from dptrees.transforms.errors import UniverseError
-from dptrees.transforms.layout import sha256, universe_name
-from dptrees.transforms.universe_file import SharedUniverse, share_universes, universe_files
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder import universe as universe_file
+from dptrees.transforms.folder.layout import sha256, universe_name
+from dptrees.transforms.folder.universe import SharedUniverse, share_universes, universe_files
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,
     ROUTES,

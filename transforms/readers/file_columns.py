@@ -1,12 +1,13 @@
-"""Where the columns that a plan reads lie in a file: its own columns, fields within them, or its
-path.
+"""The columns that a plan reads, in a file: its own columns, fields within them, or its path.
 
-A name that is no column of the file may be that of a field, with dots (`address.zip`), or of a
-folder of the path, in this order. As Hive and Spark write paths, a folder `NAME=VALUE`, such as
-`year=2024/`, gives every row of the files below it the value VALUE of the column NAME; both may be
-written with %XX. `__HIVE_DEFAULT_PARTITION__` means null.
+A name is a column, a field (`address.zip`), or a folder of the path (`year=2024/`, as Hive and
+Spark write it, with %XX; `__HIVE_DEFAULT_PARTITION__` is null), in this order. The first line of
+a CSV file without a header is a row, so a message shows names outside a schema only if all of
+them look like names and one of them is a name that the configuration reads.
 """
 
+import difflib
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -15,11 +16,173 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.bounding.unit_ids import check_unit_types
+from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.readers.column_types import column_types
 from dptrees.transforms.readers.csv_values import typed
-from dptrees.transforms.readers.shown_names import columns_found
+from dptrees.transforms.readers.formats import text_kind
+
+# Below it every whole number is a double of its own.
+_DOUBLES = 2**53
+
+
+def column_types(
+    plan: ReleasePlan, *, of: str = "CSV", only: Collection[str] | None = None
+) -> dict[str, pa.DataType]:
+    """The type in which each column is read: that of the values of its domain or key list.
+
+    Where one tree reads whole numbers of a range and another numbers, both read numbers, as of a
+    Parquet column of doubles: every whole number of the range is one.
+
+    Args:
+        plan: whose columns they are.
+        of: what declares no types, for messages.
+        only: the columns concerned; None: all.
+
+    Raises:
+        InputError: two trees read one column as types that do not go together; or a tree reads a
+            column of the privacy unit as other than text: values of that type may be rounded, so
+            that two units became one, and rows of one text that is no such value would be many.
+    """
+    types: dict[str, pa.DataType] = {}
+    readers: dict[str, list[Question]] = {}
+    for question in plan.questions:
+        for column, wanted in _value_types(question).items():
+            if only is not None and column not in only:
+                continue
+            readers.setdefault(column, []).append(question)
+            if types.setdefault(column, wanted) != wanted:
+                types[column] = _wider(column, readers[column], of)
+    for question in plan.questions:
+        for column in set(plan.unit.columns) & set(_number_columns(question)):
+            if only is None or column in only:
+                raise InputError(
+                    f"privacy.unit: the {of} column {column!r} names the unit, whose text is read "
+                    f"exactly, but tree {question.name} reads it as {types[column]}, which may "
+                    "round: give the tree a second column of the same values, or write Parquet"
+                )
+    # Of a unit what the file says is enough.
+    return dict.fromkeys(plan.unit.columns, pa.string()) | types
+
+
+def _wider(column: str, questions: list[Question], of: str) -> pa.DataType:
+    """Return the type in which several trees read one column.
+
+    Raises:
+        InputError: there is none.
+    """
+    types = [_value_types(each)[column] for each in questions]
+    integers = [each for each, type in zip(questions, types, strict=True) if type == pa.int64()]
+    fitting = all(_fits_doubles(each, column) for each in integers)
+    if set(types) == {pa.int64(), pa.float64()} and fitting:
+        return pa.float64()
+    raise InputError(
+        f"trees: the {of} column {column!r} is read as {types[0]} by tree {questions[0].name} and "
+        f"as {types[-1]} by tree {questions[-1].name}: give both trees one type, or write Parquet, "
+        "whose columns have types"
+    )
+
+
+def _fits_doubles(question: Question, column: str) -> bool:
+    """Return whether a tree reads whole numbers of a range that are all doubles."""
+    domain = question.spec().get("domain")
+    if not isinstance(domain, Mapping) or domain.get("column") != column:
+        return False
+    bounds = [domain.get("lower"), domain.get("upper")]
+    return all(isinstance(each, int) and abs(each) < _DOUBLES for each in bounds)
+
+
+def _number_columns(question: Question) -> list[str]:
+    """Return the columns that a tree reads as values of another type than text.
+
+    Raises:
+        InputError: the tree has no types of its own.
+    """
+    texts = (pa.string(), pa.large_string())
+    return [column for column, type in _value_types(question).items() if type not in texts]
+
+
+def _value_types(question: Question) -> dict[str, pa.DataType]:
+    try:
+        return question.value_types
+    except ValueError as error:
+        raise InputError(f"trees: {question.name}: {error}") from None
+
+
+_NAMES_SHOWN = 20
+# It begins with a letter: numbers, dates, quotes, brackets, `=`, `:` and `@` are marks of data.
+_NAME = re.compile(r"[^\W\d][\w .()/%#-]{0,99}")
+_MARKS = re.compile(r"[\W_]+")
+_NOT_SHOWN = (
+    "its names are not shown, since they may be a row: one of them does not look like a name, or "
+    "none is a column that is read"
+)
+
+
+def are_names(names: Sequence[str]) -> bool:
+    """Whether all strings look like names of columns.
+
+    >>> are_names(["age", "Größe (cm)", "col-1"]), are_names(["age", "41"]), are_names(["a=1"])
+    (True, False, False)
+    """
+    return bool(names) and all(_NAME.fullmatch(name) and name.isprintable() for name in names)
+
+
+def may_show(names: Sequence[str], read: Collection[str]) -> bool:
+    """Whether a message may show names that no schema states.
+
+    Args:
+        names: all names that were found.
+        read: the columns that the configuration reads.
+
+    >>> may_show(["Age", "sex"], ["age"]), may_show(["Anna Example", "Bern"], ["age"])
+    (True, False)
+    """
+    known = {_plain(name) for name in read} - {""}
+    return are_names(names) and any(_plain(name) in known for name in names)
+
+
+def _plain(name: str) -> str:
+    return _MARKS.sub("", name.casefold())
+
+
+def columns_found(
+    missing: str,
+    names: Sequence[str],
+    read: Collection[str],
+    *,
+    in_schema: bool = False,
+    start: bytes = b"",
+) -> str:
+    """Say which columns there are in place of one that is missing, if they may be shown.
+
+    Args:
+        missing: the name that was looked for.
+        names: all names that were found.
+        read: the columns that the configuration reads.
+        in_schema: whether a schema states the names.
+        start: the first bytes of a text file; their kind is named where the names are not shown.
+
+    >>> columns_found("Age", ["age", "sex"], ["Age"])
+    'its columns are age, sex; did you mean age?'
+    >>> columns_found("age", ["Anna Example", "Bern"], ["age"]) == _NOT_SHOWN
+    True
+    """
+    if not (in_schema or may_show(names, [missing, *read])):
+        kind = text_kind(start)
+        return f"{_NOT_SHOWN}; {kind}" if kind else _NOT_SHOWN
+    plain = {each.strip().casefold(): each for each in reversed(names)}
+    near = [] if missing in names else difflib.get_close_matches(missing.casefold(), plain, n=1)
+    meant = f"; did you mean {_readable(plain[near[0]])}?" if near else ""
+    shown = ", ".join(map(_readable, names[:_NAMES_SHOWN])) or "none"
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return f"its columns are {shown}{more}{meant}"
+
+
+def _readable(name: str) -> str:
+    """A name as it is, where blanks and marks in it can be seen."""
+    return name if name.isprintable() and name == name.strip() else repr(name)
+
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 

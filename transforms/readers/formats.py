@@ -1,10 +1,14 @@
-"""The formats of files that rows are read from: one module each, imported when needed.
+"""The formats and compressions of files that rows are read from, recognized by their first bytes.
 
-A new format is a module `transforms/readers/NAME_rows.py` with what `Reader` says, and its name
-here.
+The end of a name may be wrong, so the bytes decide; a message names their kind and shows none. A
+new format is a module `transforms/readers/NAME_rows.py` with the members of `Reader`.
 """
 
-from collections.abc import Iterator, Sequence
+import codecs
+import contextlib
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -12,9 +16,200 @@ from typing import Any, Protocol, cast
 import pyarrow as pa
 
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.transforms.errors import InputError
-from dptrees.transforms.passing import may_pass, not_now
-from dptrees.transforms.readers.first_bytes import fault_of_start, read_start
+from dptrees.transforms.errors import InputError, may_pass, not_now
+
+START_BYTES = 2**16
+_COMPRESSED = {
+    "gzip": rb"\x1f\x8b",
+    "bz2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)",
+    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
+    "lz4": rb"\x04\x22\x4d\x18",
+}
+_COMPRESSED_NAMES = (".gz", ".bz2", ".zst", ".zstd", ".lz4", ".xz", ".snappy", ".deflate", ".br")
+# Bytes that no text has.
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x19\x1c-\x1f]")
+_FORMATS = {
+    "parquet": (rb"PAR1", "is a Parquet file: say format: parquet"),
+    # A stream has the length of its first message next; a Latin text may begin with \xff too.
+    "arrow": (
+        rb"ARROW1\x00|\xff{4}[\x00-\xff]{3}\x00",
+        "is an Arrow IPC file or stream: say format: arrow",
+    ),
+}
+_OTHERS = (
+    (rb"PARE", "is a Parquet file with an encrypted footer, which is not read: decrypt it"),
+    (rb"FEA1", "is a file of Feather version 1, which is not read: write version 2"),
+    (rb"ORC", "is an ORC file, which is not read: write Parquet"),
+    (rb"Obj\x01", "is an Avro file, which is not read: write Parquet"),
+    (rb"PK(\x03\x04|\x05\x06)", "is a zip archive or an Excel file: unpack it, or write CSV"),
+    (rb"\xd0\xcf\x11\xe0", "is an old Excel file: write CSV"),
+    (rb"7z\xbc\xaf|Rar!\x1a", "is an archive: unpack it"),
+    (
+        rb"\xfd7zXZ\x00|\x5d\x00\x00",
+        "is compressed by xz or lzma, which is not read: decompress it",
+    ),
+    (rb"\xff\x06\x00\x00sNaPpY", "is compressed by snappy, which is not read: decompress it"),
+    (rb"SQLite format 3\x00", "is a SQLite database: say format: adbc"),
+)
+_DEFLATE = re.compile(rb"x[\x01\x5e\x9c\xda]")
+_TEXTS = (
+    (rb"\{", "it looks like JSON lines: say format: json"),
+    (rb"\[[\s{\[\"\d-]", "it looks like a JSON array, which is not read: write JSON lines"),
+    (rb"<", "it looks like XML or HTML, which is not read"),
+    (rb"[\w.-]+:\s|From ", "it looks like lines of name: value, as in a mail or YAML"),
+    (rb"[\w.-]+=", "it looks like lines of key=value, which are not read"),
+)
+
+
+def compression_of(start: bytes) -> str | None:
+    """The compression of a file that is read; None of others.
+
+    >>> compression_of(b"\\x1f\\x8b\\x08"), compression_of(b"age,city")
+    ('gzip', None)
+    """
+    return next((name for name, mark in _COMPRESSED.items() if re.match(mark, start)), None)
+
+
+def binary_kind(start: bytes, format: str = "") -> str:
+    """What a file is that is neither text nor of a format, as a sentence's end; "": it may be.
+
+    Args:
+        start: the first bytes.
+        format: the one that is expected; its own marks are no fault.
+
+    >>> binary_kind(b"PARE\\x00\\x01"), binary_kind(b"PARENT,age")
+    ('is a Parquet file with an encrypted footer, which is not read: decrypt it', '')
+    """
+    if _DEFLATE.match(start) and _is_deflated(start):
+        return "is compressed by deflate, which is not read: decompress it"
+    others = [each for name, each in _FORMATS.items() if name != format]
+    for mark, words in (*others, *_OTHERS):
+        found = re.match(mark, start)
+        if found is None:
+            continue
+        # `ORC` and `PARE` also begin names of columns: then no such byte follows at once.
+        is_text = format not in _FORMATS and found[0].isalnum()
+        if not is_text or _CONTROL.search(start, found.end(), found.end() + 4):
+            return words
+    return ""
+
+
+def _is_deflated(start: bytes) -> bool:
+    stream = zlib.decompressobj()
+    try:
+        stream.decompress(start)
+    except zlib.error:
+        return False
+    return stream.eof or len(start) == START_BYTES
+
+
+def text_kind(start: bytes) -> str:
+    """What a text looks like that is no table; "": nothing that is known.
+
+    >>> text_kind(b'{"age": 41}')
+    'it looks like JSON lines: say format: json'
+    """
+    return _first_match(_TEXTS, start.removeprefix(codecs.BOM_UTF8).lstrip())
+
+
+def _first_match(kinds: Iterable[tuple[bytes, str]], start: bytes) -> str:
+    return next((words for mark, words in kinds if re.match(mark, start)), "")
+
+
+def is_utf16(start: bytes) -> bool:
+    """Whether a file begins as text in UTF-16 does: with its mark, or with a letter of ASCII."""
+    return start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or start[:4].count(0) in (2, 3)
+
+
+def fault_of_start(start: bytes, path: str, format: str) -> str:
+    """Why a file is certainly not of a format, as a sentence's end; "": it may be.
+
+    Args:
+        start: the first bytes, as they are stored.
+        path: of the file.
+        format: one of `transforms.readers.formats.FORMATS`.
+    """
+    compression, is_text = compression_of(start), format not in _FORMATS
+    if not start:
+        return "" if is_text else "is empty"
+    if compression:
+        return "" if is_text else f"is compressed by {compression}: decompress it"
+    if fault := binary_kind(start, format):
+        return fault
+    is_called_so = is_text and path.endswith(_COMPRESSED_NAMES)
+    return "is not compressed, although its name says so: rename it" if is_called_so else ""
+
+
+def check_start(start: bytes, path: str, format: str) -> None:
+    """Refuse a file that is certainly not of a format; arguments are as of `fault_of_start`.
+
+    Raises:
+        InputError: it is of another format, or in a compression that is not read.
+    """
+    if fault := fault_of_start(start, path, format):
+        raise InputError(f"input: {path} {fault}")
+
+
+def read_start(path: str) -> bytes:
+    """The first bytes of a file, at most `START_BYTES`, in one small request to a store.
+
+    Raises:
+        Exception: as of the filesystem.
+    """
+    # Beam takes a second to import, which a plan need not wait for.
+    from dptrees.transforms.folder.files import is_local
+
+    if is_local(path):
+        with open(path.removeprefix("file://"), "rb") as local:
+            return local.read(START_BYTES)
+    from apache_beam.io.filesystem import CompressionTypes
+    from apache_beam.io.filesystems import FileSystems
+
+    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        # Beam's buffers would fetch 16 MiB: of S3 around the file, of Google within it.
+        if hasattr(file, "_chunk_size"):
+            file._chunk_size = START_BYTES
+        return bytes(getattr(file, "raw", file).read(START_BYTES))
+
+
+def decompressed_start(start: bytes) -> bytes:
+    """The first bytes of a text, from the beginning of its file, which may end anywhere.
+
+    >>> decompressed_start(b"age,city")
+    b'age,city'
+    """
+    compression, text = compression_of(start), b""
+    if compression is None:
+        return start
+    stream = _decompressed(pa.BufferReader(start), compression)
+    with contextlib.suppress(OSError, EOFError, pa.ArrowException):
+        while len(text) < START_BYTES and (data := stream.read(2**10)):
+            text += data
+    return text
+
+
+def text_stream(file: Any, path: str, format: str) -> Any:
+    """The bytes of a file of text, decompressed as its first bytes say.
+
+    Args:
+        file: a path, or a binary file at its start.
+        path: of it, for messages.
+        format: of text, one of `transforms.readers.formats.FORMATS`.
+
+    Raises:
+        InputError: as of `check_start`.
+    """
+    stream = pa.OSFile(file) if isinstance(file, str) else file
+    start = stream.read(START_BYTES)
+    stream.seek(0)
+    check_start(start, path, format)
+    compression = compression_of(start)
+    return stream if compression is None else _decompressed(stream, compression)
+
+
+def _decompressed(stream: Any, compression: str) -> Any:
+    return pa.CompressedInputStream(stream, compression)
+
 
 FORMATS = ("parquet", "csv", "arrow", "json")
 

@@ -1,31 +1,233 @@
-"""Which files an input consists of, and whether all of them are there yet."""
+"""The list of an input's files: made once, checked to be complete, sent sealed to the workers.
 
+Files whose names begin with `_` or `.`, checksums and an object store's marks of folders are
+passed over; any other file must hold rows. A listed file that is missing or changed when it is
+read ends the job, and a file that appears later is not read. The list is cut into shards beside
+the release and sealed with the release key: a killed run leaves only how many names there are,
+roughly.
+"""
+
+import json
 import os
+import re
 import time
+import uuid
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from dptrees.transforms import files
-from dptrees.transforms.errors import InputError
-from dptrees.transforms.files import failure_reason, is_local
-from dptrees.transforms.passing import may_pass
-from dptrees.transforms.readers.arrival import AT_ONCE, Arrival, duration_text
+from dptrees.transforms.contract import AT_ONCE, Arrival, duration_text
+from dptrees.transforms.errors import InputError, ReleaseError, may_pass, not_now
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.files import failure_reason, is_local, join
+from dptrees.transforms.folder.layout import input_list_name
+from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.file_columns import path_columns
-from dptrees.transforms.readers.folders import (
-    all_below,
-    folders_above,
-    has_temporary,
-    holds_rows,
-    may_name_folder,
-    names_folder,
-)
-from dptrees.transforms.readers.input_file import InputFile, listed
+
+_ALL = re.compile(r"\*+")
+_WILDCARD = re.compile(r"[*?[]")
+TEMPORARY = "_temporary"
+_NO_DATA = (".crc", "_$folder$")
+
+
+def names_folder(pattern: str) -> bool:
+    """Whether a path is that of a folder: it ends in a slash, or is one on a local disk.
+
+    >>> names_folder("gs://bucket/visits/"), names_folder("gs://bucket/visits/*.parquet")
+    (True, False)
+    """
+    return pattern.endswith("/") or (
+        is_local(pattern) and os.path.isdir(pattern.removeprefix("file://"))
+    )
+
+
+def may_name_folder(pattern: str) -> bool:
+    """Whether a path without a file of its name may be a folder of an object store.
+
+    >>> may_name_folder("gs://bucket/visits"), may_name_folder("gs://bucket/visits/*")
+    (True, False)
+    """
+    return not is_local(pattern) and not _WILDCARD.search(pattern)
+
+
+def all_below(folder: str) -> str:
+    """The glob of all files below a folder, whatever letters are in its name.
+
+    >>> all_below("data/visits[1]/")
+    'data/visits[[]1]/**'
+    """
+    return join(re.sub(_WILDCARD, r"[\g<0>]", folder.rstrip("/")), "**")
+
+
+def holds_rows(path: str, glob: str) -> bool:
+    """Whether a file that a glob matches is one of rows. Only a glob that takes whatever there is,
+    as `visits/*` does, takes what has no rows too.
+
+    >>> paths = "visits/a.parquet", "visits/_SUCCESS", "visits/.a.crc", "visits/_new/a.parquet"
+    >>> [holds_rows(path, "visits/**") for path in paths]
+    [True, False, False, False]
+    >>> holds_rows("visits/_a.parquet", "visits/*.parquet")
+    True
+    """
+    if path.endswith("/"):  # the mark of a folder in an object store
+        return False
+    segments = glob.split("/")
+    if not _ALL.fullmatch(segments[-1]):
+        return True
+    fixed = next(place for place, each in enumerate(segments) if _WILDCARD.search(_plain(each)))
+    below = path.split("/")[fixed:]
+    return not path.endswith(_NO_DATA) and not any(each.startswith(("_", ".")) for each in below)
+
+
+def has_temporary(folder: str, paths: Iterable[str]) -> bool:
+    """Whether a job is writing below a folder: Hadoop's and Spark's writers collect their files in
+    a folder `_temporary` until they end.
+
+    Args:
+        folder: whose files are read.
+        paths: of the files below it.
+
+    >>> has_temporary("s3://b/visits", ["s3://b/visits/_temporary/0/part-0"])
+    True
+    >>> has_temporary("/_temporary/visits", ["/_temporary/visits/part-0"])
+    False
+    """
+    start = len(folder.rstrip("/"))
+    if any(TEMPORARY in path[start:].split("/")[:-1] for path in paths):
+        return True
+    return is_local(folder) and os.path.isdir(
+        os.path.join(folder.removeprefix("file://"), TEMPORARY)
+    )
+
+
+def folders_above(paths: Iterable[str], glob: str) -> list[list[str]]:
+    """The folders that may say whether files are complete: for each folder of a file it and those
+    above it, up to the last one that the glob names without a wildcard.
+
+    >>> folders_above(["visits/day=1/a", "visits/day=2/b"], "visits/day=*/*")
+    [['visits/day=1', 'visits'], ['visits/day=2', 'visits']]
+    >>> folders_above(["visits/a", "visits/b"], "visits/a")
+    [['visits']]
+    """
+    segments = glob.split("/")
+    wild = [place for place, each in enumerate(segments) if _WILDCARD.search(_plain(each))]
+    least = min([*wild, len(segments) - 1])
+    found = {}
+    for path in paths:
+        parts = path.split("/")[:-1]
+        found["/".join(parts)] = [
+            "/".join(parts[:stop]) or ("/" if path.startswith("/") else ".")
+            for stop in range(len(parts), min(least, len(parts)) - 1, -1)
+        ]
+    return [found[folder] for folder in sorted(found)]
+
+
+def _plain(segment: str) -> str:
+    """A segment of a glob without its escaped characters."""
+    return re.sub(r"\[[*?[]\]", "", segment)
+
+
+# Beam converts an object's time with the local time zone, and may be off by an hour in summer: two
+# processes in different zones disagree by that, and about nothing else.
+_HOUR = 3600
+
+
+class InputFile(NamedTuple):
+    """A file of rows as it was listed.
+
+    Attributes:
+        path: of the file.
+        size: in bytes; below 0: the file is not checked.
+        changed: time of its last change, in seconds since 1970; 0: a store of
+            objects does not say.
+    """
+
+    path: str
+    size: int
+    changed: float
+
+
+@contextmanager
+def explained(file: InputFile) -> Iterator[None]:
+    """Distinguish a file that cannot be read because it changed from one that is damaged.
+
+    Args:
+        file: as it was listed.
+
+    Raises:
+        InputError: as of `check_unchanged`, where it changed; else as the reader raised it.
+    """
+    try:
+        yield
+    except InputError:
+        check_unchanged(file)
+        raise
+
+
+def check_unchanged(file: InputFile) -> None:
+    """Refuse a file that is not as it was listed.
+
+    Raises:
+        InputError: it has been removed, replaced or written to since, or the filesystem does not
+            answer; both may pass.
+    """
+    if file.size < 0:
+        return
+    try:
+        found = _as_it_is(file.path)
+    except (OSError, BeamIOError) as error:
+        if may_pass(error):
+            raise not_now(file.path, error) from None
+        raise _changed(file.path, "it cannot be found any more") from None
+    if found.size != file.size:
+        raise _changed(file.path, "its size changed")
+    if not _same_time(file, found):
+        raise _changed(file.path, "it was written again")
+
+
+def _as_it_is(path: str) -> InputFile:
+    if is_local(path):
+        status = os.stat(path.removeprefix("file://"))
+        return InputFile(path, status.st_size, status.st_mtime)
+    return listed(FileSystems.get_filesystem(path).metadata(path))
+
+
+def listed(metadata: Any) -> InputFile:
+    """The file that Beam's metadata describe."""
+    changed = metadata.last_updated_in_seconds or 0.0
+    return InputFile(metadata.path, metadata.size_in_bytes, float(changed))
+
+
+def _same_time(one: InputFile, other: InputFile) -> bool:
+    if is_local(one.path):
+        return one.changed == other.changed
+    if not (one.changed and other.changed):
+        return True
+    # A store's listing may have fractions of a second that the object's own metadata lack.
+    return (int(one.changed) - int(other.changed)) % _HOUR == 0
+
+
+def _changed(path: str, how: str) -> InputError:
+    return InputError(
+        f"input: {path} changed while the job ran: {how}; run again when nothing writes there",
+        again=True,
+    )
+
+
+def total_size(files: Sequence[InputFile]) -> int:
+    """The bytes of all files.
+
+    >>> total_size([InputFile("a", 3, 0.0), InputFile("b", 4, 0.0)])
+    7
+    """
+    return sum(file.size for file in files)
 
 
 @dataclass(kw_only=True)
@@ -211,3 +413,101 @@ def _matches(patterns: Sequence[str]) -> list[Any]:
 def _from_here(pattern: str) -> str:
     """A glob that Beam can match: of one that begins with a wildcard it looks into no folder."""
     return f"./{pattern}" if set("*?[") & set(pattern.partition("/")[0]) else pattern
+
+
+# A shard of so many names takes some 3 MB of memory.
+_SHARD_FILES = 10_000
+_PURPOSE = "input files"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealedList:
+    """A reference to a list of files, small enough to travel in a job graph.
+
+    Args:
+        folder: that the list lies in.
+        token: random, of this listing alone, in hexadecimal.
+        shards: number of files that hold the list.
+        number: of files in the list.
+        size: of those files together, in bytes.
+        key: where the key lies that seals the list.
+    """
+
+    folder: str
+    token: str
+    shards: int
+    number: int
+    size: int
+    key: KeyReference
+
+    def path(self, shard: int) -> str:
+        """The place of a shard."""
+        return files.join(self.folder, input_list_name(self.token, shard))
+
+    def is_gone(self) -> bool:
+        """Whether somebody deleted the list."""
+        return not files.exists(self.path(0))
+
+    def shard(self, number: int) -> list[InputFile]:
+        """The files of a shard.
+
+        Raises:
+            InputError: the shard was deleted, or is not what the launcher wrote.
+        """
+        path = self.path(number)
+        if not files.exists(path):
+            raise InputError(
+                f"output: {path}, the list of the input's files, is no longer there: another run "
+                "into the folder has ended; run again",
+                again=True,
+            )
+        try:
+            sealed = files.read_bytes(path)
+            data = self.key.load().opened(sealed, _PURPOSE, self.token, number)
+        except ValueError:
+            raise InputError(f"output: {path} is not the file that the launcher wrote") from None
+        return [InputFile(*entry) for entry in json.loads(zlib.decompress(data))]
+
+
+@contextmanager
+def written_list(
+    listed: Sequence[InputFile], folder: str, key: KeyReference, *, keep: bool
+) -> Iterator[SealedList]:
+    """Write a list that exists while a job runs.
+
+    Args:
+        listed: the files.
+        folder: of the release, which all workers reach.
+        key: where the release key lies.
+        keep: the job runs later, when this process has ended: the list stays.
+
+    Yields:
+        the reference that travels.
+
+    Raises:
+        OutputError: the folder cannot be written.
+    """
+    reference = SealedList(
+        folder=folder,
+        token=uuid.uuid4().hex,
+        shards=-(-len(listed) // _SHARD_FILES),
+        number=len(listed),
+        size=total_size(listed),
+        key=key,
+    )
+    try:
+        _write(reference, listed)
+        yield reference
+    finally:
+        if not keep:
+            with suppress(ReleaseError):  # the next run sweeps it; the job's end is what matters
+                files.delete([reference.path(shard) for shard in range(reference.shards)])
+
+
+def _write(reference: SealedList, listed: Sequence[InputFile]) -> None:
+    key = reference.key.load()
+    for number in range(reference.shards):
+        shard = listed[number * _SHARD_FILES : (number + 1) * _SHARD_FILES]
+        data = zlib.compress(json.dumps(shard, separators=(",", ":")).encode(), 1)
+        sealed = key.seal(data, _PURPOSE, reference.token, number)
+        files.write_whole(reference.path(number), sealed)

@@ -3,13 +3,14 @@
     the launcher's list, or patterns -> files -> splits (runs of row groups; whole files of CSV)
     -> Reshuffle -> batches
 
-A file must still be as it was listed once its rows are read. Beside the batches, every step gives
-increments to a balance that must come out at zero (`transforms.conservation`): an engine that loses
-a file, a split or a batch is found out.
+Every step also gives increments to a balance that must come out at zero
+(`transforms.conservation`). The heads of files are checked before: the contract about columns,
+and the types of the privacy unit.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
@@ -17,20 +18,24 @@ import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from dptrees.dpcore.bounding.unit_ids import unit_families
+from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.transforms.conservation import residue
-from dptrees.transforms.errors import InputError
-from dptrees.transforms.files import failure_reason, is_local
-from dptrees.transforms.metrics import SPLITS_READ, advance
-from dptrees.transforms.passing import may_pass
-from dptrees.transforms.readers.file_columns import path_columns
-from dptrees.transforms.readers.first_bytes import check_start, read_start
-from dptrees.transforms.readers.formats import find_reader
-from dptrees.transforms.readers.input_file import InputFile, check_unchanged, explained, total_size
-from dptrees.transforms.readers.json_start import check_stored_lines
-from dptrees.transforms.readers.listing import list_files
-from dptrees.transforms.readers.sealed_list import SealedList
-from dptrees.transforms.readers.shown_names import columns_found
+from dptrees.transforms.conservation import SPLITS_READ, advance, residue
+from dptrees.transforms.contract import SchemaContract
+from dptrees.transforms.errors import InputError, may_pass
+from dptrees.transforms.folder.files import failure_reason, is_local
+from dptrees.transforms.readers.file_columns import columns_found, path_columns
+from dptrees.transforms.readers.formats import check_start, find_reader, read_start
+from dptrees.transforms.readers.json_rows import check_stored_lines
+from dptrees.transforms.readers.listing import (
+    InputFile,
+    SealedList,
+    check_unchanged,
+    explained,
+    list_files,
+    total_size,
+)
 
 BALANCE = "balance"
 _BYTES = "bytes of files"
@@ -188,7 +193,7 @@ class ReadBatches(beam.PTransform):
         format: one of `transforms.readers.formats.FORMATS`.
         plan: says which columns are read and which types they may have.
         options: of the reader of the format: ``csv``, a `transforms.readers.csv_format.CsvFormat`,
-            or ``json``, a `transforms.readers.json_format.JsonFormat`.
+            or ``json``, a `transforms.readers.json_rows.JsonFormat`.
         listed: the files as a launcher listed them, in place of patterns.
 
     Returns:
@@ -346,3 +351,92 @@ class _ReadSplit(beam.DoFn):
         yield beam.pvalue.TaggedOutput(BALANCE, (_BYTES, residue(-split.size)))
         SPLITS_READ.inc()
         advance("read", split.size)
+
+
+# Formats whose files have no types: the unit's values are text.
+_OF_TEXT = ("csv", "json")
+
+
+def check_contract(
+    contract: SchemaContract, paths: Sequence[str], format: str, options: Mapping[str, Any]
+) -> None:
+    """Refuse files that break a contract; the head of each one is read, and no row.
+
+    Args:
+        contract: about the columns.
+        paths: of the files.
+        format: one of `transforms.readers.formats.FORMATS` whose files state types.
+        options: of its reader.
+
+    Raises:
+        InputError: a file breaks it, or cannot be read; the first one in order.
+    """
+    for path, types in _all_types(paths, format, options):
+        contract.check(types, path)
+
+
+def file_unit_families(
+    unit: PrivacyUnit, paths: Sequence[str], format: str, options: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the families of the types of the unit's columns in files.
+
+    Heads of some files are read, and more until one has a type for each column; workers compare
+    the others (`transforms.readers.file_columns`).
+
+    Args:
+        unit: the privacy unit.
+        paths: of the files.
+        format: one of `transforms.readers.formats.FORMATS`; files of text have one type.
+        options: of its reader.
+
+    Raises:
+        InputError: files have types of two families, or one cannot be read.
+    """
+    if format in _OF_TEXT:
+        return unit_families(unit, dict.fromkeys(unit.columns, "text"))
+    found: dict[str, str] = {}
+    looked = spread(paths) if unit.columns else []
+    for path, types in _all_types(looked, format, options):
+        found = joined_families(unit, path, types, found)
+    for path in paths:
+        if found.keys() >= set(unit.columns):
+            break
+        found = joined_families(unit, path, file_types(path, format, options), found)
+    return found
+
+
+def joined_families(
+    unit: PrivacyUnit, path: str, types: Mapping[str, str], others: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the families of the unit's columns in one more file, and in the others.
+
+    Raises:
+        InputError: they differ; it names the file.
+    """
+    try:
+        return unit_families(unit, types, others)
+    except ValueError as error:
+        raise InputError(f"input: {path}: {error}") from None
+
+
+def _all_types(
+    paths: Sequence[str], format: str, options: Mapping[str, Any]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    look = partial(file_types, format=format, options=options)
+    return zip(paths, for_each_file(look, paths), strict=True)
+
+
+def file_types(path: str, format: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """The names of the types of a file's columns, and of the columns in its path.
+
+    Args:
+        path: of the file.
+        format: one of `transforms.readers.formats.FORMATS`.
+        options: of its reader.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    # A folder of the path states a string.
+    stated: dict[str, str] = dict.fromkeys(path_columns(path), "string")
+    return stated | find_reader(format).describe_columns(open_file(path), path, **options)

@@ -1,9 +1,8 @@
-"""Rows of a table as Arrow record batches.
+"""Rows of a table as Arrow record batches, with the balance of each step.
 
     table -> splits -> Reshuffle -> batches
 
-The table is pinned before the job is built: every worker and every retry reads one state of its
-rows. Beside the batches, each step reports how much it took and gave, as `transforms.readers.read`.
+The table is pinned before the job is built: every worker and every retry reads one state of it.
 """
 
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.transforms.metrics import SPLITS_READ, advance
+from dptrees.transforms.conservation import SPLITS_READ, advance
 from dptrees.transforms.readers.file_columns import FileColumns
 from dptrees.transforms.readers.read import BALANCE
 from dptrees.transforms.tables.table import UNKNOWN_ROWS, InputTable, TableSplit

@@ -1,18 +1,34 @@
-"""What a table is to a release: one state of its rows, in parts that workers read on their own.
+"""Tables of Iceberg, Delta and BigQuery, each at one state, in parts that workers read.
 
-A new kind of table is a module `transforms/tables/NAME.py` with what `InputTable` says, imported
-when needed; its name in `TABLES`, and its section in `pipelines/tables/section.py`.
+Iceberg: the launcher queries a catalog once, workers read the metadata file, so no credential
+travels; columns are read by field id, without deleted rows. Delta: what a protocol demands
+beyond plain Parquet files (deletion vectors, mapped names) is refused. BigQuery: the launcher
+begins the session, since a retried worker's own session would divide the rows otherwise. A new
+kind of table has the members of `InputTable`, its name in `TABLES` and a section of `pipelines`.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+import os
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import ClassVar, NamedTuple, Protocol
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple, Protocol
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from dptrees.transforms.errors import InputError, ReleaseError, missing_library
-from dptrees.transforms.passing import may_pass, system_reason
+from dptrees.transforms.errors import (
+    InputError,
+    ReleaseError,
+    may_pass,
+    missing_library,
+    system_reason,
+)
+from dptrees.transforms.readers.parquet_rows import INT96_UNIT, int96_columns
 
 TABLES = ("iceberg", "delta", "postgresql", "bigquery", "adbc")
 
@@ -169,3 +185,453 @@ def reading_table(name: str, extra: str) -> Iterator[None]:
             f"input: {name} cannot be read ({type(error).__name__}; the library's message is not "
             "shown, because it may contain a value)"
         ) from None
+
+
+_METADATA = ".metadata.json"
+_DEFAULT = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergTable:
+    """An Iceberg table.
+
+    Args:
+        table: its name in the catalog, with its namespace, or the path of a metadata file.
+        catalog: by its name in pyiceberg's own configuration; None: ``default``.
+        version: the id of a snapshot, a moment, or the name of a branch or tag; None: the snapshot
+            that is the current one as the job starts.
+        location: of the metadata file, once it is pinned.
+    """
+
+    held: ClassVar[bool] = False
+
+    table: str
+    catalog: str | None = None
+    version: str | None = None
+    location: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return f"the Iceberg table {self.table}"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Its metadata file, once it is known."""
+        found = self.location or self.table
+        return (found,) if found.endswith(_METADATA) else ()
+
+    @property
+    def secret(self) -> str | None:
+        """None: the environment of workers grants what they need."""
+        return None
+
+    @contextmanager
+    def pinned(self) -> Iterator["IcebergTable"]:
+        """The table at one snapshot; see `InputTable`."""
+        with self._reading():
+            found = self._find()
+            snapshot = self._snapshot(found)
+        if snapshot is None:
+            raise InputError(f"input: {self.name} has no snapshot{self._version_note()}")
+        # Without a version the metadata file names the snapshot, and the columns are the table's
+        # present columns; with one, its columns then.
+        number = None if self.version is None else str(snapshot.snapshot_id)
+        yield replace(self, location=found.metadata_location, version=number)
+
+    def schema(self) -> pa.Schema:
+        """The columns of the snapshot."""
+        with self._reading():
+            return self._scan("*").projection().as_arrow()
+
+    def with_units(self, columns: Sequence[str]) -> "IcebergTable":
+        """The table itself: its values are read as they are stored."""
+        return self
+
+    def divided(self, columns: Sequence[str]) -> "IcebergTable":
+        """The table itself: its parts are the files of a snapshot."""
+        return self
+
+    def splits(self, columns: Sequence[str]) -> list[TableSplit]:
+        """The data files of the snapshot, each with the deletes that concern it."""
+        with self._reading():
+            tasks = sorted(self._scan(*columns).plan_files(), key=lambda each: each.file.file_path)
+            return [
+                TableSplit(
+                    pickle.dumps(task),
+                    UNKNOWN_ROWS if task.delete_files else task.file.record_count,
+                    task.file.file_size_in_bytes,
+                )
+                for task in tasks
+            ]
+
+    def batches(self, split: TableSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a data file that are not deleted."""
+        with self._reading():
+            from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
+
+            scan, task = self._scan(*columns), pickle.loads(split.token)
+            self._check_timestamps(scan, task.file)
+            read = ArrowScan(scan.table_metadata, scan.io, scan.projection(), scan.row_filter)
+            deletes = _read_all_delete_files(scan.io, [task])
+            # Not `to_record_batches`, which holds all rows of a file at once.
+            yield from read._record_batches_from_scan_tasks_and_deletes([task], deletes)
+
+    def _check_timestamps(self, scan: Any, data: Any) -> None:
+        """Refuse timestamps of 96 bits, which pyiceberg reads as nanoseconds.
+
+        Raises:
+            InputError: a file has such columns.
+        """
+        has_timestamps = any(map(pa.types.is_timestamp, scan.projection().as_arrow().types))
+        if not has_timestamps or data.file_format.value != "PARQUET":
+            return
+        with scan.io.new_input(data.file_path).open() as file:
+            if int96_columns(pq.ParquetFile(file)):
+                raise InputError(
+                    f"input: {self.name} has files with timestamps of the type INT96, which "
+                    "pyiceberg reads wrong before 1677 and after 2262: rewrite its data files"
+                )
+
+    def _reading(self) -> Any:
+        return reading_table(self.name, "iceberg")
+
+    def _version_note(self) -> str:
+        return "" if self.version is None else f" of input.version {self.version}"
+
+    def _find(self) -> Any:
+        """The table, in its catalog or by its metadata file."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+        from pyiceberg.table import StaticTable
+
+        if self.table.endswith(_METADATA):
+            return StaticTable.from_metadata(self.table, self._properties())
+        from pyiceberg.catalog import load_catalog
+
+        name, properties = self.catalog or _DEFAULT, self._properties()
+        if not properties:
+            raise InputError(
+                f"input.catalog: pyiceberg knows no catalog {name} here: give its properties in "
+                ".pyiceberg.yaml or in variables PYICEBERG_CATALOG__NAME__..."
+            )
+        try:
+            return load_catalog(name, **properties).load_table(self.table)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            raise InputError(f"input: {self.name} does not exist in its catalog") from None
+
+    def _properties(self) -> dict[str, Any]:
+        """What pyiceberg's configuration says of the catalog where this runs."""
+        from pyiceberg.utils.config import Config
+
+        return dict(Config().get_catalog_config(self.catalog or _DEFAULT) or {})
+
+    def _snapshot(self, found: Any) -> Any:
+        if self.version is None:
+            return found.current_snapshot()
+        if (number := version_number(self.version)) is not None:
+            return found.snapshot_by_id(number)
+        if (moment := version_timestamp(self.version)) is not None:
+            # The milliseconds before it: at the very moment another may still be written.
+            return found.snapshot_as_of_timestamp(int(moment.timestamp() * 1000) - 1)
+        return found.snapshot_by_name(self.version)
+
+    def _scan(self, *columns: str) -> Any:
+        """The scan of the pinned snapshot."""
+        from pyiceberg.table import StaticTable
+
+        assert self.location is not None
+        table = StaticTable.from_metadata(self.location, self._properties())
+        snapshot = None if self.version is None else int(self.version)
+        return table.scan(snapshot_id=snapshot, selected_fields=columns)
+
+
+_BATCH_ROWS = 2**17
+# Features that change nothing of how data files are read.
+_READ = frozenset(("timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"))
+# Before features had names, this setting alone showed them.
+_MAPPING = "delta.columnMapping.mode"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaTable:
+    """A Delta table.
+
+    Args:
+        table: its folder, local or as deltalake names it (``s3://``, ``gs://``, ``abfss://``),
+            reached as the environment says.
+        version: a number, or a moment; None: the newest one as the job starts.
+    """
+
+    held: ClassVar[bool] = False
+
+    table: str
+    version: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return f"the Delta table {self.table}"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Its folder."""
+        return (self.table,)
+
+    @property
+    def secret(self) -> str | None:
+        """None: the environment of workers grants what they need."""
+        return None
+
+    @contextmanager
+    def pinned(self) -> Iterator["DeltaTable"]:
+        """The table at one version; see `InputTable`."""
+        folder = self.table if "://" in self.table else os.path.abspath(self.table)
+        with reading_table(self.name, "delta"):
+            found = self._find(folder)
+            _check_protocol(found, self.name)
+            number = str(found.version())
+        yield replace(self, table=folder, version=number)
+
+    def schema(self) -> pa.Schema:
+        """The columns of the version."""
+        with reading_table(self.name, "delta"):
+            return self._files.schema
+
+    def with_units(self, columns: Sequence[str]) -> "DeltaTable":
+        """The table itself: its values are read as they are stored."""
+        return self
+
+    def divided(self, columns: Sequence[str]) -> "DeltaTable":
+        """The table itself: its parts are the files of a version."""
+        return self
+
+    def splits(self, columns: Sequence[str]) -> list[TableSplit]:
+        """The data files of the version."""
+        with reading_table(self.name, "delta"):
+            return [
+                TableSplit(path.encode(), UNKNOWN_ROWS if rows is None else rows, size)
+                for path, (_, rows, size) in sorted(self._files.fragments.items())
+            ]
+
+    def batches(self, split: TableSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a data file."""
+        with reading_table(self.name, "delta"):
+            import pyarrow.dataset as ds
+
+            fragment, _, _ = self._files.fragments[split.token.decode()]
+            scanner = ds.Scanner.from_fragment(
+                fragment,
+                schema=self._files.schema,
+                columns=list(columns),
+                batch_size=_BATCH_ROWS,
+                batch_readahead=2,
+                # Arrow's threads may hold a Python file as a process ends, which then aborts.
+                use_threads="://" not in self.table,
+            )
+            yield from scanner.to_batches()
+
+    @property
+    def _files(self) -> "_Files":
+        assert self.version is not None
+        return _version_files(self.table, int(self.version))
+
+    def _find(self, folder: str) -> Any:
+        """The table, at the requested version."""
+        import deltalake
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        try:
+            table = deltalake.DeltaTable(folder)
+        except TableNotFoundError:
+            raise InputError(f"input: {self.name} does not exist, or is none") from None
+        if self.version is None:
+            return table
+        version = version_number(self.version)
+        wanted = version_timestamp(self.version) if version is None else version
+        if wanted is None:
+            raise InputError(f"input.version: {self.version} is neither a number nor a time")
+        none = InputError(f"input: {self.name} has no version {self.version}, or no longer")
+        try:
+            table.load_as_version(wanted)
+        except DeltaError:
+            raise none from None
+        # Of a moment before its first version deltalake gives the first.
+        if isinstance(wanted, datetime) and not _is_by(table, wanted):
+            raise none
+        return table
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The files of a version: each by its path, with the rows and bytes from the log."""
+
+    schema: pa.Schema
+    fragments: Mapping[str, tuple[Any, int | None, int]]
+
+
+@lru_cache(maxsize=4)
+def _version_files(folder: str, version: int) -> _Files:
+    """The files of a version, which does not change: a worker reads the log once."""
+    import deltalake
+    import pyarrow.dataset as ds
+    from pyarrow import fs
+
+    table = deltalake.DeltaTable(folder, version=version)
+    local = None if "://" in folder else fs.SubTreeFileSystem(folder, fs.LocalFileSystem())
+    options = ds.ParquetReadOptions(coerce_int96_timestamp_unit=INT96_UNIT)
+    dataset = table.to_pyarrow_dataset(filesystem=local, parquet_read_options=options)
+    added = pa.table(table.get_add_actions())
+    named = (added[name].to_pylist() for name in ("path", "num_records", "size_bytes"))
+    by_path = {unquote(path): (rows, size) for path, rows, size in zip(*named, strict=True)}
+    return _Files(
+        dataset.schema, {each.path: (each, *by_path[each.path]) for each in dataset.get_fragments()}
+    )
+
+
+def _is_by(found: Any, moment: datetime) -> bool:
+    """Whether the version of a table was there at a moment."""
+    commit = found.history(1)[0]
+    return bool(commit.get("timestamp", math.inf) <= moment.timestamp() * 1000)
+
+
+def _check_protocol(found: Any, name: str) -> None:
+    """Refuses a table whose rows are not the rows of its files.
+
+    Raises:
+        InputError: naming what its protocol demands.
+    """
+    demanded = set(found.protocol().reader_features or ()) - _READ
+    if found.metadata().configuration.get(_MAPPING, "none") != "none":
+        demanded.add("columnMapping")
+    if demanded:
+        raise InputError(
+            f"input: {name} demands {', '.join(sorted(demanded))} of its readers, which are not "
+            "read here: write its rows to a table without (by CREATE TABLE ... AS SELECT)"
+        )
+
+
+_MOST_STREAMS = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class BigqueryTable:
+    """A table of BigQuery.
+
+    Args:
+        table: ``PROJECT.DATASET.TABLE``.
+        version: a moment; None: that at which the job starts.
+        billed: the project that pays for the reading; None: the table's own.
+        streams: of the session, once it is begun.
+        size: in bytes, as the service estimates it.
+    """
+
+    held: ClassVar[bool] = False
+
+    table: str
+    version: str | None = None
+    billed: str | None = None
+    streams: tuple[str, ...] | None = None
+    size: int = 0
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return f"the BigQuery table {self.table}"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """None: a server has it."""
+        return ()
+
+    @property
+    def secret(self) -> str | None:
+        """None: the environment of workers grants what they need."""
+        return None
+
+    @contextmanager
+    def pinned(self) -> Iterator["BigqueryTable"]:
+        """The table at one moment; see `InputTable`."""
+        moment = (
+            datetime.now(timezone.utc) if self.version is None else version_timestamp(self.version)
+        )
+        if moment is None:
+            raise InputError(f"input.version: {self.version} is not a time")
+        yield replace(self, version=moment.isoformat())
+
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        with self._reading():
+            session = self._session((), 1)
+            return pa.ipc.read_schema(pa.py_buffer(session.arrow_schema.serialized_schema))
+
+    def with_units(self, columns: Sequence[str]) -> "BigqueryTable":
+        """The table itself: its values are read as they are stored."""
+        return self
+
+    def divided(self, columns: Sequence[str]) -> "BigqueryTable":
+        """The table with a session for these columns."""
+        if self.streams is not None:
+            return self
+        with self._reading():
+            session = self._session(columns, _MOST_STREAMS)
+            streams = tuple(stream.name for stream in session.streams)
+            return replace(self, streams=streams, size=session.estimated_total_bytes_scanned)
+
+    def splits(self, columns: Sequence[str]) -> list[TableSplit]:
+        """The streams of the session."""
+        found = self.divided(columns)
+        streams = found.streams or ()
+        return [
+            TableSplit(name.encode(), UNKNOWN_ROWS, found.size // len(streams)) for name in streams
+        ]
+
+    def batches(self, split: TableSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a stream."""
+        with self._reading():
+            schema = None
+            for message in _client().read_rows(split.token.decode()):
+                if schema is None:
+                    serialized = message.arrow_schema.serialized_schema
+                    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+                rows = pa.py_buffer(message.arrow_record_batch.serialized_record_batch)
+                yield pa.ipc.read_record_batch(rows, schema)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with reading_table(self.name, "gcp"):
+            from google.api_core import exceptions
+
+            try:
+                yield
+            except exceptions.NotFound:
+                raise InputError(
+                    f"input: {self.name} does not exist, or its session has expired"
+                ) from None
+            except (exceptions.Forbidden, exceptions.Unauthenticated):
+                raise InputError(f"input: {self.name} cannot be read: permission denied") from None
+
+    def _session(self, columns: Sequence[str], streams: int) -> Any:
+        """A session at the moment of the table."""
+        from google.cloud.bigquery_storage_v1 import types
+
+        assert self.version is not None
+        project, dataset, table = self.table.split(".")
+        wanted = types.ReadSession(
+            table=f"projects/{project}/datasets/{dataset}/tables/{table}",
+            data_format=types.DataFormat.ARROW,
+            table_modifiers={"snapshot_time": datetime.fromisoformat(self.version)},
+            read_options={"selected_fields": list(columns)},
+        )
+        return _client().create_read_session(
+            parent=f"projects/{self.billed or project}",
+            read_session=wanted,
+            max_stream_count=streams,
+        )
+
+
+def _client() -> Any:
+    """A client, which finds its credentials in the environment."""
+    from google.cloud import bigquery_storage_v1
+
+    made: Any = bigquery_storage_v1.BigQueryReadClient  # which says no types
+    return made()

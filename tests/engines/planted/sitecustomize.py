@@ -132,7 +132,7 @@ def plant_in_preflight(module):
 
 PLANTS = {
     "apache_beam.runners.worker.bundle_processor": plant_in_bundles,
-    "dptrees.transforms.files": plant_in_files,
+    "dptrees.transforms.folder.files": plant_in_files,
     "dptrees.transforms.preflight": plant_in_preflight,
 }
 

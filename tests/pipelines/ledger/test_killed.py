@@ -15,7 +15,7 @@ import pytest
 from dptrees.pipelines.ledger.ledger import Ledger
 from dptrees.pipelines.ledger.opening import open_account
 from dptrees.pipelines.ledger.url import LedgerUrl
-from dptrees.transforms.files import TEMPORARY_SUFFIX
+from dptrees.transforms.folder.files import TEMPORARY_SUFFIX
 from tests import postgresql
 from tests.pipelines.conftest import NONCE
 from tests.pipelines.ledger.asked import account_of, opened

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 import dptrees
-from dptrees.transforms import commit
-from dptrees.transforms.held_files import KeptFiles
+from dptrees.transforms.held import KeptFiles
+from dptrees.transforms.steps import record
 from tests.golden.configurations import NONCE
 from tests.golden.hashes import said
 from tests.pipelines.python.conftest import fixed, read_config, read_files
@@ -119,9 +119,9 @@ def test_nothing_stays_of_a_release_that_fails(monkeypatch: pytest.MonkeyPatch) 
     before = dict(KeptFiles.objects)
 
     def fail(*_: object) -> None:
-        raise commit.CommitError("output: planted")
+        raise record.CommitError("output: planted")
 
-    monkeypatch.setattr(commit._Commit, "_commit", fail)
+    monkeypatch.setattr(record._Commit, "_commit", fail)
     with pytest.raises(dptrees.Error, match=r"^output: planted$"):
         dptrees.release({"minutes": [1]}, CONFIG)
     assert KeptFiles.objects == before
@@ -144,7 +144,7 @@ def test_stopped_release_is_finished_or_discarded(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(commit._Commit, "_commit", stop)
+        patch.setattr(record._Commit, "_commit", stop)
         with pytest.raises(KeyboardInterrupt):
             dptrees.release(rows, CONFIG, key="release.key", output="out")
     begun = read_files(Path("out"))

@@ -13,7 +13,7 @@ import yaml
 
 import dptrees
 from dptrees.pipelines.python import release as releases
-from dptrees.transforms.held_files import KeptFiles
+from dptrees.transforms.held import KeptFiles
 from tests.golden.hashes import said
 from tests.pipelines.python.conftest import fixed, read_config
 from tests.pipelines.python.test_making import MINUTES, PRIVACY

@@ -18,7 +18,7 @@ from dptrees.pipelines.running.cancelling import cancel_job
 from dptrees.pipelines.running.engine_fault import engine_fault
 from dptrees.pipelines.running.preflight import check_workers
 from dptrees.transforms.errors import InputError, ReleaseError
-from dptrees.transforms.key_reference import KeyReference
+from dptrees.transforms.keys import KeyReference
 
 PYTHON = "Error received from SDK harness: Traceback (most recent call last):\n  File x\n"
 AGAIN = {

@@ -24,10 +24,10 @@ from dptrees.pipelines.proof.manifest import plain
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.running.planned_once import planned_once, with_kept_selection
 from dptrees.pipelines.running.selecting import selected_keys
-from dptrees.transforms.carry import SeriesError, check_turn
-from dptrees.transforms.existing_release import ExistingReleaseError
-from dptrees.transforms.kept_plan import KeptPlan, KeptPlanError
-from dptrees.transforms.layout import MANIFEST, PLAN, RECORD
+from dptrees.transforms.folder.existing_release import ExistingReleaseError
+from dptrees.transforms.folder.layout import MANIFEST, PLAN, RECORD
+from dptrees.transforms.steps.carry import SeriesError, check_turn
+from dptrees.transforms.steps.kept_plan import KeptPlan, KeptPlanError
 from tests.pipelines.conftest import NONCE, search_path
 
 if TYPE_CHECKING:

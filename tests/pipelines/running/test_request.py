@@ -13,8 +13,8 @@ from dptrees.dpcore.release.guarantee import plan_manifest
 from dptrees.pipelines.configuration import Configuration, load_configuration
 from dptrees.pipelines.running.planned_once import planned_once
 from dptrees.pipelines.sections.request import first_change, requested
-from dptrees.transforms.kept_plan import KeptPlan
-from dptrees.transforms.layout import PLAN
+from dptrees.transforms.folder.layout import PLAN
+from dptrees.transforms.steps.kept_plan import KeptPlan
 from tests.golden.configurations import write_configuration, write_data
 
 # One of each kind of plan, of those that are planned at once.

@@ -19,7 +19,7 @@ from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import RunBefore, release_rows
 from dptrees.pipelines.release_folder import ReleaseFolder
 from dptrees.pipelines.series.series_folder import SeriesFolder
-from dptrees.transforms import carry
+from dptrees.transforms.steps import carry
 from tests.pipelines.series.runs import (
     Runs,
     balance_alone,

@@ -21,7 +21,7 @@ from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import RunBefore, release_rows
 from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.transforms import bound, unit_periods
+from dptrees.transforms.steps import carry, count
 from tests.pipelines.series.runs import (
     Runs,
     balance_alone,
@@ -318,9 +318,9 @@ def as_it_is(step: Any, element: Any) -> list[Any]:
 def test_units_that_are_lost_stop_the_run(
     copy: People, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., Any]
 ) -> None:
-    own = unit_periods._OpenUnits.process
+    own = carry._OpenUnits.process
     monkeypatch.setattr(
-        unit_periods._OpenUnits,
+        carry._OpenUnits,
         "process",
         # Of one shard of units.
         lambda self, element: (fault if element[2] == 5 else as_it_is)(
@@ -335,14 +335,14 @@ def test_units_that_are_lost_stop_the_run(
 def test_what_a_shard_leaves_is_not_lost(
     copy: People, monkeypatch: pytest.MonkeyPatch, tag: str
 ) -> None:
-    own = bound.CountBounded.process
+    own = count.CountBounded.process
 
     def losing(self: Any, element: Any) -> Any:
         for each in own(self, element):
             if element[0][1] != 5 or getattr(each, "tag", "") != tag:
                 yield each
 
-    monkeypatch.setattr(bound.CountBounded, "process", losing)
+    monkeypatch.setattr(count.CountBounded, "process", losing)
     refused(copy.period(3), "the engine lost or repeated data")
     assert not (copy.period_folder(3) / "manifest.json").exists()
 

@@ -16,7 +16,7 @@ from dptrees.pipelines.python.error import user_errors
 from dptrees.pipelines.spark import messages, tasks
 from dptrees.pipelines.spark.release import release
 from dptrees.pipelines.spark.rows import FrameRows
-from dptrees.transforms import count, draw
+from dptrees.transforms.steps import count, draw
 from tests.pipelines.python.conftest import fixed, read_config, read_files
 from tests.pipelines.python.test_making import PRIVATE
 from tests.pipelines.spark.stand_in import Engine, Piece, engine_in

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from dptrees.transforms.errors import InputError, sentence_in
-from dptrees.transforms.key_reference import KeyReference, KeyReferenceError
-from dptrees.transforms.readers.collection import element_type, row_schema, to_batch
+from dptrees.transforms.keys import KeyReference, KeyReferenceError
 from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.steps.collection import element_type, row_schema, to_batch
 from tests.transforms.conftest import LOCAL_RUNNER
 
 

@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import csv_rows
-from dptrees.transforms.readers.csv_encodings import (
+from dptrees.transforms.readers.csv_format import (
     _KNOWN,
+    CsvFormat,
+    Marks,
     NoByteOrderMark,
     as_utf8,
     encoding_named,
+    line_ends,
 )
-from dptrees.transforms.readers.csv_format import CsvFormat
-from dptrees.transforms.readers.csv_quotes import Marks, line_ends
-from dptrees.transforms.readers.csv_texts import CsvTexts
+from dptrees.transforms.readers.csv_values import CsvTexts
 from dptrees.transforms.readers.read import FileSplit
 
 from .test_csv_lines import LIMIT, LINES, PLAN, slow_ends

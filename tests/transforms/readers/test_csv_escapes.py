@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import csv_rows
 from dptrees.transforms.readers.csv_format import CsvFormat
-from dptrees.transforms.readers.csv_texts import CsvTexts
+from dptrees.transforms.readers.csv_values import CsvTexts
 from dptrees.transforms.readers.read import FileSplit
 
 from .test_csv_rows import CategoryDomain, make_plan

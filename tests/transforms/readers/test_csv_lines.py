@@ -23,10 +23,8 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.uniform.plan import TreeSetting
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import csv_rows
-from dptrees.transforms.readers.csv_encodings import is_utf8, not_utf8
-from dptrees.transforms.readers.csv_format import CsvFormat
-from dptrees.transforms.readers.csv_lines import MalformedHeader, read_header, well_formed_rows
-from dptrees.transforms.readers.csv_quotes import line_ends
+from dptrees.transforms.readers.csv_format import CsvFormat, is_utf8, line_ends, not_utf8
+from dptrees.transforms.readers.csv_rows import MalformedHeader, read_header, well_formed_rows
 from dptrees.transforms.readers.read import FileSplit
 from tests.memory import stays_below
 

@@ -31,8 +31,8 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.uniform.plan import TreeSetting
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import csv_rows, csv_values
-from dptrees.transforms.readers.column_types import column_types
 from dptrees.transforms.readers.csv_values import typed
+from dptrees.transforms.readers.file_columns import column_types
 from dptrees.transforms.readers.read import FileSplit
 
 SECRET = "Miriam-4711"
@@ -148,7 +148,7 @@ def test_a_policy_decides_about_texts_that_are_no_numbers(tmp_path) -> None:
 
 
 TEXTS = st.one_of(
-    st.from_regex(csv_values._NUMBER),
+    st.from_regex(csv_values._CSV_VALUES_NUMBER),
     st.from_regex(csv_values._INTEGER),
     st.from_regex(csv_values._DATE),
     st.from_regex(csv_values._TIME),
@@ -184,7 +184,7 @@ def bits(values: pa.Array) -> pa.Array:
 @pytest.mark.parametrize(
     "arrow_type, pattern",
     [
-        (NUMBER, csv_values._NUMBER),
+        (NUMBER, csv_values._CSV_VALUES_NUMBER),
         (INTEGER, csv_values._INTEGER),
         (DAY, csv_values._DATE),
         (TIME, csv_values._TIME),

@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptrees.transforms.readers import csv_values
-from dptrees.transforms.readers.csv_dates import DateFormat, moments
-from dptrees.transforms.readers.csv_texts import CsvTexts
-from dptrees.transforms.readers.csv_values import typed
+from dptrees.transforms.readers.csv_values import CsvTexts, DateFormat, moments, typed
 
 from .test_csv_dialects import read
 

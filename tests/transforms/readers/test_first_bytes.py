@@ -25,7 +25,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.transforms.errors import InputError, sentence_in
 from dptrees.transforms.readers import read as reading
-from dptrees.transforms.readers.first_bytes import START_BYTES, binary_kind, decompressed_start
+from dptrees.transforms.readers.formats import START_BYTES, binary_kind, decompressed_start
 from dptrees.transforms.readers.read import ReadBatches, check_readable
 from tests.transforms.conftest import LOCAL_RUNNER
 from tests.transforms.readers.test_csv_rows import make_plan

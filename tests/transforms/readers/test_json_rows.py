@@ -16,8 +16,7 @@ from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.unit import Neighbors, NullUnits, PrivacyUnit
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import json_rows
-from dptrees.transforms.readers.json_format import JsonFormat
-from dptrees.transforms.readers.json_objects import Objects
+from dptrees.transforms.readers.json_rows import JsonFormat, Objects
 from dptrees.transforms.readers.read import FileSplit
 from tests.transforms.readers.test_csv_rows import make_plan
 

@@ -12,13 +12,20 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.filesystem import FileMetadata
 
+from dptrees.transforms.contract import Arrival
 from dptrees.transforms.errors import ConservationError, InputError, error_in
-from dptrees.transforms.readers import input_file, listing, read, sealed_list
-from dptrees.transforms.readers.arrival import Arrival
-from dptrees.transforms.readers.input_file import InputFile, check_unchanged
-from dptrees.transforms.readers.listing import ListedOnce, list_files
+from dptrees.transforms.readers import listing, read
+from dptrees.transforms.readers import listing as input_file
+from dptrees.transforms.readers import listing as sealed_list
+from dptrees.transforms.readers.listing import (
+    InputFile,
+    ListedOnce,
+    SealedList,
+    check_unchanged,
+    list_files,
+    written_list,
+)
 from dptrees.transforms.readers.read import ReadBatches
-from dptrees.transforms.readers.sealed_list import SealedList, written_list
 from dptrees.transforms.release import ReleaseTrees
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dptrees.transforms.contract import SchemaContract, arrow_type, unencoded
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.readers.contract_files import check_contract
-from dptrees.transforms.readers.schema_contract import SchemaContract, arrow_type, unencoded
+from dptrees.transforms.readers.read import check_contract
 
 
 @pytest.mark.parametrize(

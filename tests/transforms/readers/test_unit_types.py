@@ -25,13 +25,13 @@ from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit, UnitType
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_rows
-from dptrees.transforms import unit_periods
-from dptrees.transforms.carry import LeftByRun, SeriesError
 from dptrees.transforms.errors import InputError, sentence_in
-from dptrees.transforms.readers.collection import to_batch
-from dptrees.transforms.readers.contract_files import file_unit_families
 from dptrees.transforms.readers.formats import find_reader
+from dptrees.transforms.readers.read import file_unit_families
 from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.steps import carry
+from dptrees.transforms.steps.carry import LeftByRun, SeriesError
+from dptrees.transforms.steps.collection import to_batch
 from tests.transforms.conftest import LOCAL_RUNNER
 from tests.transforms.readers.test_csv_rows import make_plan
 
@@ -342,18 +342,18 @@ def test_a_file_without_a_type_is_passed_over(tmp_path: Path) -> None:
 def test_periods_of_two_families_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """All pairs of types; a series of an earlier version, without types, goes on."""
     plan = plan_with()
-    monkeypatch.setattr(unit_periods, "has_earlier_units", lambda _: True)
+    monkeypatch.setattr(carry, "has_earlier_units", lambda _: True)
     monkeypatch.setattr(ReleasePlan, "run", type("Run", (), {"period": 2})())
     families = {name: families_of(plan, column) for name, column in COLUMNS.items()}
     for one, other in itertools.product(COLUMNS, repeat=2):
         left = LeftByRun("period-0001", b"", "", [], families[one])
-        monkeypatch.setattr(unit_periods, "left_by_run", lambda *_, left=left: left)
+        monkeypatch.setattr(carry, "left_by_run", lambda *_, left=left: left)
         known = ReleasePlan(**{**vars_of(plan), "unit_families": families[other]})
         if refused(COLUMNS[one], COLUMNS[other]):
             with pytest.raises(SeriesError, match=r"period-0001 .*privacy.unit_type"):
-                unit_periods.series_families(known, "period-0002")
+                carry.series_families(known, "period-0002")
         else:
-            joined = unit_periods.series_families(known, "period-0002")
+            joined = carry.series_families(known, "period-0002")
             assert joined == families[one] | families[other]
 
 

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.transforms.key_reference import KeyReference, KeyReferenceError
-from dptrees.transforms.secrets import amazon
-from dptrees.transforms.secrets.scheme import SecretError
+from dptrees.transforms import keys
+from dptrees.transforms.keys import KeyReference, KeyReferenceError, SecretError
 
 KEY, OTHER = ReleaseKey(bytes(range(32))), ReleaseKey(bytes(range(1, 33)))
 REGION = "eu-central-1"
@@ -34,7 +33,7 @@ def service(endpoint: str, monkeypatch: pytest.MonkeyPatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_ENDPOINT_URL_SECRETS_MANAGER", endpoint)
-    monkeypatch.setattr("dptrees.transforms.key_reference._held", {})
+    monkeypatch.setattr("dptrees.transforms.keys._held", {})
     client = boto3.client("secretsmanager", region_name=REGION)
     client.create_secret(Name="prod/release-key", SecretString=OTHER.to_text())
     client.put_secret_value(SecretId="prod/release-key", SecretString=KEY.to_text() + "\n")
@@ -77,9 +76,9 @@ def refused(error: Exception, monkeypatch: pytest.MonkeyPatch) -> SecretError:
         def get_secret_value(self, **request: str) -> None:
             raise error
 
-    monkeypatch.setattr(amazon, "_client", lambda region: Client())
+    monkeypatch.setattr(keys, "_client", lambda region: Client())
     with pytest.raises(SecretError) as caught:
-        amazon.AMAZON.load(PLACE, "key")
+        keys.AMAZON.load(PLACE, "key")
     assert "4711" not in str(caught.value)
     return caught.value
 
@@ -113,8 +112,8 @@ def test_without_the_library(monkeypatch) -> None:
     def absent(region: str) -> None:
         raise ImportError("boto3")
 
-    monkeypatch.setattr(amazon, "_client", absent)
+    monkeypatch.setattr(keys, "_client", absent)
     with pytest.raises(
         SecretError, match=r"needs boto3: in a clone of dptrees, pip install '.\[aws\]'"
     ):
-        amazon.AMAZON.load(PLACE, "key")
+        keys.AMAZON.load(PLACE, "key")

@@ -12,9 +12,8 @@ import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.pipelines.command import main
-from dptrees.transforms.key_reference import KeyReference, KeyReferenceError
-from dptrees.transforms.secrets import google
-from dptrees.transforms.secrets.scheme import SecretError
+from dptrees.transforms import keys
+from dptrees.transforms.keys import KeyReference, KeyReferenceError, SecretError
 from tests import google_cloud
 
 KEY = ReleaseKey(bytes(range(32)))
@@ -75,8 +74,8 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     channel = grpc.insecure_channel(f"127.0.0.1:{port}")
     transport = SecretManagerServiceGrpcTransport(channel=channel)
     client = SecretManagerServiceClient(transport=transport)
-    monkeypatch.setattr(google, "_client", lambda: client)
-    monkeypatch.setattr("dptrees.transforms.key_reference._held", {})
+    monkeypatch.setattr(keys, "_google_client", lambda: client)
+    monkeypatch.setattr("dptrees.transforms.keys._held", {})
     made.versions[name("release-key")] = KEY.to_text().encode() + b"\n"
     yield made
     channel.close()
@@ -123,7 +122,7 @@ def test_a_release(service, data, tmp_path, capsys) -> None:
     ids=str,
 )
 def test_refusals_of_the_service(status, words, again, service, monkeypatch) -> None:
-    monkeypatch.setattr(google, "_SECONDS", 0.5)
+    monkeypatch.setattr(keys, "_SECONDS", 0.5)
     service.refusals[name("release-key")] = status
     with pytest.raises(KeyReferenceError) as caught:
         KeyReference(reference=PLACE).load()
@@ -148,15 +147,15 @@ def test_no_credentials(monkeypatch, tmp_path) -> None:
     def client() -> None:
         raise DefaultCredentialsError("at /home/miriam")
 
-    monkeypatch.setattr(google, "_client", client)
+    monkeypatch.setattr(keys, "_google_client", client)
     with pytest.raises(SecretError, match="there are no credentials of Google Cloud here"):
-        google.GOOGLE.load(PLACE, "key")
+        keys.GOOGLE.load(PLACE, "key")
 
 
 def test_without_the_library(monkeypatch) -> None:
     def client() -> None:
         raise ImportError("google.cloud.secretmanager")
 
-    monkeypatch.setattr(google, "_client", client)
+    monkeypatch.setattr(keys, "_google_client", client)
     with pytest.raises(SecretError, match=r"pip install '.\[gcp\]'"):
-        google.GOOGLE.load(PLACE, "key")
+        keys.GOOGLE.load(PLACE, "key")

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dptrees.transforms.secrets import private_file
-from dptrees.transforms.secrets.private_file import read_private_file
-from dptrees.transforms.secrets.scheme import SecretError
+from dptrees.transforms import keys
+from dptrees.transforms.keys import SecretError, read_private_file
 
 GROUP = 2000
 # As proc(5) has it: number, parent, device, root, where, options, optional fields, "-", kind, ...
@@ -41,7 +40,7 @@ def read_as(patch, path, *, options="ro,relatime", kind="tmpfs", owner=0, user=1
     )
 
     with patch.context() as patched:
-        patched.setattr(private_file, "_MOUNTS", str(mounts))
+        patched.setattr(keys, "_MOUNTS", str(mounts))
         patched.setattr(os, "geteuid", lambda: user)
         patched.setattr(os, "getgroups", lambda: [GROUP])
         patched.setattr(os, "fstat", lambda handle: found)
@@ -70,7 +69,7 @@ def test_a_file_of_a_group_that_is_no_such_secret(wrong, mounted, monkeypatch) -
 
 
 def test_a_group_that_the_process_does_not_belong_to(mounted, monkeypatch) -> None:
-    monkeypatch.setattr(private_file, "_is_read_only_memory", lambda words, device: True)
+    monkeypatch.setattr(keys, "_is_read_only_memory", lambda words, device: True)
     mounted.chmod(0o440)
     monkeypatch.setattr(os, "getgroups", lambda: [])
     monkeypatch.setattr(os, "getegid", lambda: GROUP)

@@ -5,10 +5,8 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.transforms.key_reference import KeyReference, KeyReferenceError
-from dptrees.transforms.key_ring import KeyRing
-from dptrees.transforms.secrets import schemes
-from dptrees.transforms.secrets.scheme import Scheme, SecretError
+from dptrees.transforms import keys
+from dptrees.transforms.keys import KeyReference, KeyReferenceError, KeyRing, Scheme, SecretError
 
 KEY, NEXT = ReleaseKey(bytes(range(32))), ReleaseKey(bytes(range(1, 33)))
 
@@ -26,7 +24,7 @@ KEY, NEXT = ReleaseKey(bytes(range(32))), ReleaseKey(bytes(range(1, 33)))
     ],
 )
 def test_what_is_a_reference(reference) -> None:
-    assert schemes.is_reference(reference) and schemes.has_scheme(reference)
+    assert keys.is_reference(reference) and keys.has_scheme(reference)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +42,7 @@ def test_what_is_a_reference(reference) -> None:
     ],
 )
 def test_what_is_none(text) -> None:
-    assert not schemes.is_reference(text)
+    assert not keys.is_reference(text)
 
 
 def test_one_that_is_not_written_so() -> None:
@@ -81,12 +79,12 @@ SCHEME = Scheme(
 @pytest.fixture
 def vault(monkeypatch: pytest.MonkeyPatch) -> Vault:
     """A scheme as another package brings it."""
-    point = EntryPoint(name="vault", group=schemes.GROUP, value=f"{__name__}:SCHEME")
+    point = EntryPoint(name="vault", group=keys.GROUP, value=f"{__name__}:SCHEME")
     monkeypatch.setattr(EntryPoint, "load", lambda self: SCHEME)
     monkeypatch.setattr(
-        schemes, "entry_points", lambda group, name: [point] if name == point.name else []
+        keys, "entry_points", lambda group, name: [point] if name == point.name else []
     )
-    monkeypatch.setattr("dptrees.transforms.key_reference._held", {})
+    monkeypatch.setattr("dptrees.transforms.keys._held", {})
     VAULT.__init__()  # type: ignore[misc]
     return VAULT
 

@@ -17,9 +17,13 @@ import pytest
 
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.tables import query
-from dptrees.transforms.tables.adbc import AdbcSource
-from dptrees.transforms.tables.adbc_drivers import database_options, library
-from dptrees.transforms.tables.query import KeptQuery, RepeatableQuery
+from dptrees.transforms.tables.query import (
+    AdbcSource,
+    KeptQuery,
+    RepeatableQuery,
+    database_options,
+    library,
+)
 from dptrees.transforms.tables.table import InputTable
 from tests.optional import table_library
 
@@ -62,7 +66,7 @@ def test_a_second_attempt_reads_the_same_rows(
     visits: sqlite3.Connection, read_pinned: RowsOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first one fails after half of the rows, and the table changes meanwhile."""
-    monkeypatch.setattr("dptrees.transforms.tables.spool.BLOCK_ROWS", 1000)
+    monkeypatch.setattr("dptrees.transforms.tables.query_rows.BLOCK_ROWS", 1000)
     with sqlite_query(ALL).pinned() as table:
         (split,) = table.splits(["id"])
         first = table.batches(split, ["id"])

@@ -14,7 +14,7 @@ from dptrees.dpcore.bounding.unit_ids import UnitIds
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.tables.bigquery import BigqueryTable
+from dptrees.transforms.tables.table import BigqueryTable
 from tests.optional import table_library
 
 table_library("google.cloud.bigquery_storage_v1", "DPTREES_REQUIRE_GCP")
@@ -44,7 +44,7 @@ def serving(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             channel = grpc.insecure_channel(address)
             return BigQueryReadClient(transport=BigQueryReadGrpcTransport(channel=channel))
 
-        monkeypatch.setattr("dptrees.transforms.tables.bigquery._client", client)
+        monkeypatch.setattr("dptrees.transforms.tables.table._client", client)
         yield made
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.tables.delta import DeltaTable
+from dptrees.transforms.tables.table import DeltaTable
 from tests.optional import table_library
 
 deltalake = table_library("deltalake")

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.tables import driver_calls
-from dptrees.transforms.tables.driver_calls import DriverCalls, end_driver_calls
+from dptrees.transforms.tables import query_rows
+from dptrees.transforms.tables.query_rows import DriverCalls, end_driver_calls
 
 
 def test_a_call_has_its_result_or_its_fault() -> None:
@@ -33,7 +33,7 @@ def hears_interrupts() -> Iterator[None]:
 @pytest.mark.usefixtures("hears_interrupts")
 @pytest.mark.parametrize("can_cancel", [True, False])
 def test_a_signal_ends_the_wait(can_cancel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_calls, "CANCEL_SECONDS", 0.2)
+    monkeypatch.setattr(query_rows, "CANCEL_SECONDS", 0.2)
     calls, over, order = DriverCalls(), threading.Event(), list[str]()
 
     def long() -> None:

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.tables.iceberg import IcebergTable
-from dptrees.transforms.tables.table import UNKNOWN_ROWS, TableSplit
+from dptrees.transforms.tables.table import UNKNOWN_ROWS, IcebergTable, TableSplit
 from tests.optional import table_library
 
 table_library("pyiceberg")

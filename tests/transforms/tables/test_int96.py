@@ -16,8 +16,7 @@ from dptrees.pipelines.draft.columns import input_columns
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import parquet_rows
 from dptrees.transforms.readers.read import WHOLE, FileSplit
-from dptrees.transforms.tables.delta import DeltaTable
-from dptrees.transforms.tables.iceberg import IcebergTable
+from dptrees.transforms.tables.table import DeltaTable, IcebergTable
 from tests.optional import table_library
 
 # The first and last seconds of 64 bits of nanoseconds, their neighbors, and the ends of years.

@@ -17,10 +17,9 @@ import pytest
 from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.secrets.scheme import SecretError
-from dptrees.transforms.tables import sql_columns
-from dptrees.transforms.tables.adbc import AdbcSource
-from dptrees.transforms.tables.query import KeptQuery, RepeatableQuery
+from dptrees.transforms.keys import SecretError
+from dptrees.transforms.tables import query_rows
+from dptrees.transforms.tables.query import AdbcSource, KeptQuery, RepeatableQuery
 from dptrees.transforms.tables.read import table_batches, table_splits
 from dptrees.transforms.tables.table import InputTable
 from tests import postgresql
@@ -65,7 +64,7 @@ def test_every_row_once(run: Callable[[str], None], read_pinned: RowsOf, kind: A
 def test_rows_of_one_state_whatever_is_written(
     run: Callable[[str], None], read_pinned: RowsOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dptrees.transforms.tables.spool.BLOCK_ROWS", 1000)
+    monkeypatch.setattr("dptrees.transforms.tables.query_rows.BLOCK_ROWS", 1000)
     run("INSERT INTO visits SELECT g, 1, repeat('x', 1000) FROM generate_series(5001, 90000) g")
     with query("SELECT id, place FROM visits").pinned() as table:
         (split,) = table.splits(["id"])
@@ -376,7 +375,7 @@ def test_a_locked_table_is_not_waited_for_without_end(
 ) -> None:
     import psycopg
 
-    monkeypatch.setattr(sql_columns, "_BEGIN", sql_columns._BEGIN.replace("60s", "50ms"))
+    monkeypatch.setattr(query_rows, "_BEGIN", query_rows._BEGIN.replace("60s", "50ms"))
     with psycopg.connect(os.environ["VISITS_URL"]) as other:
         other.execute("LOCK TABLE visits")
         with pytest.raises(InputError, match="the server gave up") as no, query().pinned():

@@ -12,7 +12,7 @@ import pytest
 
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.tables.query import KeptQuery, RepeatableQuery
-from dptrees.transforms.tables.spool import RowStream
+from dptrees.transforms.tables.query_rows import RowStream
 from dptrees.transforms.tables.table import reading_table
 
 ROWS = pa.record_batch({"n": [1, 2, 3]})

@@ -10,8 +10,8 @@ import pytest
 
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.nameless_file import NamelessFile
-from dptrees.transforms.tables import spool
-from dptrees.transforms.tables.spool import RowStream, Spool
+from dptrees.transforms.tables import query_rows
+from dptrees.transforms.tables.query_rows import RowStream, Spool
 
 SCHEMA = pa.schema({"n": pa.int64()})
 
@@ -34,13 +34,13 @@ def read(rows: Spool) -> list[int]:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "BLOCK_ROWS", 10)
+    monkeypatch.setattr(query_rows, "BLOCK_ROWS", 10)
 
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("memory", [0, 2**25], ids=["in a file", "in memory"])
 def test_every_reader_gets_the_same_rows(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
-    monkeypatch.setattr(spool, "MEMORY_BYTES", memory)
+    monkeypatch.setattr(query_rows, "MEMORY_BYTES", memory)
     ends: list[int] = []
     rows = Spool(RowStream(schema=SCHEMA, batches=batches(40, 3)), lambda: ends.append(1))
     found: list[list[int]] = []
@@ -56,7 +56,7 @@ def test_every_reader_gets_the_same_rows(monkeypatch: pytest.MonkeyPatch, memory
 
 @pytest.mark.usefixtures("small_blocks")
 def test_rows_in_the_file_are_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "MEMORY_BYTES", 0)
+    monkeypatch.setattr(query_rows, "MEMORY_BYTES", 0)
     sealed: list[bytes] = []
     monkeypatch.setattr(
         NamelessFile,

@@ -1,0 +1,281 @@
+"""Public tables by reference: the leaves of a hierarchy, or many keys, as a file of the release.
+
+A universe may have millions of leaves, and every step of a job holds the plan. So the launcher
+writes it into the release's folder, and each worker reads it once: whole, or a row group at a
+time where its leaves are read in parts. A universe is public by declaration; a table of keys
+too, or it was released before.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dptrees.dpcore.hierarchy.leaf_codes import universe_from_table
+from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.questions.question import PublicTable
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.key_tables import KeyTable
+from dptrees.transforms.errors import UniverseError
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.layout import (
+    keys_name,
+    parquet_bytes,
+    part_checksums,
+    sha256,
+    universe_name,
+    universe_of_parquet,
+    write_universe,
+)
+
+# Of this process, by digest: steps of one worker share what they read.
+_LOADED: "dict[str, Shared]" = {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SharedUniverse(Universe):
+    """A universe that lies in a file, and travels as the file's place.
+
+    Args:
+        path: of the file.
+        checksum: SHA-256 of its bytes, in hexadecimal.
+        parts: of a universe in parts, whose file no process reads whole: their checksums.
+    """
+
+    path: str
+    checksum: str
+    parts: tuple[bytes, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.parts:
+            state = self.digest, self.checksum, self.upper_digest, self.parts
+            return _loaded_parts, (self.path, *state)
+        return _loaded, ("universe", self.path, self.digest, self.checksum)
+
+
+class SharedKeys(KeyTable):
+    """A table of keys that lies in a file, and travels as the file's place.
+
+    Args:
+        table: the keys.
+        path: of the file.
+        checksum: SHA-256 of its bytes, in hexadecimal.
+    """
+
+    def __init__(self, table: KeyTable, *, path: str, checksum: str) -> None:
+        # With what was computed of it.
+        self.__dict__.update(table.__dict__)
+        self.path, self.checksum = path, checksum
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _loaded, ("keys", self.path, self.digest, self.checksum)
+
+
+Shared = SharedUniverse | SharedKeys
+
+
+class _Form(NamedTuple):
+    """What is known of one form of public table.
+
+    Attributes:
+        name: of its file, from its digest.
+        read: makes it of what the file holds.
+        shared: it, with the path and the checksum of the file.
+    """
+
+    name: Callable[[str], str]
+    read: Callable[[pa.Table], PublicTable]
+    shared: Callable[[Any, str, str], Shared]
+
+
+def _shared_universe(universe: Universe, path: str, checksum: str) -> SharedUniverse:
+    parts = {each.name: getattr(universe, each.name) for each in fields(Universe)}
+    return SharedUniverse(**parts, path=path, checksum=checksum)
+
+
+def _shared_keys(table: KeyTable, path: str, checksum: str) -> SharedKeys:
+    return SharedKeys(table, path=path, checksum=checksum)
+
+
+_FORMS = {
+    "universe": _Form(universe_name, universe_from_table, _shared_universe),
+    "keys": _Form(keys_name, KeyTable, _shared_keys),
+}
+
+
+def _table_form(table: PublicTable) -> _Form:
+    return _FORMS["universe" if isinstance(table, Universe) else "keys"]
+
+
+def share_universes(plan: ReleasePlan, folder: str) -> ReleasePlan:
+    """Writes the public tables of a plan into a folder, and lets the plan travel with their places.
+
+    Args:
+        plan: the questions.
+        folder: of the release, on any Beam filesystem.
+
+    Returns:
+        the plan; of the same digest.
+
+    Raises:
+        OutputError: a file cannot be written.
+    """
+    shared = partial(_share, folder=folder)
+    questions = tuple(question.with_public_tables(shared) for question in plan.questions)
+    return replace(plan, questions=questions)
+
+
+def universe_files(plan: ReleasePlan) -> dict[str, str]:
+    """The checksums of the public tables that a plan shares, by the names of their files."""
+    return {
+        _table_form(table).name(table.digest): table.checksum
+        for question in plan.questions
+        for table in question.public_tables
+        if isinstance(table, SharedUniverse | SharedKeys)
+    }
+
+
+def _share(table: PublicTable, folder: str) -> Shared:
+    form = _table_form(table)
+    path = files.join(folder, form.name(table.digest))
+    known = _LOADED.get(table.digest)
+    if known is not None and known.path == path and files.exists(path):
+        return known
+    if isinstance(table, Universe) and table.is_parted:
+        return _share_parts(table, path)
+    data = _existing_file(form, path, table.digest)
+    if data is None:
+        data = parquet_bytes(table.to_table())
+        files.write_whole(path, data)
+    return _remember(form, table, path, sha256(data))
+
+
+def _share_parts(universe: Universe, path: str) -> SharedUniverse:
+    """A universe in parts; what is read of it from now on is read from its file."""
+    found = _existing_parts(path, universe.digest)
+    if found is None:
+        try:
+            files.write_by(path, partial(write_universe, universe))
+        except (ValueError, pa.ArrowException):
+            raise _changed() from None
+        found = universe_of_parquet(_opened(path))
+        if found.digest != universe.digest:
+            raise _changed()
+    return _remember_parts(found, path, _file_checksum(path), part_checksums(found))
+
+
+def _changed() -> UniverseError:
+    """Make the error of a list of leaves that changed between planning, which reads it once, and
+    writing."""
+    return UniverseError(
+        "the table of leaves changed while it was read, or cannot be read any more; run again",
+        again=True,
+    )
+
+
+def _existing_parts(path: str, digest: str) -> Universe | None:
+    """Return the universe whose parts exist already, as `_existing_file` does."""
+    if not files.exists(path):
+        return None
+    try:
+        universe = universe_of_parquet(_opened(path))
+        return universe if universe.digest == digest else None
+    except (ValueError, TypeError, KeyError, pa.ArrowException):
+        return None
+
+
+def not_as_written(path: str) -> UniverseError:
+    """Make the error of a file that changed since the launcher wrote it."""
+    return UniverseError(f"output: {path} is not the file that the launcher wrote")
+
+
+def _opened(path: str) -> pq.ParquetFile:
+    if files.is_local(path):
+        return pq.ParquetFile(path.removeprefix("file://"), pre_buffer=False)
+    return pq.ParquetFile(pa.PythonFile(files.open_file(path), mode="r"), pre_buffer=False)
+
+
+def _file_checksum(path: str) -> str:
+    with files.open_file(path) as file:
+        digest = hashlib.sha256()
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _remember_parts(
+    universe: Universe, path: str, checksum: str, parts: tuple[bytes, ...]
+) -> SharedUniverse:
+    held = {each.name: getattr(universe, each.name) for each in fields(Universe)}
+    shared = SharedUniverse(**held, path=path, checksum=checksum, parts=parts)
+    shared.remember_digest(universe.digest)
+    _LOADED[universe.digest] = shared
+    return shared
+
+
+def _loaded_parts(
+    path: str, digest: str, checksum: str, upper_digest: str, parts: tuple[bytes, ...]
+) -> Shared:
+    """The universe in parts at a place, its upper levels read once in a process.
+
+    Raises:
+        UniverseError: the file is not there, or not the one that was written.
+    """
+    known = _LOADED.get(digest)
+    if known is not None and known.path == path:
+        return known
+    if not files.exists(path):
+        raise files.OutputError(f"output: {path} cannot be read: there is no such file")
+    try:
+        universe = universe_of_parquet(_opened(path), parts)
+    except (pa.ArrowException, ValueError, KeyError):
+        raise not_as_written(path) from None
+    if universe.upper_digest != upper_digest:
+        raise not_as_written(path)
+    universe.remember_digest(digest)
+    return _remember_parts(universe, path, checksum, parts)
+
+
+def _existing_file(form: _Form, path: str, digest: str) -> bytes | None:
+    """The bytes of a table that already exists: a release may name them, and another version would
+    write the same table with others."""
+    if not files.exists(path):
+        return None
+    data = files.read_bytes(path)
+    try:
+        found = form.read(_table(data))
+    except (ValueError, TypeError, KeyError, pa.ArrowException):  # something else, or a part of it
+        return None
+    return data if found.digest == digest else None
+
+
+def _table(data: bytes) -> pa.Table:
+    # In Arrow's memory: of Python's bytes, a thread could drop the last hold as a process ends.
+    sink = pa.BufferOutputStream()
+    sink.write(data)
+    return pq.read_table(sink.getvalue(), use_threads=False)
+
+
+def _remember(form: _Form, table: PublicTable, path: str, checksum: str) -> Shared:
+    shared = form.shared(table, path, checksum)
+    _LOADED[table.digest] = shared
+    return shared
+
+
+def _loaded(form: str, path: str, digest: str, checksum: str) -> Shared:
+    """The public table at a place, read once in a process.
+
+    Raises:
+        UniverseError: the file is not there, or not the one that was written.
+    """
+    known = _LOADED.get(digest)
+    if known is not None and known.path == path:
+        return known
+    data = files.read_bytes(path)
+    if sha256(data) != checksum:
+        raise not_as_written(path)
+    return _remember(_FORMS[form], _FORMS[form].read(_table(data)), path, checksum)

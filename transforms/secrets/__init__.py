@@ -1,1 +1,0 @@
-"""Secrets by reference: what travels is where a secret lies, and who needs it reads it there."""

@@ -1,0 +1,1 @@
+"""The steps of a release on workers: count, bound, carry, draw, record and commit."""

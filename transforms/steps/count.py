@@ -1,0 +1,450 @@
+"""Exact counts of every place, of at most so many rows of each privacy unit.
+
+    batches -> partial counts ((tree, place), bytes) -> GroupByKey -> counts of a place, digest
+    batches -> rows of units by shard ((tree, shard), bytes) -> GroupByKey -> kept -> counts
+
+The second way is that of releases whose unit is not the row: the rows of a unit meet in one
+shard, and which are kept is a keyed function of their multiset (`dpcore.bounding`). Engines
+count elements: places and shards get empty ones, so that known leaves that fit memory, and
+sparse trees, reveal nothing about where rows are; trees of more cells show which places a bundle
+touched (docs/engines.md).
+"""
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, WorkerOptions
+
+from dptrees.dpcore.bounding.row_choice import (
+    MOST_SHARDS,
+    SHARDS,
+    WAITING_ROWS,
+    CountedUnits,
+    TreeBounding,
+    planned_shards,
+)
+from dptrees.dpcore.bounding.unit_ids import NEEDED, UnitIds, Units, check_unit_types
+from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
+from dptrees.dpcore.questions.messages import BUFFERED_ROWS, UNIT_SHARDS, Place
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms.conservation import (
+    balance_name,
+    residue,
+    taken_off,
+    tree_chunks,
+    tree_partials,
+    unit_rows,
+    unit_shards,
+)
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.keys import KeyReference
+from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.steps.carry import EARLIER, ShardKey
+from dptrees.transforms.steps.counting import (
+    SLOTS,
+    CountingDoFn,
+    KeyedDoFn,
+    MatchLeaves,
+    PlaceKey,
+    in_window,
+    matched_trees,
+    read_rows,
+)
+from dptrees.transforms.steps.record import pack_digest
+
+_COUNTS, _DIGEST, _UNITS = "counts", "digest", "units"
+# Sorted counts wait for so many shards; how many must not depend on their rows.
+_SHARDS_AT_ONCE = 8
+
+
+class UnitOptions(PipelineOptions):
+    """How units are bounded; no result depends on it."""
+
+    @classmethod
+    def _add_argparse_args(cls, parser: Any) -> None:
+        parser.add_argument(
+            "--unit_shards",
+            type=int,
+            help="Number of shards in which the rows of privacy units are bounded; more shards "
+            "need less memory. Default: 4 for each worker in the options, at least 64; 128 in "
+            "this process.",
+        )
+        # Set where one process holds all parts: fewer rows of each are then in memory at once.
+        parser.add_argument("--least_unit_shards", type=int, default=SHARDS, help=argparse.SUPPRESS)
+
+
+class BoundRows(beam.PTransform):
+    """Record batches to partial counts of the rows that stay.
+
+    Args:
+        plan: the questions and the unit.
+        key: where the release key lies.
+        earlier: what runs before counted of every unit, `transforms.steps.carry.OpenUnits`; None:
+            it does not matter.
+
+    Returns:
+        by name: `counts`, PCollection[tuple[PlaceKey, bytes]]; the balance
+        PCollection[tuple[str, int]]; where a series bounds the periods of a unit also `units`, what
+        the next run must know, PCollection[tuple[ShardKey, bytes]] with each tree and shard once,
+        and `digest`, PCollection[bytes], a digest of each.
+
+    Raises:
+        InputError: a number of shards out of range, or another one than that in which a series
+            remembers its units.
+    """
+
+    def __init__(
+        self, plan: ReleasePlan, key: KeyReference, earlier: beam.PTransform | None = None
+    ) -> None:
+        super().__init__()
+        self._plan, self._key, self._earlier = plan, key, earlier
+
+    def expand(self, batches: Any) -> Any:
+        options = batches.pipeline.options
+        remembers = bool(self._plan.remembering)
+        shards = unit_shard_count(options, default=UNIT_SHARDS if remembers else None)
+        if remembers and shards != UNIT_SHARDS:
+            raise InputError(
+                f"--unit_shards: {shards} is not {UNIT_SHARDS}, in which a series with max_periods "
+                "remembers its units"
+            )
+        remembered = (_DIGEST, _UNITS) if remembers else ()
+        earlier: tuple[Any, ...] = ()
+        if self._earlier is not None:
+            earlier = batches.pipeline | "Earlier" >> self._earlier
+        sent = (
+            batches
+            # pa.RecordBatch -> (ShardKey, bytes); counts of rows that are units of their own
+            | "ByUnit"
+            >> beam.ParDo(SendRows(self._plan, self._key, shards)).with_outputs(
+                BALANCE, _COUNTS, main="rows"
+            )
+        )
+        empty = (
+            batches.pipeline
+            | "Trees" >> beam.Create(range(len(self._plan.questions)), reshuffle=False)
+            # tree -> (ShardKey, b"")
+            | "EmptyShards"
+            >> beam.ParDo(EmptyShards(self._plan, shards)).with_outputs(BALANCE, main="rows")
+        )
+        bounded = (
+            (sent["rows"], empty["rows"], *earlier[:1])
+            | "AllShards" >> beam.Flatten()
+            # -> (ShardKey, [bytes])
+            | "ByShard" >> beam.GroupByKey()
+            # -> (PlaceKey, bytes)
+            | "Stay"
+            >> beam.ParDo(CountBounded(self._plan, self._key)).with_outputs(
+                BALANCE, *remembered, main=_COUNTS
+            )
+        )
+        parts = (sent[BALANCE], empty[BALANCE], bounded[BALANCE], *earlier[1:])
+        return {
+            **{name: bounded[name] for name in remembered},
+            _COUNTS: (sent[_COUNTS], bounded[_COUNTS]) | "Counts" >> beam.Flatten(),
+            BALANCE: parts | "Balance" >> beam.Flatten(),
+        }
+
+
+def unit_shard_count(options: PipelineOptions, default: int | None = None) -> int:
+    """In how many parts the rows of units are bounded.
+
+    Args:
+        options: Beam's.
+        default: where no number is given; None: it follows from the number of workers.
+
+    Raises:
+        InputError: a number out of range.
+    """
+    chosen = options.view_as(UnitOptions)
+    shards = chosen.unit_shards
+    if shards is None:
+        planned = planned_shards(workers=_named_workers(options))
+        return default or min(max(planned, chosen.least_unit_shards), MOST_SHARDS)
+    if not 1 <= shards <= MOST_SHARDS:
+        raise InputError(f"--unit_shards: {shards} is not from 1 to {MOST_SHARDS}")
+    return int(shards)
+
+
+def _named_workers(options: PipelineOptions) -> int:
+    """The most workers that an option of an engine names; 1 where none does."""
+    cloud, flink = options.view_as(WorkerOptions), options.view_as(FlinkRunnerOptions)
+    named = (cloud.num_workers, cloud.max_num_workers, flink.parallelism)
+    return max(1, *(int(each or 0) for each in named))
+
+
+@beam.typehints.with_output_types(tuple[ShardKey, bytes], **{BALANCE: tuple[str, int]})
+class EmptyShards(beam.DoFn):
+    """Gives every shard of a tree, without rows, so that each exists."""
+
+    def __init__(self, plan: ReleasePlan, shards: int) -> None:
+        self._plan, self._shards = plan, shards
+
+    def process(self, tree: int) -> Iterator[Any]:
+        name = self._plan.questions[tree].name
+        for shard in range(self._shards):
+            yield (name, shard), b""
+        for balance in (unit_rows(name), unit_shards(name)):
+            yield beam.pvalue.TaggedOutput(BALANCE, (balance, self._shards))
+
+
+@beam.typehints.with_output_types(
+    tuple[ShardKey, bytes], **{BALANCE: tuple[str, int], _COUNTS: tuple[PlaceKey, bytes]}
+)
+class SendRows(CountingDoFn):
+    """Sends the rows of a bundle to the shards of their units, and counts those without a unit
+    where each is its own."""
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference, shards: int) -> None:
+        super().__init__(plan, key, {"rows", *(unit_rows(each.name) for each in plan.questions)})
+        self._shards = shards
+        self._own = plan.unit.nulls is NullUnits.OWN
+        self._most = max(1, WAITING_ROWS // len(plan.questions))
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        choices, questions = self._choices, self._plan.questions
+        self._ids, self._rows = UnitIds(choices, self._plan.unit.type), 0
+        self._bounding = {
+            each.name: TreeBounding(each, choices, self._shards) for each in questions
+        }
+        for question in questions if self._own else ():
+            self.counter(question)
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
+        self._balance["rows"] -= batch.num_rows
+        size = min(self._most, BUFFERED_ROWS)
+        for start in range(0, batch.num_rows, size):
+            part = batch.slice(start, size)
+            units = _read_units(self._ids, self._plan.unit, part)
+            for question in self._questions:
+                rows = read_rows(question, question.row_increments, part)
+                alone = self._bounding[question.name].add(rows, units)
+                if self._own:
+                    for counts in self.counted(question, alone, part.num_rows):
+                        yield beam.pvalue.TaggedOutput(_COUNTS, counts)
+            self._rows += part.num_rows
+            if self._rows >= self._most:
+                yield from self._sent()
+
+    def _sent(self) -> Iterator[tuple[ShardKey, bytes]]:
+        """All rows that wait."""
+        self._rows = 0
+        for name, bounding in self._bounding.items():
+            for shard, data, rows in bounding.take():
+                self._balance[unit_rows(name)] += rows + 1
+                yield (name, shard), data
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for element in self._sent():
+            yield in_window(element)
+        for counts in self.rest():
+            yield beam.pvalue.TaggedOutput(_COUNTS, in_window(counts))
+        yield from self.balances()
+        self.start_bundle()
+
+
+def _read_units(ids: UnitIds, unit: PrivacyUnit, batch: pa.RecordBatch) -> Units:
+    columns = unit.columns
+    try:
+        check_unit_types(unit, {name: batch.schema.field(name).type for name in columns})
+        return ids.row_ids([batch.column(name) for name in columns])
+    except (pa.ArrowException, ValueError, OverflowError):
+        # The library's message may show a value.
+        raise InputError(
+            f"input: the privacy unit cannot be read from {', '.join(columns)}, which needs "
+            f"{NEEDED}"
+        ) from None
+
+
+@beam.typehints.with_output_types(
+    tuple[PlaceKey, bytes],
+    **{BALANCE: tuple[str, int], _DIGEST: bytes, _UNITS: tuple[ShardKey, bytes]},
+)
+class CountBounded(CountingDoFn):
+    """Counts the rows of shards that stay."""
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        names = {name(each.name) for each in plan.questions for name in (unit_rows, unit_shards)}
+        super().__init__(plan, key, names)
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        self._waiting = dict.fromkeys((each.name for each in self._plan.questions), 0)
+
+    def process(self, element: tuple[ShardKey, Iterable[bytes]]) -> Iterator[Any]:
+        (name, shard), messages = element
+        question = self._plan.question(name)
+        bounding, received = TreeBounding(question, self._choices), list(messages)
+        earlier = [each for each in received if each.startswith(EARLIER)]
+        rows = [each for each in received if not each.startswith(EARLIER)]
+        bounded = bounding.bounded(rows, _counted_units(earlier))
+        self._balance[unit_shards(name)] -= 1
+        self._balance[unit_rows(name)] -= bounded.rows + len(received)
+        if bounded.units is not None:
+            yield beam.pvalue.TaggedOutput(_UNITS, ((name, shard), bounded.units.to_bytes()))
+            digest = bounded.units.digest(self._key, self._plan.name, name, shard)
+            yield beam.pvalue.TaggedOutput(_DIGEST, pack_digest(digest, 1))
+        self.counter(
+            question
+        )  # also without rows: the messages must not reveal whether there are any
+        if bounded.increments is not None:
+            yield from self.counted(question, bounded.increments, 0)
+        self._waiting[name] += 1
+        is_dense = self._dense and question.dense_cells > 0
+        if not is_dense and self._waiting[name] == _SHARDS_AT_ONCE:
+            self._waiting[name] = 0
+            yield from self.taken(question)
+
+
+def _counted_units(messages: list[bytes]) -> CountedUnits | None:
+    """What runs before counted of a shard's units; that it came once is seen by the balance."""
+    if not messages:
+        return None
+    return CountedUnits.from_bytes(messages[0][len(EARLIER) :])
+
+
+_COUNT_DIGEST = "digest"
+# From the plan and the place of the release key.
+MakeCounting = Callable[[ReleasePlan, KeyReference], beam.PTransform]
+
+
+class CountRows(beam.PTransform):
+    """Record batches to the exact counts of every place of a plan.
+
+    Args:
+        plan: the questions.
+        key: where the release key lies.
+        carry: what else is counted: what an earlier run carried on; None: nothing.
+        earlier: what runs before counted of every unit; None: it does not matter.
+        counting: the transform that makes partial counts, if another engine counts the rows; None:
+            the steps here.
+
+    Returns:
+        by name: `counts`, PCollection[tuple[PlaceKey, bytes]] with every place of the plan once;
+        `digest`, PCollection[bytes], a digest of each; the balance PCollection[tuple[str, int]];
+        and `units`, what the next run of a series must know of units, None where that is nothing.
+    """
+
+    def __init__(
+        self,
+        plan: ReleasePlan,
+        key: KeyReference,
+        carry: beam.PTransform | None = None,
+        earlier: beam.PTransform | None = None,
+        counting: MakeCounting | None = None,
+    ) -> None:
+        super().__init__()
+        self._plan, self._key, self._carry, self._earlier = plan, key, carry, earlier
+        self._counting = counting
+
+    def expand(self, batches: Any) -> Any:
+        carried = [] if self._carry is None else [batches.pipeline | "Carry" >> self._carry]
+        # pa.RecordBatch -> (PlaceKey, bytes), and the balance
+        if self._counting is not None:
+            partial = batches | "Partial" >> self._counting(self._plan, self._key)
+        elif self._plan.unit.is_row:
+            step = beam.ParDo(CountBundle(self._plan, self._key))
+            tags = [BALANCE, *([SLOTS] if matched_trees(self._plan) else [])]
+            partial = batches | "Partial" >> step.with_outputs(*tags, main="counts")
+        else:
+            partial = batches | "Bound" >> BoundRows(self._plan, self._key, self._earlier)
+        empty = (
+            batches.pipeline
+            | "Trees" >> beam.Create(range(len(self._plan.questions)), reshuffle=False)
+            # tree -> (PlaceKey, b"")
+            | "Empty" >> beam.ParDo(_EmptyPlaces(self._plan))
+        )
+        results = []
+        if matched_trees(self._plan):
+            results = [partial[SLOTS] | "Match" >> MatchLeaves(self._plan, self._key)]
+        merged = (
+            (
+                partial["counts"],
+                empty,
+                *(counts for counts, _ in carried),
+                *(each["counts"] for each in results),
+            )
+            | "AllPlaces" >> beam.Flatten()
+            # -> (PlaceKey, [bytes])
+            | "ByPlace" >> beam.GroupByKey()
+            # -> (PlaceKey, bytes)
+            | "Merge"
+            >> beam.ParDo(_MergePlace(self._plan, self._key)).with_outputs(
+                BALANCE, _COUNT_DIGEST, main="counts"
+            )
+        )
+        balances = (
+            partial[BALANCE],
+            merged[BALANCE],
+            *(balance for _, balance in carried),
+            *(each[BALANCE] for each in results),
+        )
+        result = {
+            "counts": merged["counts"],
+            _COUNT_DIGEST: merged[_COUNT_DIGEST],
+            BALANCE: balances | "Balance" >> beam.Flatten(),
+            "units": None,
+        }
+        if self._plan.remembering:
+            both = (merged[_COUNT_DIGEST], partial[_COUNT_DIGEST])
+            result |= {_COUNT_DIGEST: both | "Digests" >> beam.Flatten(), "units": partial["units"]}
+        return result
+
+
+@beam.typehints.with_output_types(tuple[PlaceKey, bytes])
+class _EmptyPlaces(beam.DoFn):
+    def __init__(self, plan: ReleasePlan) -> None:
+        self._plan = plan
+
+    def process(self, tree: int) -> Iterator[tuple[PlaceKey, bytes]]:
+        question = self._plan.questions[tree]
+        for place in question.places:
+            yield (question.name, *place), b""
+
+
+@beam.typehints.with_output_types(
+    tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], SLOTS: tuple[PlaceKey, bytes]}
+)
+class CountBundle(CountingDoFn):
+    """Counts a bundle's rows."""
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__(plan, key, {"rows"})
+
+    def start_bundle(self) -> None:
+        super().start_bundle()
+        for question in self._plan.questions:
+            self.counter(question)
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
+        self._balance["rows"] -= batch.num_rows
+        # Usually one part: no batch is so large that its sums come near 64 bits.
+        for start in range(0, batch.num_rows, BUFFERED_ROWS):
+            part = batch.slice(start, BUFFERED_ROWS)
+            for question in self._questions:
+                increments = read_rows(question, question.increments, part)
+                yield from self.counted(question, increments, part.num_rows)
+
+
+@beam.typehints.with_output_types(
+    tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], _COUNT_DIGEST: bytes}
+)
+class _MergePlace(KeyedDoFn):
+    def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[Any]:
+        (name, *numbers), received = element
+        question, place = self._plan.question(name), Place(*numbers)
+        # One is the empty partial.
+        balance = {tree_chunks(name): 1, tree_partials(name): 1}
+        counts = question.merge(place, taken_off(balance, tree_partials(name), received))
+        yield (name, *place), counts.to_bytes()
+        digest = counts.digest(self._key, self._plan.name, name, place)
+        yield beam.pvalue.TaggedOutput(_COUNT_DIGEST, pack_digest(digest, 1))
+        # Of the exact sums: saturation does not stop the job, which would reveal something of the
+        # data.
+        balance[balance_name(question, place)] = residue(-counts.total)
+        for increment in balance.items():
+            yield beam.pvalue.TaggedOutput(BALANCE, increment)

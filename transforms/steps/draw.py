@@ -1,0 +1,437 @@
+"""From exact counts to written parts: noise once, then estimation in parts.
+
+    counts, record -> noisy counts of a place, kept, or sent to its group
+    sent -> group -> returned to each place; and parts that are ready
+    kept, returned -> parts
+
+Of many places, branches lie between them and their group (sent -> branch -> group). Places that
+cannot be drawn by themselves have rounds first:
+
+    counts, requests -> answers -> group -> requests    as often as a question has rounds
+
+The exact counts go no further than the step that adds noise; what leaves it is noisy or sealed,
+but for the exact counts of chunk roots, and the sums in rounds, which stay inside the job.
+"""
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import apache_beam as beam
+
+from dptrees.dpcore.noise.source import LargeSumError
+from dptrees.dpcore.questions.messages import Gathered, Place, ReleasedPart
+from dptrees.dpcore.questions.question import TreeRounds
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.columns import pack_many, unpack_many
+from dptrees.transforms.conservation import (
+    BYTES_WRITTEN,
+    CHUNKS_MEASURED,
+    PARTS_WRITTEN,
+    advance,
+    check_once,
+)
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.layout import SEALED_KINDS, Receipt, parquet_bytes, sha256
+from dptrees.transforms.keys import KeyReference
+from dptrees.transforms.steps.counting import KeyedDoFn, PlaceKey
+
+GroupKey = tuple[str, int]  # tree, and the group that gathers
+
+SENT, RECEIPTS, TO_BRANCH = "sent", "receipts", "to_branch"
+_KEPT, _RETURNED = b"K", b"R"
+
+Target = TypeVar("Target")
+
+
+class DrawTrees(beam.PTransform):
+    """Exact counts of all places to the written parts of the release.
+
+    The input is the counts, and what `transforms.steps.record.RecordDraw` gives.
+
+    Args:
+        plan: the questions.
+        key: where the release key lies.
+        output: the folder of the release.
+
+    Returns:
+        PCollection[bytes], a receipt of each part.
+    """
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
+        super().__init__()
+        self._plan, self._key, self._output = plan, key, output
+
+    def expand(self, inputs: Any) -> Any:
+        counts, recorded = inputs
+        branched = any(question.branches for question in self._plan.questions)
+        to_branch = [TO_BRANCH] if branched else []
+        drawn = (
+            counts
+            # (PlaceKey, bytes) -> (PlaceKey, bytes), and (GroupKey, bytes) or (PlaceKey, bytes)
+            | "Noise"
+            >> beam.ParDo(_Draw(self._plan, self._key), beam.pvalue.AsList(recorded)).with_outputs(
+                SENT, *to_branch, main="kept"
+            )
+        )
+        sent = drawn[SENT]
+        if branched:
+            branches = self._branches(drawn[TO_BRANCH], recorded)
+            sent = (sent, branches[SENT]) | "FromBranches" >> beam.Flatten()
+        gathered = (
+            sent
+            # -> (GroupKey, [bytes])
+            | "ByGroup" >> beam.GroupByKey()
+            # -> (PlaceKey, bytes), to branches too, and receipts
+            | "Gather"
+            >> beam.ParDo(
+                _Gather(self._plan, self._key, self._output), beam.pvalue.AsList(recorded)
+            ).with_outputs(RECEIPTS, *to_branch, main="returned")
+        )
+        solved = [gathered]
+        if branched:
+            solved.append(self._finished_branches(branches["kept"], gathered[TO_BRANCH]))
+        finished = (
+            (drawn["kept"], *(each["returned"] for each in solved))
+            | "BothWays" >> beam.Flatten()
+            # -> (PlaceKey, [bytes, bytes])
+            | "ByPlace" >> beam.GroupByKey()
+            # -> bytes
+            | "Finish" >> beam.ParDo(_Finish(self._plan, self._output))
+        )
+        return (*(each[RECEIPTS] for each in solved), finished) | "Receipts" >> beam.Flatten()
+
+    def _branches(self, sent: Any, recorded: Any) -> Any:
+        return (
+            sent
+            # -> (PlaceKey, [bytes]), of branches
+            | "ByBranch" >> beam.GroupByKey()
+            # -> (PlaceKey, bytes), and (GroupKey, bytes)
+            | "BranchNoise"
+            >> beam.ParDo(
+                _DrawBranch(self._plan, self._key), beam.pvalue.AsList(recorded)
+            ).with_outputs(SENT, main="kept")
+        )
+
+    def _finished_branches(self, kept: Any, returned: Any) -> Any:
+        return (
+            (kept, returned)
+            | "BranchBothWays" >> beam.Flatten()
+            # -> (PlaceKey, [bytes, bytes]), of branches
+            | "ByBranchAgain" >> beam.GroupByKey()
+            # -> (PlaceKey, bytes), and receipts
+            | "FinishBranch"
+            >> beam.ParDo(_FinishBranch(self._plan, self._output)).with_outputs(
+                RECEIPTS, main="returned"
+            )
+        )
+
+
+@beam.typehints.with_output_types(
+    tuple[PlaceKey, bytes], **{SENT: tuple[GroupKey, bytes], TO_BRANCH: tuple[PlaceKey, bytes]}
+)
+class _Draw(KeyedDoFn):
+    def process(self, element: tuple[PlaceKey, bytes], draw: Sequence[bytes]) -> Iterator[Any]:
+        (name, *numbers), counts = element
+        question, place = self._plan.question(name), Place(*numbers)
+        with drawing(name):
+            drawn = question.draw(place, counts, self.source(draw))
+        CHUNKS_MEASURED.inc()
+        if drawn.kept is not None:
+            yield (name, *place), _KEPT + drawn.kept
+        message = from_place(place, drawn.sent)
+        if question.branches:
+            yield beam.pvalue.TaggedOutput(
+                TO_BRANCH, ((name, *question.branch_place(place)), message)
+            )
+        else:
+            yield beam.pvalue.TaggedOutput(SENT, ((name, question.gathered_by(place)), message))
+
+
+@contextmanager
+def drawing(tree: str) -> Iterator[None]:
+    """End the job in one sentence where a noisy sum is too large to be released.
+
+    Raises:
+        InputError: it is; noisy numbers alone decide.
+    """
+    try:
+        yield
+    except LargeSumError as error:
+        raise InputError(f"tree {tree}: {error}") from None
+
+
+def from_place(place: Place, data: bytes) -> bytes:
+    """A message with the place that sends it."""
+    return pack_many([b"%d" % place.group, b"%d" % place.number, data])
+
+
+def sent_by(tree: str, messages: Iterable[bytes], planned: Iterable[Place]) -> dict[Place, bytes]:
+    """What each of several places sent.
+
+    Raises:
+        ConservationError: a message is missing or came twice.
+    """
+    received = [
+        (Place(int(first), int(second)), data) for first, second, data in map(unpack_many, messages)
+    ]
+    check_once(f"the chunks of tree {tree}", [place for place, _ in received], planned)
+    return dict(received)
+
+
+@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{SENT: tuple[GroupKey, bytes]})
+class _DrawBranch(KeyedDoFn):
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__(plan, key)
+        self._below: dict[str, dict[Place, list[Place]]] = {}
+
+    def process(
+        self, element: tuple[PlaceKey, Iterable[bytes]], draw: Sequence[bytes]
+    ) -> Iterator[Any]:
+        (name, *numbers), messages = element
+        question, branch = self._plan.question(name), Place(*numbers)
+        if name not in self._below:
+            self._below[name] = listed(question.places, question.branch_place)
+        sent = sent_by(name, messages, self._below[name].get(branch, []))
+        with drawing(name):
+            drawn = question.draw_branch(branch, sent, self.source(draw))
+        assert drawn.kept is not None  # the group returns it to its waiting places
+        yield (name, *branch), _KEPT + drawn.kept
+        group = name, question.gathered_by(branch)
+        yield beam.pvalue.TaggedOutput(SENT, (group, from_place(branch, drawn.sent)))
+
+
+@beam.typehints.with_output_types(
+    tuple[PlaceKey, bytes], **{RECEIPTS: bytes, TO_BRANCH: tuple[PlaceKey, bytes]}
+)
+class _Gather(KeyedDoFn):
+    def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
+        super().__init__(plan, key)
+        self._output = output
+        self._groups: dict[str, dict[int, list[Place]]] = {}
+
+    def process(
+        self, element: tuple[GroupKey, Iterable[bytes]], draw: Sequence[bytes]
+    ) -> Iterator[Any]:
+        (name, group), messages = element
+        question = self._plan.question(name)
+        if name not in self._groups:
+            places = question.branches or question.places
+            self._groups[name] = listed(places, question.gathered_by)
+        sent = sent_by(name, messages, self._groups[name].get(group, []))
+        with drawing(name):
+            gathered = question.gather(group, sent, self.source(draw))
+        for place, data in gathered.returned.items():
+            returned = (name, *place), _RETURNED + data
+            yield beam.pvalue.TaggedOutput(TO_BRANCH, returned) if question.branches else returned
+        yield from _receipts(self._output, gathered)
+
+
+def listed(places: Iterable[Place], by: Callable[[Place], Target]) -> dict[Target, list[Place]]:
+    """The places of each target that they send to."""
+    result: dict[Target, list[Place]] = {}
+    for place in places:
+        result.setdefault(by(place), []).append(place)
+    return result
+
+
+def _receipts(output: str, gathered: Gathered) -> Iterator[Any]:
+    for released in gathered.released:
+        yield beam.pvalue.TaggedOutput(RECEIPTS, write_part(output, released))
+
+
+@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{RECEIPTS: bytes})
+class _FinishBranch(beam.DoFn):
+    def __init__(self, plan: ReleasePlan, output: str) -> None:
+        self._plan, self._output = plan, output
+
+    def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[Any]:
+        (name, *numbers), messages = element
+        kept, returned = both_ways(name, messages)
+        with drawing(name):
+            gathered = self._plan.question(name).finish_branch(Place(*numbers), kept, returned)
+        for place, data in gathered.returned.items():
+            yield (name, *place), _RETURNED + data
+        yield from _receipts(self._output, gathered)
+
+
+@beam.typehints.with_output_types(bytes)
+class _Finish(beam.DoFn):
+    def __init__(self, plan: ReleasePlan, output: str) -> None:
+        self._plan, self._output = plan, output
+
+    def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[bytes]:
+        (name, *numbers), messages = element
+        kept, returned = both_ways(name, messages)
+        with drawing(name):
+            parts = list(self._plan.question(name).finish(Place(*numbers), kept, returned))
+        for released in parts:
+            yield write_part(self._output, released)
+
+
+def both_ways(tree: str, messages: Iterable[bytes]) -> tuple[bytes, bytes]:
+    """What a place kept, and what was returned to it.
+
+    Args:
+        tree: its name, for messages.
+        messages: the two, in any order.
+
+    Raises:
+        ConservationError: one of them is missing or came twice.
+    """
+    received = list(messages)
+    check_once(f"the messages of tree {tree}", (m[:1] for m in received), (_KEPT, _RETURNED))
+    by_kind = {message[:1]: message[1:] for message in received}
+    return by_kind[_KEPT], by_kind[_RETURNED]
+
+
+def write_part(output: str, released: ReleasedPart) -> bytes:
+    """Writes a part; a retry writes the same file again.
+
+    Args:
+        output: the folder of the release.
+        released: the part, its table and its note.
+
+    Returns:
+        its receipt, as it travels.
+    """
+    data = parquet_bytes(released.table)
+    receipt = Receipt(
+        part=released.part,
+        rows=released.table.num_rows,
+        sha256=sha256(data),
+        note=base64.b64encode(released.note).decode(),
+    )
+    sealed = released.part.kind in SEALED_KINDS
+    files.write_whole(files.join(output, *receipt.file_name.split("/")), data, private=sealed)
+    PARTS_WRITTEN.inc()
+    if not sealed:  # whose size depends on rows, or on units
+        BYTES_WRITTEN.inc(len(data))
+    advance("write", 1)
+    return receipt.to_bytes()
+
+
+_LAST = "last"
+
+
+def round_count(plan: ReleasePlan) -> int:
+    """The most rounds of a question."""
+    return max(question.rounds for question in plan.questions)
+
+
+class Rounds(beam.PTransform):
+    """Exact counts of all places to what noise is drawn from.
+
+    The input is the counts, and what `transforms.steps.record.RecordDraw` gives.
+
+    Args:
+        plan: the questions; at least one has rounds.
+        key: where the release key lies.
+
+    Returns:
+        PCollection[tuple[PlaceKey, bytes]], every place once.
+    """
+
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__()
+        self._plan, self._key = plan, key
+
+    def expand(self, inputs: Any) -> Any:
+        counts, recorded = inputs
+        draw, keyed = beam.pvalue.AsList(recorded), (self._plan, self._key)
+        requests: Any = {}
+        last = []
+        for number in range(round_count(self._plan)):
+            found = (
+                counts
+                # (PlaceKey, bytes) -> (GroupKey, bytes)
+                | f"Answer{number}" >> beam.ParDo(_Answer(*keyed), draw, requests, number)
+                # -> (GroupKey, [bytes])
+                | f"ByGroup{number}" >> beam.GroupByKey()
+                # -> (GroupKey, bytes)
+                | f"Ask{number}"
+                >> beam.ParDo(_Ask(*keyed), draw, requests, number).with_outputs(
+                    _LAST, main="asked"
+                )
+            )
+            requests = beam.pvalue.AsDict(found["asked"])
+            last.append(found[_LAST])
+        last_requests = last | "Last" >> beam.Flatten()
+        # (PlaceKey, bytes) -> the same
+        return counts | "Asked" >> beam.ParDo(_Asked(self._plan), beam.pvalue.AsDict(last_requests))
+
+
+def _before(requests: Mapping[GroupKey, bytes], number: int, group: GroupKey) -> bytes:
+    """The request of a group in the round before.
+
+    Raises:
+        ConservationError: the engine lost it.
+    """
+    if number == 0:
+        return b""
+    check_once(f"what is asked of tree {group[0]}", [group] * (group in requests), [group])
+    return requests[group]
+
+
+@beam.typehints.with_output_types(tuple[GroupKey, bytes])
+class _Answer(KeyedDoFn):
+    def process(
+        self,
+        element: tuple[PlaceKey, bytes],
+        draw: Sequence[bytes],
+        requests: Mapping[GroupKey, bytes],
+        number: int,
+    ) -> Iterator[Any]:
+        (name, *numbers), counts = element
+        question, place = self._plan.question(name), Place(*numbers)
+        if number < question.rounds:
+            group = name, question.gathered_by(place)
+            request = _before(requests, number, group)
+            yield (
+                group,
+                from_place(place, question.answer(place, counts, request, self.source(draw))),
+            )
+
+
+@beam.typehints.with_output_types(tuple[GroupKey, bytes], **{_LAST: tuple[GroupKey, bytes]})
+class _Ask(KeyedDoFn):
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__(plan, key)
+        self._places: dict[str, dict[int, list[Place]]] = {}
+
+    def process(
+        self,
+        element: tuple[GroupKey, Iterable[bytes]],
+        draw: Sequence[bytes],
+        requests: Mapping[GroupKey, bytes],
+        number: int,
+    ) -> Iterator[Any]:
+        (name, group), messages = element
+        question = self._plan.question(name)
+        answers = sent_by(name, messages, self._group_places(question).get(group, []))
+        request = _before(requests, number, (name, group))
+        found = (name, group), question.next_request(group, answers, request, self.source(draw))
+        is_last = number + 1 == question.rounds
+        yield beam.pvalue.TaggedOutput(_LAST, found) if is_last else found
+
+    def _group_places(self, question: TreeRounds) -> dict[int, list[Place]]:
+        if question.name not in self._places:
+            self._places[question.name] = listed(question.places, question.gathered_by)
+        return self._places[question.name]
+
+
+@beam.typehints.with_output_types(tuple[PlaceKey, bytes])
+class _Asked(beam.DoFn):
+    def __init__(self, plan: ReleasePlan) -> None:
+        self._plan = plan
+
+    def process(
+        self, element: tuple[PlaceKey, bytes], requests: Mapping[GroupKey, bytes]
+    ) -> Iterator[tuple[PlaceKey, bytes]]:
+        (name, *numbers), counts = element
+        question, place = self._plan.question(name), Place(*numbers)
+        if question.rounds:
+            counts = _before(requests, question.rounds, (name, question.gathered_by(place)))
+        yield (name, *place), counts
