@@ -165,7 +165,7 @@ setup(
         "test": TEST,
         "dev": DEV,
     },
-    entry_points={"console_scripts": ["dptrees = dptrees.pipelines.command:main"]},
+    entry_points={"console_scripts": ["dptrees = dptrees.pipelines.cli.command:main"]},
     # Typed packages are read from disk by type checkers.
     zip_safe=False,
 )

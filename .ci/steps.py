@@ -60,7 +60,7 @@ STEPS = {
             "docs/transform.md",
             "examples/*",
             "pipelines/checking/**",
-            "pipelines/commands/check.py",
+            "pipelines/cli/command.py",
             "pipelines/dry_run/**",
             "pipelines/running/**",
             "tests/deploy/test_flink.py",
@@ -78,7 +78,7 @@ STEPS = {
         inputs=(
             "deploy/airflow/**",
             "examples/daily.yaml",
-            "pipelines/command.py",
+            "pipelines/cli/command.py",
             "pipelines/commands/**",
             "pipelines/faults/**",
             "pipelines/operations/**",

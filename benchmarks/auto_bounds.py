@@ -28,9 +28,9 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.questions.released import CDF
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_counts
-from dptrees.pipelines.accounting.unit_bounds import UnitNumbers
-from dptrees.pipelines.configuration import Configuration, parse_configuration
-from dptrees.pipelines.unit_bounds.plan import tolerated_units
+from dptrees.pipelines.config.configuration import Configuration, parse_configuration
+from dptrees.pipelines.report.planning import UnitNumbers
+from dptrees.pipelines.sections.first_stages import tolerated_units
 
 AT_MOST, MOST_SEEN = 10_000, 500
 UNITS = 20_000

@@ -41,8 +41,8 @@ def measured(seconds):
 # The first start-up is not the rows'.
 RELEASE = """
 import sys, time
-from dptrees.pipelines.command import main
-import dptrees.pipelines.releasing
+from dptrees.pipelines.cli.command import main
+import dptrees.pipelines.run.releasing
 begun = time.perf_counter()
 sys.stdout = open("/dev/null", "w")
 code = main(["release", "{config}", "--unit_shards={shards}"])

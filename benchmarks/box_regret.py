@@ -35,7 +35,7 @@ from dptrees.dpcore.boxes.plan import EstimatedTree, PartitionMechanism
 from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
-from dptrees.pipelines.hypercube.section import HypercubeTree
+from dptrees.pipelines.kinds.boxes import HypercubeTree
 
 # Bits of each column, by the number of columns.
 BITS = {1: (12,), 2: (8, 8), 3: (6, 6, 6), 4: (5, 5, 5, 5)}

@@ -33,13 +33,13 @@ def peak():
 RELEASE = """
 import sys, time
 start = time.perf_counter()
-from dptrees.pipelines.quick_start import import_beam, start_quickly, without_collections
+from dptrees.pipelines.process import import_beam, start_quickly, without_collections
 start_quickly()
 with without_collections():
     import_beam()
-    from dptrees.pipelines.command import main
-    import dptrees.pipelines.operations.watch
-    import dptrees.pipelines.releasing
+    from dptrees.pipelines.cli.command import main
+    import dptrees.pipelines.run.metrics
+    import dptrees.pipelines.run.releasing
 begun = time.perf_counter()
 sys.stdout = open("/dev/null", "w")
 code = main(["release", "{config}"])

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger
-from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.sections.values import LedgerUrl
 from tests import postgresql
 from tests.pipelines.ledger.asked import account_of, asked, opened
 

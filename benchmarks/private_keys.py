@@ -27,8 +27,8 @@ from dptrees.dpcore.choices.key_selection import KeyColumns, SelectionPlan, Sele
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.running.job import beam_options
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.run.job import beam_options
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees

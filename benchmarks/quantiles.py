@@ -51,7 +51,7 @@ from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.uniform.intervals import IntervalWidths
-from dptrees.pipelines.ordered.section import OrderedTree
+from dptrees.pipelines.kinds.ordered import OrderedTree
 
 CELLS, CONFIDENCE = 4096, 0.95
 TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)

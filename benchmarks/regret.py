@@ -27,7 +27,7 @@ from benchmarks.harness import geometric_mean, print_lines
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism, ReleaseTerms, Share
-from dptrees.pipelines.ordered.section import OrderedTree
+from dptrees.pipelines.kinds.ordered import OrderedTree
 
 COUNTS = {"optimize_for": "counts"}
 # By what the tree is for: the keys of its section; ROWS: a right guess of the rows.

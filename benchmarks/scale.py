@@ -238,7 +238,7 @@ def watched_release(config: str) -> Profile:
     """Make the release of a configuration in this process, and report how it went."""
     watch = Watch()
     watch_steps(watch)
-    from dptrees.pipelines.command import main as command
+    from dptrees.pipelines.cli.command import main as command
 
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         # One thread: the clock is of the whole process.

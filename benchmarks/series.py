@@ -76,7 +76,7 @@ from dptrees.dpcore.series.totals_to_date import PeriodSums, WeightedPeriods
 from dptrees.dpcore.series.workload import SeriesWorkload
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.pipelines.releasing import run_release
+from dptrees.pipelines.run.releasing import run_release
 
 PREDICTED = (14, 90, 365, 3650)
 LONGER = (1, 2, 4, 10)

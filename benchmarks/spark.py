@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 import dptrees.spark
 from dptrees.pipelines.python.making import Call, release
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.running.output import FolderRequest
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.run.output import FolderRequest
 
 FILES = 8
 BOUNDED = {"unit": "person", "max_rows": 5}

@@ -75,8 +75,8 @@ trees:
 """
 SAMPLE = """
 import sys, time
-from dptrees.pipelines.command import main
-import dptrees.pipelines.sampling
+from dptrees.pipelines.cli.command import main
+import dptrees.pipelines.query.querying
 start = time.perf_counter()
 sys.stdout = open("/dev/null", "w")
 assert main(["sample", "{release}", "-n", "{rows}", "--output", "{output}"]) == 0

@@ -20,7 +20,7 @@ import numpy as np
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.choices.value_bounds import ValueBoundsQuestion
 from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.pipelines.configuration import parse_configuration
+from dptrees.pipelines.config.configuration import parse_configuration
 
 RUNS = 200
 ROWS = 10_000

@@ -61,7 +61,7 @@ if not os.path.isdir(os.path.join(os.path.dirname(__file__), "dpcore")):
 from dptrees.dpcore import __version__
 
 if TYPE_CHECKING:
-    from dptrees.pipelines.beam_yaml.transform import DPTree
+    from dptrees.pipelines.beam_yaml import DPTree
     from dptrees.pipelines.python.calls import (
         check,
         error_sentence,
@@ -75,10 +75,9 @@ if TYPE_CHECKING:
     )
     from dptrees.pipelines.python.config import By, Config, Privacy, Tree
     from dptrees.pipelines.python.error import Error
-    from dptrees.pipelines.python.planned import Plan
-    from dptrees.pipelines.python.release import Release
+    from dptrees.pipelines.python.making import Session
+    from dptrees.pipelines.python.release import Plan, Release
     from dptrees.pipelines.python.request import Request
-    from dptrees.pipelines.python.session import Session
     from dptrees.pipelines.python.tree import TreeAnswers
     from dptrees.transforms.release import ReleaseTrees
 
@@ -113,14 +112,14 @@ _CONFIG = "dptrees.pipelines.python.config"
 _MODULES = {
     "By": _CONFIG,
     "Config": _CONFIG,
-    "DPTree": "dptrees.pipelines.beam_yaml.transform",
+    "DPTree": "dptrees.pipelines.beam_yaml",
     "Error": "dptrees.pipelines.python.error",
-    "Plan": "dptrees.pipelines.python.planned",
+    "Plan": "dptrees.pipelines.python.release",
     "Privacy": _CONFIG,
     "Release": "dptrees.pipelines.python.release",
     "ReleaseTrees": "dptrees.transforms.release",
     "Request": "dptrees.pipelines.python.request",
-    "Session": "dptrees.pipelines.python.session",
+    "Session": "dptrees.pipelines.python.making",
     "Tree": _CONFIG,
     "TreeAnswers": "dptrees.pipelines.python.tree",
     "check": _CALLS,
@@ -147,7 +146,7 @@ if not TYPE_CHECKING:
             more = f"; did you mean {near[0]}?" if near else ""
             # Python adds a suggestion of its own to an error without a name.
             raise AttributeError(f"module 'dptrees' has no attribute {name!r}{more}", name=name)
-        from dptrees.pipelines.python.beam import IMPORT_LOCK, quiet_import
+        from dptrees.pipelines.python.error import IMPORT_LOCK, quiet_import
 
         with IMPORT_LOCK:
             if name in _WITH_BEAM:

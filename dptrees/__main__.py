@@ -2,6 +2,6 @@
 
 import sys
 
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 
 sys.exit(main())

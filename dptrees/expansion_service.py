@@ -7,7 +7,7 @@ It expands `DPTree` by its URN; the module that it imports has the rules.
 
 import sys
 
-from dptrees.pipelines.beam_yaml.expansion_service import main
+from dptrees.pipelines.beam_yaml import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,12 +1,10 @@
-"""What the command prints for a person: no text of a release may steer the terminal.
+"""Text that the command prints for a person: no text of a release may steer the terminal.
 
-Labels of trees, keys and paths come from tables, from releases that others made and, in sparse
-trees, from the rows. A control character in one of them could erase lines, recolour them or set the
-title of the window; a line break could forge an answer, and a bidirectional override could turn one
-around. They are shown escaped. Every line that the command prints passes through this module; a
-test sees that no other prints.
-
-Source of the overrides: Boucher, Anderson 2021, "Trojan Source: Invisible Vulnerabilities".
+Labels come from tables, from others' releases and, in sparse trees, from the rows. Control
+characters could erase lines or forge an answer, bidirectional overrides turn one around: they
+are shown escaped. Every line that the command prints passes through this module, and a test
+checks that no other prints. Source of the overrides: Boucher, Anderson 2021, "Trojan Source:
+Invisible Vulnerabilities".
 """
 
 from __future__ import annotations

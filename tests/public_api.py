@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 
 import dptrees
 import dptrees.spark
-from dptrees.pipelines.command import command_parser
-from dptrees.pipelines.faults.exit_code import ExitCode
-from dptrees.pipelines.operations.exposition import PREFIX
+from dptrees.pipelines.cli.command import command_parser
+from dptrees.pipelines.monitoring import PREFIX
+from dptrees.pipelines.process import ExitCode
 from tests.golden.configurations import write_data
 from tests.golden.test_golden import released_by_steps
 
@@ -145,8 +145,8 @@ def release_names() -> Iterator[str]:
 
 def public_api() -> dict[str, list[str]]:
     """The public names, sorted, by the part of the interface."""
-    from dptrees.pipelines.beam_yaml.transform import URN
-    from dptrees.pipelines.schema.document import configuration_schema
+    from dptrees.pipelines.beam_yaml import URN
+    from dptrees.pipelines.config.release_section import configuration_schema
 
     found = {
         "python": python_names(),

@@ -216,7 +216,7 @@ _REVIEWED: tuple[tuple[str, dict[str, str]], ...] = (
     ),
     ("dpcore/thresholds/calibration.py", dict.fromkeys(["_DELTA_RATIO ** number"], WHOLE)),
     (
-        "pipelines/proof/composition.py",
+        "pipelines/proof/tables.py",
         dict.fromkeys(
             [
                 f"dp_accounting.pld.privacy_loss_distribution{member}"

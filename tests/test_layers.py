@@ -227,16 +227,16 @@ def test_every_module_keeps_to_its_layer() -> None:
         ("transforms/noise.py", "from tests import conftest"),
         ("transforms/noise.py", "from __future__ import annotations"),
         ("transforms/noise.py", "print(1)"),
-        ("pipelines/command.py", "def late(label):\n    print(label)"),
-        ("pipelines/command.py", "import sys\nsys.stderr.write(label)"),
-        ("pipelines/command.py", "from secrets import token_bytes"),
-        ("pipelines/command.py", "from random import shuffle"),
-        ("pipelines/command.py", "import numpy.random"),
-        ("pipelines/command.py", "from numpy.random import default_rng"),
-        ("pipelines/command.py", "from numpy import random"),
-        ("pipelines/command.py", "import numpy as np\nx = np.random.normal()"),
-        ("pipelines/command.py", "from scipy import stats\nx = stats.norm.rvs(9)"),
-        ("pipelines/command.py", "import pyarrow.compute as pc\nx = pc.random(9)"),
+        ("pipelines/cli/command.py", "def late(label):\n    print(label)"),
+        ("pipelines/cli/command.py", "import sys\nsys.stderr.write(label)"),
+        ("pipelines/cli/command.py", "from secrets import token_bytes"),
+        ("pipelines/cli/command.py", "from random import shuffle"),
+        ("pipelines/cli/command.py", "import numpy.random"),
+        ("pipelines/cli/command.py", "from numpy.random import default_rng"),
+        ("pipelines/cli/command.py", "from numpy import random"),
+        ("pipelines/cli/command.py", "import numpy as np\nx = np.random.normal()"),
+        ("pipelines/cli/command.py", "from scipy import stats\nx = stats.norm.rvs(9)"),
+        ("pipelines/cli/command.py", "import pyarrow.compute as pc\nx = pc.random(9)"),
     ],
 )
 def test_planted_violation_is_found(path: str, source: str) -> None:
@@ -258,7 +258,10 @@ def test_planted_violation_is_found(path: str, source: str) -> None:
         ("dpcore/noise/randomness.py", "from os import urandom\nimport secrets, hmac"),
         ("dpcore/noise/randomness.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
         ("transforms/noise.py", "import os, time\nimport apache_beam\nfrom dpcore import noise"),
-        ("pipelines/command.py", "import sys\nfrom transforms import noise\nx = open('config')"),
+        (
+            "pipelines/cli/command.py",
+            "import sys\nfrom transforms import noise\nx = open('config')",
+        ),
     ],
 )
 def test_allowed_source_passes(path: str, source: str) -> None:

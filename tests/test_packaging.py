@@ -78,7 +78,7 @@ def test_version_has_a_single_source(built: Path) -> None:
 
 def test_console_command_is_declared(built: Path) -> None:
     text = (built / "dptrees.egg-info" / "entry_points.txt").read_text(encoding="utf-8")
-    assert "dptrees = dptrees.pipelines.command:main" in text.splitlines()
+    assert "dptrees = dptrees.pipelines.cli.command:main" in text.splitlines()
 
 
 @pytest.mark.parametrize("package", sorted(PACKAGES))
@@ -98,9 +98,9 @@ def test_packages_are_found_without_symbolic_links(tmp_path: Path) -> None:
     for folder in (*PACKAGES, "dptrees"):
         kept = shutil.ignore_patterns("__pycache__", *PACKAGES)
         shutil.copytree(PROJECT / folder, tmp_path / folder, ignore=kept)
-    command = [sys.executable, "-c", "import dptrees.pipelines.keygen as found; print(found)"]
+    command = [sys.executable, "-c", "import dptrees.pipelines.proof.keygen as found; print(found)"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert f"{tmp_path}/pipelines/keygen.py" in done.stdout, done.stderr
+    assert f"{tmp_path}/pipelines/proof/keygen.py" in done.stdout, done.stderr
 
 
 def test_python_door_is_the_command() -> None:
@@ -108,6 +108,8 @@ def test_python_door_is_the_command() -> None:
 
 
 def test_command_starts_without_beam() -> None:
-    loaded = run_python("-c", "import sys, dptrees.pipelines.command; print(*sys.modules)").split()
-    assert "dptrees.pipelines.command" in loaded
+    loaded = run_python(
+        "-c", "import sys, dptrees.pipelines.cli.command; print(*sys.modules)"
+    ).split()
+    assert "dptrees.pipelines.cli.command" in loaded
     assert not SLOW_TO_IMPORT & set(loaded)

@@ -111,7 +111,7 @@ PLANTED = {
         lambda crossing: bool(unfaced([crossing])),
     ),
     "is a whole module": (
-        "pipelines/report.py",
+        "pipelines/report/report.py",
         "from dptrees.dpcore.noise import digit_tables",
         lambda crossing: bool(unfaced([crossing])),
     ),

@@ -22,7 +22,7 @@ from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.config.configuration import load_configuration
 from tests import toy_mechanism
 from tests.pipelines.conftest import Workspace
 

@@ -64,7 +64,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # The titles of a table that benchmarks/rectangles.py draws; the roads are data.
     "docs/synthetic-accuracy.md": ("over those of adaptive", "air times, roads"),
     # To be reworded with the functions of this module.
-    "pipelines/answers/figures.py": ("texts of what is none",),
+    "pipelines/show/figures.py": ("texts of what is none",),
 }
 
 _CODE = re.compile(

@@ -36,7 +36,7 @@ from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import Answer, Released
 from dptrees.dpcore.release import kinds as release_kinds
 from dptrees.dpcore.rows.keys import KeyList, make_key_list
-from dptrees.pipelines import kinds as command_kinds
+from dptrees.pipelines.config import registry as command_kinds
 from dptrees.pipelines.sections.tree import TreeSection
 
 ROOT = Place(0, 0)

@@ -31,13 +31,13 @@ from dptrees.dpcore.uniform.plan import (
     level_entries,
     moved_counts,
 )
-from dptrees.pipelines import kinds as command_kinds
-from dptrees.pipelines.description.description import Description, Table, level_noise, spent_columns
-from dptrees.pipelines.mechanisms import mechanisms as described_mechanisms
-from dptrees.pipelines.ordered import mechanisms as ordered_mechanisms
-from dptrees.pipelines.ordered.mechanisms import MechanismSection, OrderedChoices
-from dptrees.pipelines.ordered.section import OrderedTree
+from dptrees.pipelines.config import registry as command_kinds
+from dptrees.pipelines.kinds import ordered_mechanisms
+from dptrees.pipelines.kinds.ordered import OrderedTree
+from dptrees.pipelines.kinds.ordered_mechanisms import MechanismSection, OrderedChoices
 from dptrees.pipelines.sections import rules
+from dptrees.pipelines.show import mechanisms as described_mechanisms
+from dptrees.pipelines.show.description import Description, Table, level_noise, spent_columns
 
 ROOT_PART = Fraction(1, 5)
 

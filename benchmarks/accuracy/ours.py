@@ -30,9 +30,9 @@ from benchmarks.accuracy.cases import (
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
-from dptrees.pipelines.configuration import checked_configuration
+from dptrees.pipelines.config.configuration import checked_configuration
 from dptrees.pipelines.python.config import plain
-from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.sections.document import ConfigurationError
 
 _TREE = "x"
 _KEY = ReleaseKey(b"accuracy: a public constant key.")

@@ -48,7 +48,7 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import ReleaseReader, release_rows
 from dptrees.dpcore.tables.plan import MarginalsPlan
-from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.config.configuration import load_configuration
 
 RELEASES, ALARM = 10_000, 1e-6
 STORED = Path(__file__).with_name("black_box.json")

@@ -16,8 +16,8 @@ from pathlib import Path
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dptrees.pipelines.command import main
-from dptrees.pipelines.faults.outcome import failure_outcome
+from dptrees.pipelines.cli.command import main
+from dptrees.pipelines.monitoring import failure_outcome
 from dptrees.pipelines.terminal_text import print_line
 from dptrees.transforms.errors import ReleaseError
 from dptrees.transforms.folder import files

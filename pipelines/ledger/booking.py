@@ -1,4 +1,4 @@
-"""A release's bookings in the ledger: the steps of `pipelines.running.stage` that use it."""
+"""A release's bookings in the ledger: the steps of `pipelines.run.stage` that use it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.configuration import Configuration
-from dptrees.pipelines.ledger.account import Account
-from dptrees.pipelines.ledger.entry import LedgerEntry
-from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.config.configuration import Configuration
+from dptrees.pipelines.ledger.accounts import Account, LedgerEntry
+from dptrees.pipelines.ledger.database import LedgerError
 from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger, entry_id
-from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.sections.values import LedgerUrl
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.existing_release import (
     NonceError,

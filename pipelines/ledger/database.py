@@ -1,8 +1,10 @@
-"""The database of a ledger: transactions that run one after the other, and its failures.
+"""The database of a ledger: its tables and their versions, and transactions one after the other.
 
-SQLite takes its one lock when a transaction begins (BEGIN IMMEDIATE), so that what it read still
+SQLite takes its one lock when a transaction begins (BEGIN IMMEDIATE), so what it read still
 holds when it writes. On PostgreSQL a transaction locks the row of its data set (SELECT ... FOR
-UPDATE) before it reads anything else of it. A transaction that has ended is on disk.
+UPDATE) first. A transaction that has ended is on disk. Amounts are exact rationals in text;
+``spent_`` columns hold sums, changed in the same transaction as the releases. Alembic alone
+changes tables, from the folder `versions` beside this file.
 """
 
 from __future__ import annotations
@@ -12,15 +14,90 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    create_engine,
+    event,
+    inspect,
+    text,
+)
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from dptrees.pipelines.ledger.error import LedgerError
-from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.sections.values import LedgerUrl
+from dptrees.transforms.errors import ReleaseError
+
+
+class LedgerError(ReleaseError):
+    """The ledger refuses a release, or cannot be reached; nothing is released without it."""
+
+
+METADATA = MetaData()
+
+DATASETS = Table(
+    "dptrees_datasets",
+    METADATA,
+    Column("dataset", Text, primary_key=True),
+    Column("measure", Text, nullable=False),
+    *(Column(name, Text, nullable=False) for name in ("epsilon", "delta", "rho")),
+    *(Column(f"spent_{name}", Text, nullable=False) for name in ("epsilon", "delta", "rho")),
+    Column("unit", Text, nullable=False),  # a JSON list of columns; none: the row
+    Column("neighbors", Text, nullable=False),
+    Column("created", Text, nullable=False),
+)
+
+_IS_ACTIVE = text("state IN ('reserved', 'committed')")
+
+RELEASES = Table(
+    "dptrees_releases",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("dataset", Text, ForeignKey(DATASETS.c.dataset), nullable=False),
+    Column("release", Text, nullable=False),
+    Column("spec_digest", Text, nullable=False),
+    Column("stated", Text, nullable=False),
+    *(Column(name, Text, nullable=False) for name in ("epsilon", "delta", "rho")),
+    Column("state", Text, nullable=False),
+    Column("folder", Text, nullable=False),
+    Column("key", Text, nullable=False),  # its check value
+    Column("nonce", Text, nullable=False),
+    Column("record", Text),  # keyed, of the data; null until they are counted
+    Column("reserved", Text, nullable=False),
+    Column("committed", Text),
+    # An id occurs once.
+    Index(
+        "dptrees_standing_releases",
+        "dataset",
+        "release",
+        unique=True,
+        sqlite_where=_IS_ACTIVE,
+        postgresql_where=_IS_ACTIVE,
+    ),
+)
+
+EVENTS = Table(
+    "dptrees_events",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("time", Text, nullable=False),
+    Column("dataset", Text, nullable=False),
+    Column("release", Text),
+    Column("event", Text, nullable=False),
+    Column("amount", Text, nullable=False),  # a JSON object of exact amounts
+)
+
 
 # Of a crowd of releases each waits for its turn.
 WAIT_SECONDS = 120
@@ -142,3 +219,86 @@ def _reason(error: DBAPIError) -> str:
     said: Any = error.orig
     lines = str(said).strip().splitlines()
     return lines[0][:200] if lines else type(said).__name__
+
+
+# What this program reads and writes; a test compares it with the last of `versions`.
+VERSION = "0001"
+VERSION_TABLE = "dptrees_ledger_version"
+_VERSIONS = Path(__file__).parent / "versions"
+_ADVISORY_LOCK = 0x6470_7472_6565_73  # "dptrees"
+
+
+def find_version(connection: Connection) -> str | None:
+    """The version of the tables; None where there are none."""
+    return _stated_version(connection) if inspect(connection).has_table(VERSION_TABLE) else None
+
+
+def _stated_version(connection: Connection) -> str | None:
+    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    return None if found is None else str(found)
+
+
+def _is_missing_table(error: DBAPIError) -> bool:
+    """Whether a statement failed for want of its table; checking for it first takes far longer."""
+    return "no such table" in str(error.orig) or getattr(error.orig, "sqlstate", "") == "42P01"
+
+
+def check_version(connection: Connection, url: LedgerUrl) -> None:
+    """Sees that the tables are those that this program knows.
+
+    Raises:
+        LedgerError: there are none, or of another version.
+    """
+    try:
+        found = _stated_version(connection)
+    except (OperationalError, ProgrammingError) as error:
+        if not _is_missing_table(error):
+            raise
+        found = None
+    if found is None:
+        raise no_ledger(url)
+    if found != VERSION:
+        raise LedgerError(
+            f"ledger: {url} is of version {found} and this program needs {VERSION}; run: dptrees "
+            f"ledger upgrade {url}"
+        )
+
+
+def lock_tables(connection: Connection) -> None:
+    """Lets no other transaction make or change tables, or add a data set, until this one ends."""
+    if connection.dialect.name == "postgresql":  # SQLite has one lock for all
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+
+
+def upgrade(connection: Connection, url: LedgerUrl) -> str | None:
+    """Makes the tables, or brings them to the version that this program knows.
+
+    Args:
+        connection: in a transaction.
+        url: of the ledger, for messages.
+
+    Returns:
+        The version before; None where there was none.
+
+    Raises:
+        LedgerError: the ledger is of a version that this program does not know.
+    """
+    # Slow to import, and seldom needed.
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+    from alembic.script import ScriptDirectory
+
+    lock_tables(connection)
+    before = find_version(connection)
+    script = ScriptDirectory(str(_VERSIONS.parent), version_locations=[str(_VERSIONS)])
+    if before not in (None, *(each.revision for each in script.walk_revisions())):
+        raise LedgerError(
+            f"ledger: {url} is of version {before}, which this program cannot read; use the "
+            "version of dptrees that made it"
+        )
+    with EnvironmentContext(
+        Config(), script, fn=lambda revision, _: script._upgrade_revs("head", revision)
+    ) as environment:
+        environment.configure(connection=connection, version_table=VERSION_TABLE)
+        environment.run_migrations()
+    return before

@@ -1,4 +1,4 @@
-"""The manifest against itself: all that follows from the specification is computed anew.
+"""Checks of a manifest against itself: all that follows from the specification is computed anew.
 
 The specification holds the budgets of all levels. Scales of noise, intervals, the numbers of the
 guarantee and its words follow from it, and are in the manifest too: a change of one shows.

@@ -1,10 +1,10 @@
 """Signatures of manifests, which prove who made a release.
 
-The signature is Ed25519 over the exact bytes of manifest.json, 64 bytes in manifest.sig
-beside it. The manifest names every table by its SHA-256, so all tables are signed; the page and
-a series' totals to date follow from them, and `dptrees verify` makes them again to compare.
-Signing is deterministic: a retry writes the same bytes. Only the launcher needs the signing key,
-which has nothing to do with the release key. Any other tool can check it:
+The signature is Ed25519 over the exact bytes of manifest.json, 64 bytes in manifest.sig beside
+it. The manifest names every table by its SHA-256, so all tables are signed; the page and a
+series' totals to date follow from them. Signing is deterministic: a retry writes the same bytes.
+Only the launcher needs the signing key, which has nothing to do with the release key. Any other
+tool can check it:
 
     openssl pkeyutl -verify -pubin -inkey signing.pem.pub -rawin -in manifest.json -sigfile
     manifest.sig
@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from dptrees.pipelines.release_folder import beam_files
-from dptrees.pipelines.user_error import UserError
+from dptrees.pipelines.process import UserError
+from dptrees.pipelines.query.release_folder import beam_files
 from dptrees.transforms.folder.layout import MANIFEST, SIGNATURE
 from dptrees.transforms.keys import find_scheme, read_private_file
 

@@ -1,28 +1,22 @@
-"""A release that is being verified: its manifest, its plan, and the checks of both."""
+"""A release that is being verified: its manifest, its plan, its first stages, and their checks."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 from dptrees.dpcore.choices.key_selection import ReleasedSelection, SelectionQuestion
+from dptrees.dpcore.choices.unit_bounds import ReleasedBound
+from dptrees.dpcore.choices.value_bounds import ReleasedValueBounds
 from dptrees.dpcore.hierarchy.universe import Universe
 from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys
+from dptrees.pipelines.process import UserError
 from dptrees.pipelines.proof.check import Check, CheckFailed, Finding, run_checks
-from dptrees.pipelines.proof.composition import check_composition
-from dptrees.pipelines.proof.derived import check_page, check_to_date
-from dptrees.pipelines.proof.files import (
-    check_draw,
-    check_files,
-    check_parts,
-    read_keys,
-    read_universe,
-)
 from dptrees.pipelines.proof.manifest import (
     check_entries,
     check_guarantee,
@@ -30,14 +24,48 @@ from dptrees.pipelines.proof.manifest import (
     check_sensitivities,
     read_plan,
 )
-from dptrees.pipelines.proof.tables import Names, check_tables
-from dptrees.pipelines.release_folder import ReleaseFolder, holds_release, read_file, read_manifest
-from dptrees.pipelines.running.chosen import chosen_bounds
-from dptrees.pipelines.selection.plan import FOLDER, selected_keys
-from dptrees.pipelines.unit_bounds.plan import FOLDER as BOUNDS
-from dptrees.pipelines.user_error import UserError
+from dptrees.pipelines.proof.tables import (
+    Names,
+    check_composition,
+    check_draw,
+    check_files,
+    check_page,
+    check_parts,
+    check_tables,
+    check_to_date,
+    read_keys,
+    read_universe,
+)
+from dptrees.pipelines.query.release_folder import (
+    ReleaseFolder,
+    holds_release,
+    read_file,
+    read_manifest,
+)
+from dptrees.pipelines.sections.first_stages import BOUNDS_FOLDER as BOUNDS
+from dptrees.pipelines.sections.first_stages import KEYS_FOLDER, selected_keys
 from dptrees.transforms.folder.layout import MANIFEST, SIGNATURE
 from dptrees.transforms.keys import KeyReference
+
+
+def chosen_bounds(folder: str) -> tuple[tuple[str, float], ...]:
+    """The bounds that a finished first stage released, by their names.
+
+    Args:
+        folder: of the first stage.
+    """
+    return tuple(_bounds(folder))
+
+
+def _bounds(folder: str) -> Iterator[tuple[str, float]]:
+    release = ReleaseFolder(folder).release
+    for question in release.plan.questions:
+        tree = release.tree(question.name)
+        if isinstance(tree, ReleasedValueBounds):
+            yield from ((f"{question.name}.{side}", each) for side, each in tree.bounds.items())
+        else:
+            assert isinstance(tree, ReleasedBound)
+            yield question.name, tree.bound
 
 
 def check_selected(folder: str, plan: ReleasePlan) -> None:
@@ -165,13 +193,15 @@ class Verified:
         it."""
         stage = self.stage
         if not self.has_stage:
-            return f"{FOLDER} is missing, so the keys were not compared with the selected ones"
-        _check_stage(FOLDER, stage)
+            return f"{KEYS_FOLDER} is missing, so the keys were not compared with the selected ones"
+        _check_stage(KEYS_FOLDER, stage)
         assert self.plan.selection is not None
         if stage.plan != replace(self.plan.selection, dataset=self.plan.dataset):
-            raise CheckFailed(f"{FOLDER} is not the selection in the specification")
+            raise CheckFailed(f"{KEYS_FOLDER} is not the selection in the specification")
         check_selected(stage.folder, self.plan)
-        return f"{FOLDER} is complete, matches this specification, and has the keys of the trees"
+        return (
+            f"{KEYS_FOLDER} is complete, matches this specification, and has the keys of the trees"
+        )
 
     def bounds(self) -> str:
         """Check that the first stage, which chose bounds of the unit, is the release that the
@@ -220,7 +250,7 @@ class Verified:
     @property
     def stage(self) -> Verified:
         """The first stage of a release with private keys."""
-        return Verified(os.path.join(self.folder, FOLDER))
+        return Verified(os.path.join(self.folder, KEYS_FOLDER))
 
     def tables(self) -> str:
         """The tables hold what follows from the specification."""

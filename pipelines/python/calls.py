@@ -15,10 +15,10 @@ from dptrees.pipelines.python.error import short_traceback, user_errors
 if TYPE_CHECKING:
     from dptrees.dpcore.release.plan import ReleasePlan
     from dptrees.pipelines.python.checked import RowCheck
-    from dptrees.pipelines.python.planned import Plan
-    from dptrees.pipelines.python.release import Release
+    from dptrees.pipelines.python.release import Plan, Release
     from dptrees.pipelines.python.request import Request
     from dptrees.transforms.keys import KeyReference
+
 
 _Path = str | os.PathLike[str]
 
@@ -66,7 +66,7 @@ def release(
     Raises:
         Error: in one sentence that says what to fix.
     """
-    from dptrees.pipelines.python.beam import quiet_import
+    from dptrees.pipelines.python.error import quiet_import
 
     with user_errors():
         making = quiet_import()
@@ -112,7 +112,7 @@ def of(
     Returns:
         A request without queries; add them with its methods.
     """
-    from dptrees.pipelines.python.beam import quiet_import
+    from dptrees.pipelines.python.error import quiet_import
 
     quiet_import()  # in one thread at a time
     from dptrees.pipelines.python.request import Request
@@ -150,10 +150,10 @@ def plan(
     Raises:
         Error: in one sentence that says what to fix.
     """
-    from dptrees.pipelines.python.beam import quiet_import
+    from dptrees.pipelines.python.error import quiet_import
 
     quiet_import()  # in one thread at a time
-    from dptrees.pipelines.python.planned import planned
+    from dptrees.pipelines.python.release import planned
 
     with user_errors():
         if units is None or isinstance(units, (str, os.PathLike)):
@@ -179,7 +179,7 @@ def load(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> Relea
     Raises:
         Error: in one sentence that says what to fix.
     """
-    from dptrees.pipelines.python.requested import requested_configuration
+    from dptrees.pipelines.python.release import requested_configuration
 
     with user_errors():
         return requested_configuration(config, {}, set).plan()
@@ -200,7 +200,7 @@ def key(place: _Path) -> KeyReference:
     >>> key("/etc/release.key").reference, key("env:RELEASE_KEY").reference
     ('file:/etc/release.key', 'env:RELEASE_KEY')
     """
-    from dptrees.pipelines.python.requested import key_values
+    from dptrees.pipelines.python.release import key_values
     from dptrees.transforms.keys import KeyReference
 
     reference = key_values(place)["key"]
@@ -250,7 +250,7 @@ def check(
     Raises:
         Error: in one sentence that says what to fix.
     """
-    from dptrees.pipelines.python.beam import quiet_import
+    from dptrees.pipelines.python.error import quiet_import
 
     with user_errors():
         quiet_import()
@@ -273,11 +273,11 @@ def open(path: _Path, *, window: str | None = None) -> Release:
     Raises:
         Error: if there is no release, or it is damaged.
     """
-    from dptrees.pipelines.python.beam import quiet_import
+    from dptrees.pipelines.python.error import quiet_import
 
     quiet_import()  # in one thread at a time
     from dptrees.pipelines.python.release import Release
-    from dptrees.pipelines.series.opening import opened
+    from dptrees.pipelines.query.series_folder import opened
 
     place = os.fspath(path)
     with user_errors():
@@ -303,7 +303,7 @@ def keygen(path: _Path) -> str:
         Error: if the file exists (a key is never overwritten), or cannot be written.
     """
     from dptrees.dpcore.noise.randomness import ReleaseKey
-    from dptrees.pipelines.keygen import write_new
+    from dptrees.pipelines.proof.keygen import write_new
 
     place = os.fspath(path)
     with user_errors():

@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from dptrees.pipelines.checking.check import ColumnLayout, InputCheck
-from dptrees.pipelines.checking.checking import NOT_PRIVATE, count_input
-from dptrees.pipelines.checking.report import check_entry, check_lines
-from dptrees.pipelines.checking.tally import Tally
-from dptrees.pipelines.checking.texts import SeenBatch
+from dptrees.pipelines.check.checking import (
+    NOT_PRIVATE,
+    ColumnLayout,
+    InputCheck,
+    check_entry,
+    check_lines,
+    count_input,
+)
+from dptrees.pipelines.check.tally import SeenBatch, Tally
 from dptrees.pipelines.python.config import AnyConfig
-from dptrees.pipelines.python.error import Error
-from dptrees.pipelines.python.remarks import warn_caller
-from dptrees.pipelines.python.requested import check_rows, requested_configuration
+from dptrees.pipelines.python.error import Error, warn_caller
+from dptrees.pipelines.python.release import check_rows, requested_configuration
 from dptrees.pipelines.python.rows import HeldSource, file_paths, to_batches
-from dptrees.pipelines.summary import guarantee_warnings
+from dptrees.pipelines.report.summary import guarantee_warnings
 from dptrees.transforms.readers.formats import format_of_names
 
 

@@ -1,7 +1,7 @@
 """A configuration in Python: a dictionary, a YAML file, or the typed objects of this module.
 
-All of them become the same values and pass the same checks, so errors name the same key. The keys
-are described in docs/configuration.
+All of them become the same values and pass the same checks, so errors name the same key. The
+keys are described in docs/configuration.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias, Union
 
 from dptrees.pipelines.python.error import Error
-from dptrees.pipelines.sections.number_size import UNUSUAL_SIZE, has_usual_size
+from dptrees.pipelines.sections.values import UNUSUAL_SIZE, has_usual_size
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,27 @@
-"""The exception of the Python API."""
+"""Errors and warnings of the Python API, and the import of Beam on first use.
+
+An `Error` is a sentence for the caller, so its traceback ends at the caller's own line, and
+warnings point there too. Beam takes a second to import, and its modules import each other in
+circles: two threads that begin at two of them get modules that are half imported, so one thread
+imports at a time.
+"""
 
 from __future__ import annotations
 
+import gc
+import logging
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
-from types import FunctionType, TracebackType
+from pathlib import Path
+from threading import RLock
+from types import FunctionType, ModuleType, TracebackType
 from typing import Any, ParamSpec, TypeVar
+
+from dptrees.pipelines.process import quiet_logs
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,10 +116,10 @@ def user_errors(*, is_query: bool = False, release: str | None = None) -> Iterat
     dptrees.Error: range: 5 is above 1
     """
     # Not above: this module is imported where an import must be quick.
+    from dptrees.pipelines.process import UserError
     from dptrees.pipelines.proof.check import UNREADABLE
-    from dptrees.pipelines.release_folder import FolderError
-    from dptrees.pipelines.sections.error import ConfigurationError
-    from dptrees.pipelines.user_error import UserError
+    from dptrees.pipelines.query.release_folder import FolderError
+    from dptrees.pipelines.sections.document import ConfigurationError
     from dptrees.transforms.errors import ReleaseError
 
     try:
@@ -117,7 +131,7 @@ def user_errors(*, is_query: bool = False, release: str | None = None) -> Iterat
     except UNREADABLE as error:
         if is_query and isinstance(error, ValueError):
             raise Error(_in_python(str(error))) from None
-        from dptrees.pipelines.proof.verifying import reason_unreadable
+        from dptrees.pipelines.check.verifying import reason_unreadable
 
         reason = None if release is None else reason_unreadable(release)
         if reason is None:
@@ -134,3 +148,51 @@ def _in_python(sentence: str) -> str:
     for option, here in _OPTIONS.items():
         sentence = sentence.replace(option, here)
     return sentence
+
+
+# Not all of the folder above: a checkout without links also has programs of its users there.
+_OWN = tuple(f"{Path(__file__).parents[2] / name}/" for name in ("pipelines", "transforms"))
+
+
+def warn_caller(message: str) -> None:
+    """Warn at the nearest line that is no part of this library, however deep the call is."""
+    level = 1
+    while sys._getframe(level).f_code.co_filename.startswith(_OWN):
+        level += 1
+    warnings.warn(message, stacklevel=level + 1)
+
+
+# Held by the thread that imports Beam, or what is behind it.
+IMPORT_LOCK = RLock()
+_imported: list[ModuleType] = []
+
+
+def quiet_import() -> ModuleType:
+    """Import the module that makes releases, without the warnings of Beam, and return it."""
+    with IMPORT_LOCK:
+        if not _imported:
+            _imported.append(_import_making())
+        return _imported[0]
+
+
+def _import_making() -> ModuleType:
+    collects = gc.isenabled()
+    # An import leaves no cycles to collect, and looking for them takes a tenth of its time.
+    gc.disable()
+    try:
+        with quiet_logs(logging.WARNING):
+            return import_module("dptrees.pipelines.python.making")
+    finally:
+        if collects:
+            _count_as_old()
+            gc.enable()
+
+
+def _count_as_old() -> None:
+    """Move all objects to the oldest generation of the garbage collector.
+
+    Otherwise the next small collection would scan all objects that an import made.
+    """
+    if gc.get_freeze_count() == 0:  # else the caller has frozen objects, which stay frozen
+        gc.freeze()
+        gc.unfreeze()

@@ -1,29 +1,289 @@
-"""Queries of a release in Python, from a folder or from the memory of this process."""
+"""A release in Python: its plan before any row is read, and its queries, from folder or memory."""
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import pyarrow as pa
 
 from dptrees.dpcore.release.guarantee import stated_guarantee
 from dptrees.dpcore.release.released import ReleaseReader
+from dptrees.pipelines.config.configuration import Configuration, checked_configuration
+from dptrees.pipelines.process import UserError
 from dptrees.pipelines.proof.verified import raise_first
-from dptrees.pipelines.python.error import Error, reports_edits, short_tracebacks, user_errors
-from dptrees.pipelines.python.html import table_html
+from dptrees.pipelines.python.answers import table_html
+from dptrees.pipelines.python.config import AnyConfig, plain
+from dptrees.pipelines.python.error import (
+    Error,
+    reports_edits,
+    short_tracebacks,
+    user_errors,
+    warn_caller,
+)
 from dptrees.pipelines.python.tree import TreeAnswers
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.reporting import write_report
-from dptrees.pipelines.sampling import sample_stream, trees_with_rows
-from dptrees.pipelines.series.series_folder import WindowFolder
-from dptrees.pipelines.user_error import UserError
+from dptrees.pipelines.query.querying import sample_stream, trees_with_rows
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.query.series_folder import WindowFolder
+from dptrees.pipelines.report.planning import (
+    composition_entry,
+    composition_lines,
+    tree_entries,
+    tree_lines,
+    unit_bounds_entry,
+    unit_bounds_lines,
+    whole_target,
+)
+from dptrees.pipelines.report.summary import guarantee_warnings, write_report
+from dptrees.pipelines.sections.document import read_document
+from dptrees.pipelines.show.answers import TextTable
+from dptrees.pipelines.show.figures import cell_text
+from dptrees.pipelines.show.targets import TargetError, TargetErrors
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import MANIFEST
-from dptrees.transforms.held import KeptFiles
+from dptrees.transforms.held import KEPT_SCHEME, KeptFiles
+from dptrees.transforms.keys import has_scheme
+
+# The value of an omitted key whose value is not read.
+_NO_FILE, _NO_KEY = "rows", "env:DPTREES_KEY"
+_DEFAULT_ID = "release"
+
+
+def key_values(key: str | os.PathLike[str] | None) -> dict[str, str]:
+    """Return the section for a release key that an argument of a call names.
+
+    >>> key_values("release.key"), key_values("env:RELEASE_KEY"), key_values(None)
+    ({'key': 'file:release.key'}, {'key': 'env:RELEASE_KEY'}, {})
+    """
+    if key is None:
+        return {}
+    text = os.fspath(key)
+    return {"key": text if has_scheme(text) else f"file:{text}"}
+
+
+def config_values(config: AnyConfig) -> tuple[Any, str]:
+    """Return the values of a configuration, and its name in messages.
+
+    Raises:
+        ConfigurationError: if its file cannot be read.
+        Error: if it has another type.
+    """
+    if isinstance(config, (str, os.PathLike)):
+        path = os.fspath(config)
+        return read_document(path), path
+    values = plain(config)
+    if not isinstance(values, dict):
+        raise Error(
+            f"config: {type(config).__name__} is neither a dictionary, nor a Config, nor the path "
+            "of a YAML file"
+        )
+    return values, "config"
+
+
+def check_rows(rows: object, config: AnyConfig) -> None:
+    """Refuse a call without rows whose configuration has no input.
+
+    Raises:
+        ConfigurationError, Error: it has neither.
+    """
+    values, _ = config_values(config)
+    if rows is None and isinstance(values, dict) and "input" not in values:
+        raise Error("rows: give the rows, or a configuration with an input")
+
+
+def requested_configuration(
+    config: AnyConfig, given: Mapping[str, Any], parameters: Mapping[str, object] | None
+) -> Configuration:
+    """Return the checked configuration of a call.
+
+    Args:
+        config: the configuration of the caller.
+        given: keys from arguments of the call; they replace the keys of the configuration.
+        parameters: parameters of the configuration, by name.
+
+    Raises:
+        ConfigurationError, Error: in one sentence.
+    """
+    values, source = config_values(config)
+    if isinstance(values, dict):
+        own = values.get("input")
+        values = {"release": _DEFAULT_ID} | values | dict(given)
+        if "input" in given and isinstance(own, dict):
+            # The format of the rows stays; only their place is another one.
+            values["input"] = given["input"] | own | {"path": given["input"]["path"]}
+        if "key" in given:
+            values.pop("key_file", None)
+        values.setdefault("output", _NO_FILE)
+        values.setdefault("input", {"format": "parquet", "path": _NO_FILE})
+        if "key_file" not in values:
+            values.setdefault("key", _NO_KEY)
+    texts = {name: str(value) for name, value in (parameters or {}).items()}
+    return checked_configuration(values, source, texts)
+
+
+def names_key(config: AnyConfig) -> bool:
+    """Return whether a configuration names the place of its key."""
+    values, _ = config_values(config)
+    return isinstance(values, dict) and ("key" in values or "key_file" in values)
+
+
+_SCHEMA = pa.schema(
+    {
+        "tree": pa.string(),
+        "keys": pa.int64(),
+        "mechanism": pa.string(),
+        "error": pa.float64(),
+        "unit": pa.string(),
+    }
+)
+
+
+@short_tracebacks
+class Plan:
+    """The plan of a release, with its expected errors.
+
+    Args:
+        configuration: the configuration of the release.
+        units: the folder of a release of the numbers of rows per unit, to compare bounds; None:
+            bounds are not compared.
+    """
+
+    def __init__(self, configuration: Configuration, units: str | None = None) -> None:
+        self._configuration, self._plan = configuration, configuration.plan()
+        self._units = None if units is None else unit_bounds_entry(configuration, units)
+        if units is not None and units.startswith(KEPT_SCHEME):
+            self._units = {**(self._units or {}), "release": "a release in memory"}
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee, in one line."""
+        return stated_guarantee(self._plan)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences on settings that make the guarantee weak."""
+        return [line.removeprefix("warning: ") for line in guarantee_warnings(self._plan)]
+
+    @property
+    def max_rows(self) -> int:
+        """The bound on the rows of a privacy unit that adds the least error.
+
+        Raises:
+            Error: if `dptrees.plan` was called without `units`.
+        """
+        if self._units is None:
+            raise Error("max_rows: give plan(..., units=) a release of a tree of type unit_rows")
+        return int(self._units["recommended"])
+
+    @cached_property
+    def entries(self) -> dict[str, Any]:
+        """All details of the plan, as ``dptrees plan --json`` prints them."""
+        trees = tree_entries(self._configuration, self._plan)
+        composition = composition_entry(self._configuration, self._plan)
+        units = {} if self._units is None else {"units": self._units}
+        return {"trees": trees, "composition": composition} | units
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return a dictionary for each tree.
+
+        Its keys are ``tree`` (the name), ``keys`` (their number), ``mechanism``, and ``error``: the
+        standard error for the objective of the tree, in ``unit``. Both are None if no error is
+        known beforehand.
+        """
+        composed = {each["name"]: each for each in self.entries["composition"]["trees"]}
+        return [
+            {
+                "tree": tree["name"],
+                "keys": tree.get("keys"),
+                "mechanism": tree.get("mechanism"),
+                "error": composed.get(tree["name"], {}).get("error"),
+                "unit": composed.get(tree["name"], {}).get("unit"),
+            }
+            for tree in self.entries["trees"]
+        ]
+
+    def to_arrow(self) -> pa.Table:
+        """Return the dictionaries of `to_dicts` as an Arrow table."""
+        return pa.Table.from_pylist(self.to_dicts(), schema=_SCHEMA)
+
+    def budget_for(self, error: float | Mapping[str, float]) -> dict[str, Any]:
+        """Return the smallest budget of the release at which the errors reach a target.
+
+        Args:
+            error: the largest error of every tree, the ``error`` of `to_dicts` in its ``unit``; or
+                of some trees, by name, which is needed where trees have several units.
+
+        Returns:
+            The budget, and the errors of the trees at this budget, as ``dptrees plan
+            --target-error --json`` prints them.
+
+        Raises:
+            Error: if there is no such tree, or no such budget.
+        """
+        named = error if isinstance(error, Mapping) else {}
+        target_errors = TargetErrors(
+            each=None if named else _wanted(error),
+            named={name: _wanted(each) for name, each in named.items()},
+        )
+        if all(each.error_unit is None for each in self._configuration.workloads):
+            raise Error("error: no tree has an error that is known before the release")
+        try:
+            errors = target_errors.by_tree(self._configuration.workloads, None)
+            return whole_target(self._configuration, errors)
+        except UserError as refused:
+            raise Error(f"error: {str(refused).removeprefix('--target-error: ')}") from None
+
+    @property
+    def text(self) -> str:
+        """The levels, the noise and the errors of every tree, as ``dptrees plan`` prints them."""
+        lines = list(composition_lines(self.entries["composition"]))
+        for question, entry in zip(self._plan.questions, self.entries["trees"], strict=True):
+            lines += tree_lines(question, entry)
+        if self._units is not None:
+            lines += unit_bounds_lines(self._units)
+        return "\n".join(lines)
+
+    def _cells(self) -> list[list[str]]:
+        return [[cell_text(name, row) for name in row] for row in self.to_dicts()]
+
+    def __repr__(self) -> str:
+        table = TextTable.from_rows(_SCHEMA.names, self._cells())
+        return "\n".join([f"{self._plan.name}: {self.guarantee}", *table.lines()])
+
+    def _repr_html_(self) -> str:
+        caption = f"{self._plan.name}: {self.guarantee}"
+        return table_html(caption, _SCHEMA.names, self._cells())
+
+
+def _wanted(error: Any) -> TargetError:
+    if not isinstance(error, Real) or not 0 < float(error) < math.inf:
+        raise Error(f"error: {error!r} must be a number above 0, in the unit of the tree")
+    return TargetError(amount=float(error), is_part=False)
+
+
+def planned(
+    config: AnyConfig, parameters: Mapping[str, object] | None, units: str | None = None
+) -> Plan:
+    """Return the plan of a configuration, and warn if its guarantee is weak.
+
+    Args:
+        config: the configuration of the release.
+        parameters: parameters of the configuration, by name.
+        units: the folder of a release of the numbers of rows per unit, as for `Plan`.
+
+    Raises:
+        ConfigurationError, Error: in one sentence.
+    """
+    made = Plan(requested_configuration(config, {}, parameters), units)
+    for line in made.warnings:
+        warn_caller(line)
+    return made
+
 
 # The most synthetic rows in memory.
 MOST_SAMPLED = 10**8
@@ -217,7 +477,7 @@ class Release:
         Raises:
             Error: if a check fails; the message names it and the reason.
         """
-        from dptrees.pipelines.proof.verifying import VerifyRequest, verify_release
+        from dptrees.pipelines.check.verifying import VerifyRequest, verify_release
 
         paths = [data] if isinstance(data, (str, os.PathLike)) else data
         try:
@@ -247,7 +507,7 @@ class Release:
         Raises:
             Error: if the file exists, or cannot be written.
         """
-        from dptrees.pipelines.report import write_report_html
+        from dptrees.pipelines.report.report import write_report_html
 
         with user_errors():
             page = write_report_html(self._one_folder("report"), {})

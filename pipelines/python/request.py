@@ -20,9 +20,9 @@ from dptrees.pipelines.python.rows import column_type
 
 if TYPE_CHECKING:
     from dptrees.pipelines.python.checked import RowCheck
-    from dptrees.pipelines.python.planned import Plan
-    from dptrees.pipelines.python.release import Release
-    from dptrees.pipelines.python.session import Session
+    from dptrees.pipelines.python.making import Session
+    from dptrees.pipelines.python.release import Plan, Release
+
 
 # The default number of cells of a column of numbers.
 CELLS = 1024

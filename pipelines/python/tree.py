@@ -15,17 +15,35 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.questions.answer_errors import StatisticKind
 from dptrees.dpcore.questions.released import CDF, NODES, Answer, Released
-from dptrees.pipelines.answers.figures import QUANTILE_VALUES, quantile_numbers, quantile_texts
-from dptrees.pipelines.answers.overview import overview
-from dptrees.pipelines.plain.counted import counted_note, counted_noun
-from dptrees.pipelines.plain.titles import column_titles, titled
-from dptrees.pipelines.python.answers import Answers, to_table
-from dptrees.pipelines.python.drawing import CURVES, HISTOGRAM, NO_DRAWING, POINTS, QUANTILES
-from dptrees.pipelines.python.drawing import NODES as BARS
-from dptrees.pipelines.python.error import Error, reports_edits, short_tracebacks, user_errors
-from dptrees.pipelines.python.remarks import warn_caller
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.series.series_folder import WindowFolder
+from dptrees.pipelines.python.answers import (
+    CURVES,
+    HISTOGRAM,
+    NO_DRAWING,
+    POINTS,
+    QUANTILES,
+    Answers,
+    to_table,
+)
+from dptrees.pipelines.python.answers import NODES as BARS
+from dptrees.pipelines.python.error import (
+    Error,
+    reports_edits,
+    short_tracebacks,
+    user_errors,
+    warn_caller,
+)
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.query.series_folder import WindowFolder
+from dptrees.pipelines.show.answers import overview
+from dptrees.pipelines.show.figures import (
+    QUANTILE_VALUES,
+    column_titles,
+    counted_note,
+    counted_noun,
+    quantile_numbers,
+    quantile_texts,
+    titled,
+)
 
 _ERRORS = ("estimate", "std_error", "ci_low", "ci_high", "count")
 _COLUMNS = ("label", *_ERRORS, "fraction")

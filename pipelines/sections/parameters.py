@@ -1,7 +1,7 @@
 """Parameters of a configuration: ``${date}`` in its strings, and ``--set date=2013-01-31``.
 
-They are inserted after the YAML was read, into strings alone: whatever a parameter holds, it is a
-part of one string or one whole value, never a key, a list or a section. ``$${`` represents ``${``.
+They are inserted after the YAML was read, into strings alone: a parameter is part of one string
+or one whole value, never a key, a list or a section. ``$${`` represents ``${``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing_extensions import Self
 
 from dptrees.dpcore.rows.value_lists import ValueList
 from dptrees.pipelines.sections import rules
-from dptrees.pipelines.sections.error import (
+from dptrees.pipelines.sections.document import (
     ConfigurationError,
     RuleBroken,
     configuration_error,
     nearest,
+    plain_scalar,
     shown,
 )
-from dptrees.pipelines.sections.section import Section
-from dptrees.pipelines.sections.yaml_document import plain_scalar
+from dptrees.pipelines.sections.rules import Section
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 _PLACE = re.compile(rf"\$\$\{{|\$\{{(?:({_NAME.pattern})\}})?")

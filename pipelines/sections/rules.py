@@ -1,7 +1,7 @@
-"""The rules that values of a configuration must keep, each with its sentence.
+"""The rules for values of a configuration, each with its sentence, and the base section.
 
-A rule takes a value as `pipelines.sections.yaml_document` reads it (numbers are int or Decimal) and
-returns what it represents, or raises `RuleBroken`.
+A rule takes a value as `pipelines.sections.document` reads it (numbers are int or Decimal) and
+returns what it represents, or raises `RuleBroken`. A section refuses all keys without a rule.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from dptrees.pipelines.ledger.url import LedgerUrl
-from dptrees.pipelines.sections.error import RuleBroken, missing_space, shown, unknown_key
+from pydantic import BaseModel, ConfigDict, PlainValidator
+from pydantic import model_validator as section_rule
+
+from dptrees.pipelines.sections.document import RuleBroken, missing_space, shown, unknown_key
+from dptrees.pipelines.sections.values import LedgerUrl
 from dptrees.transforms.contract import SchemaContract, arrow_type, duration_seconds
 from dptrees.transforms.keys import has_scheme, is_reference, written
 
@@ -396,3 +399,34 @@ def ledger_url(value: object) -> LedgerUrl:
         return LedgerUrl(text(value))
     except ValueError as error:
         raise RuleBroken(str(error)) from None
+
+
+Text = Annotated[str, PlainValidator(text)]
+Name = Annotated[str, PlainValidator(name)]
+Amount = Annotated[Fraction, PlainValidator(amount)]
+
+
+class Section(BaseModel):
+    """A section whose keys are its fields; `misplaced` holds keys of another kind of section, each
+    with a sentence about it."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        arbitrary_types_allowed=True,
+        # Most sections are checked only as parts of the file, and need no validator of their own.
+        defer_build=True,
+    )
+    misplaced: ClassVar[Mapping[str, str]] = {}
+
+    @section_rule(mode="before")
+    @classmethod
+    def _check_keys(cls, values: object) -> object:
+        result = section(values)
+        for key in result:
+            if key in cls.misplaced:
+                raise RuleBroken(cls.misplaced[key], at=f".{key}")
+        known = [each.alias or name for name, each in cls.model_fields.items()]
+        known_keys(result, known)
+        return result

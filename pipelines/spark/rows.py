@@ -1,4 +1,4 @@
-"""A Spark DataFrame as the rows of a release: what Spark counts, and what the driver gets."""
+"""A Spark DataFrame as the rows of a release: its Arrow schema, its rows, its job's failure."""
 
 from __future__ import annotations
 
@@ -11,43 +11,162 @@ from functools import partial
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 
 from dptrees.dpcore import __version__
 from dptrees.dpcore.bounding.row_choice import MOST_SHARDS, SHARDS
 from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.python.engine_rows import EngineRows
 from dptrees.pipelines.python.error import Error
-from dptrees.pipelines.python.making import OneTimeKey
-from dptrees.pipelines.running.stage import Stage
-from dptrees.pipelines.spark.faults import spark_fault
-from dptrees.pipelines.spark.messages import (
+from dptrees.pipelines.python.making import EngineRows, OneTimeKey
+from dptrees.pipelines.run.stage import Stage
+from dptrees.pipelines.spark.tasks import (
     FAULT,
+    FAULT_MARK,
     ORDER,
     RECEIVED,
     SHARD_COLUMNS,
     TABLE,
     Digest,
-    Message,
-    check_digests,
-    from_pieces,
-)
-from dptrees.pipelines.spark.schema import arrow_schema, check_readable
-from dptrees.pipelines.spark.tasks import (
     KeyIsUsedError,
+    Message,
     NoKey,
     UnusedKey,
     Work,
+    check_digests,
     count_rows,
     count_shards,
+    from_pieces,
     give_shards,
     send_rows,
 )
-from dptrees.transforms.errors import InputError
+from dptrees.transforms.errors import InputError, ReleaseError, error_in
 from dptrees.transforms.held import KEPT_SCHEME, GivenCounts, HeldCounting, held_counting
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.file_columns import FileColumns, described
 from dptrees.transforms.steps.counting import matched_trees
+
+_MISSING = re.compile(r"No module named '(dptrees|dpcore|transforms|pipelines)\b")
+_NO_ROOM = "spark.driver.maxResultSize"
+_OURS = re.compile(rf"{FAULT_MARK}: (\w+ in [\w.]+, line \d+)")
+_PASSING = ("ExecutorLostFailure", "FetchFailed", "was cancelled", "SparkContext was shut down")
+_CONDITION = re.compile(r"[A-Z][A-Z0-9_.]+")
+
+
+def spark_fault(error: Exception) -> ReleaseError:
+    """Return how the failure of a Spark job is reported.
+
+    Spark's own message may show a value of a row, such as a text that it cannot cast. So only the
+    name of the error is passed on.
+
+    Args:
+        error: as pyspark raised it.
+    """
+    text = str(error)
+    result = error_in(text)
+    if result is not None:
+        return result
+    if _MISSING.search(text):
+        return InputError(
+            "spark: an executor has no dptrees, or another version: install the driver's version "
+            "on every executor, on Databricks as a library of the cluster"
+        )
+    if _NO_ROOM in text:
+        return InputError(
+            f"spark: the partial counts of all partitions are larger than {_NO_ROOM}: raise it, or "
+            "give df.coalesce(N) with fewer partitions"
+        )
+    if (found := _OURS.search(text)) is not None:
+        return InputError(f"spark: a task failed with {found[1]}; this is a fault of dptrees")
+    name = _condition(error)
+    again = any(each in text for each in _PASSING)
+    return InputError(f"spark: the job failed with {name}; see Spark's own log", again=again)
+
+
+def _condition(error: Exception) -> str:
+    """The name of an error of Spark; never a part of its message, which may hold a value."""
+    # Spark 3.5 has the second of these methods only.
+    for method in ("getCondition", "getErrorClass"):
+        if callable(read := getattr(error, method, None)):
+            name = read()
+            if isinstance(name, str) and _CONDITION.fullmatch(name):
+                return name
+            break
+    return type(error).__name__
+
+
+# By the name that every version of Spark gives a type.
+_TYPES = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "tinyint": pa.int8(),
+    "short": pa.int16(),
+    "smallint": pa.int16(),
+    "integer": pa.int32(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "char": pa.string(),
+    "varchar": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "daytimeinterval": pa.duration("us"),
+}
+
+
+def arrow_schema(frame: Any) -> pa.Schema:
+    """Return the Arrow types of the columns of a DataFrame.
+
+    A column of another type is not there: Arrow batches cannot hold it, or a release not read it.
+
+    Args:
+        frame: the DataFrame.
+    """
+    return pa.schema(
+        [
+            pa.field(field.name, type)
+            for field in frame.schema.fields
+            if (type := arrow_type(field.dataType)) is not None
+        ]
+    )
+
+
+def arrow_type(type: Any) -> pa.DataType | None:
+    """Return the Arrow type of a Spark type; None if a release cannot read it."""
+    name = type.typeName()
+    if name == "struct":
+        inner = [(field.name, arrow_type(field.dataType)) for field in type.fields]
+        return pa.struct([(name, each) for name, each in inner if each is not None])
+    if name == "decimal" or name.startswith("decimal("):
+        return pa.decimal128(type.precision, type.scale)
+    if name == "array":
+        inner_type = arrow_type(type.elementType)
+        return None if inner_type is None else pa.list_(inner_type)
+    return _TYPES.get(name.split("(")[0].replace(" ", "").split("collate")[0])
+
+
+def check_readable(frame: Any, names: list[str]) -> None:
+    """Refuse columns whose type no release reads.
+
+    Args:
+        frame: the DataFrame.
+        names: the columns that are read.
+
+    Raises:
+        InputError: naming the column and its type.
+    """
+    for field in frame.schema.fields:
+        if field.name in names and arrow_type(field.dataType) is None:
+            raise InputError(
+                f"input: rows: column {field.name!r} has the type {field.dataType.simpleString()} "
+                "of Spark, which no tree and no privacy unit reads: cast it first"
+            )
+
 
 _NAME = "rows"
 # Plans that are larger travel without their public tables, which workers read from the output.

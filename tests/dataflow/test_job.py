@@ -16,8 +16,8 @@ from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.pipelines.command import main
-from dptrees.pipelines.running.cancelling import cancel_job
+from dptrees.pipelines.cli.command import main
+from dptrees.pipelines.run.dataflow import cancel_job
 from dptrees.transforms import keys
 from dptrees.transforms.folder import files
 from tests import google_cloud
@@ -253,7 +253,7 @@ def test_cancelling(service, options, capsys) -> None:
     import apache_beam as beam
     from google.cloud import dataflow_v1beta3
 
-    from dptrees.pipelines.running.job import beam_options
+    from dptrees.pipelines.run.job import beam_options
 
     service.holds = True
     chosen = beam_options(options)

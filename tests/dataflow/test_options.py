@@ -7,12 +7,17 @@ import pyarrow as pa
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.pipelines.command import main
-from dptrees.pipelines.configuration import load_configuration
-from dptrees.pipelines.running.dataflow import check_dataflow_references, size_workers
-from dptrees.pipelines.running.job import beam_options
-from dptrees.pipelines.running.worker_memory import Leaves, machine_for, process_memory
-from dptrees.pipelines.user_error import UserError
+from dptrees.pipelines.cli.command import main
+from dptrees.pipelines.config.configuration import load_configuration
+from dptrees.pipelines.process import UserError
+from dptrees.pipelines.run.dataflow import (
+    Leaves,
+    check_dataflow_references,
+    machine_for,
+    process_memory,
+    size_workers,
+)
+from dptrees.pipelines.run.job import beam_options
 from tests import google_cloud
 from tests.optional import table_library
 
@@ -185,7 +190,7 @@ def test_without_the_clients(monkeypatch) -> None:
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr("dptrees.pipelines.running.job.create_runner", absent)
+    monkeypatch.setattr("dptrees.pipelines.run.job.create_runner", absent)
     with pytest.raises(UserError, match=r"pip install '.\[gcp\]'"):
         beam_options(options())
 

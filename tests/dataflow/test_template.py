@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dptrees.pipelines.running.job import beam_options
+from dptrees.pipelines.run.job import beam_options
 from tests import google_cloud
 from tests.google_cloud import PROJECT
 from tests.transforms.conftest import key, key_file, rows  # noqa: F401

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 from tests.deploy.manifests import DEPLOY
 
 PROJECT = DEPLOY.parent

@@ -32,7 +32,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, {project!r})
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 
 tried, arguments = Path("tried"), sys.argv[1:]
 if arguments[1] == "flaky.yaml":

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dptrees.pipelines.faults.exit_code import ExitCode
+from dptrees.pipelines.process import ExitCode
 from tests.deploy.manifests import (
     DEPLOY,
     KUBERNETES,

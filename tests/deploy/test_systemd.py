@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dptrees.pipelines.faults.exit_code import ExitCode
+from dptrees.pipelines.process import ExitCode
 from tests.deploy.days import PROJECT, Days
 from tests.deploy.manifests import DEPLOY
 from tests.deploy.test_daily import TOTAL

@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dptrees.pipelines.command import command_parser
+from dptrees.pipelines.cli.command import command_parser
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "reference" / "commands.md"

@@ -20,15 +20,15 @@ from pydantic.fields import FieldInfo
 from dptrees.dpcore.ordered.domain import MISSING_POLICIES, OUTSIDE_POLICIES
 from dptrees.dpcore.ordered.domain_kinds import DOMAIN_KINDS
 from dptrees.dpcore.specification import CONTEXT
-from dptrees.pipelines.distinct import section as distinct
-from dptrees.pipelines.hierarchy import domain as hierarchy
-from dptrees.pipelines.kinds import KINDS
+from dptrees.pipelines.config.registry import KINDS
+from dptrees.pipelines.config.release_section import ReleaseSection
+from dptrees.pipelines.kinds import hierarchies as sparse
+from dptrees.pipelines.kinds import hierarchy_domain as hierarchy
+from dptrees.pipelines.kinds import numbers as distinct
 from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.input import TABLE_INPUTS
 from dptrees.pipelines.sections.parameters import ParameterSection
-from dptrees.pipelines.sections.release import ReleaseSection
-from dptrees.pipelines.sections.section import Section
-from dptrees.pipelines.sparse import section as sparse
-from dptrees.pipelines.tables.any_input import TABLE_INPUTS
+from dptrees.pipelines.sections.rules import Section
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "reference" / "configuration-keys.md"

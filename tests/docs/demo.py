@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 from tests.docs.blocks import Block, agrees, read_blocks
 from tests.docs.pages import FLIGHTS, PROJECT, cut_like, folder_of_a_reader
 

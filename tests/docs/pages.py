@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 from tests.docs.blocks import REST, Block, agrees, read_blocks
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -86,7 +86,7 @@ python hello.py
 
 def test_a_part_is_left_out_where_its_file_is_not_there() -> None:
     page = "<!-- if: {} -->\n```python\nprint(1)\n```\n```text\n1\n```\n<!-- end -->\n"
-    assert len(list(run_blocks(page.format("pipelines/command.py")))) == 1
+    assert len(list(run_blocks(page.format("pipelines/cli/command.py")))) == 1
     assert list(run_blocks(page.format("pipelines/absent.py"))) == []
 
 

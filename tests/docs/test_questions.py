@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import dptrees
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 from tests.docs.pages import DOCS
 
 PAGE = (DOCS / "questions.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dptrees.pipelines.ledger.entry import State
+from dptrees.pipelines.ledger.accounts import State
 from tests.engines.conftest import Workspace, release_files
 from tests.pipelines.ledger.asked import account_of, opened
 

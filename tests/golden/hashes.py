@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 from tests.golden.configurations import (
     BY,
     NAMES,

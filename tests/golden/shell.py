@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import dptrees
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 from tests.golden.configurations import NONCE
 
 # Times, digests of files, sizes of files, seconds, and the version: by pattern and replacement.

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.pipelines import releasing
-from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.config.configuration import load_configuration
+from dptrees.pipelines.run import releasing
 from tests.golden.configurations import NAMES, NONCE, write_configuration, write_data
 from tests.golden.hashes import integers, released
 from tests.transforms.eager import release_table

@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 
 PROJECT = Path(__file__).resolve().parents[2]
 FILES, ROWS = 3, 400

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.running import loop
-from dptrees.pipelines.running.job import SECRETS
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.run import loop
+from dptrees.pipelines.run.job import SECRETS
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Outcome, Workspace
@@ -474,7 +474,7 @@ def test_write_cut_off_by_the_system(workspace: Workspace, monkeypatch: pytest.M
 # What this process runs, it runs without the rights of the superuser.
 WITHOUT_RIGHTS = """
 import sys
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 for arguments in sys.argv[1].split(";"):
     print(main(arguments.split(" ")), flush=True)
 """

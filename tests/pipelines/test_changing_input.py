@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from dptrees.pipelines.running import stage as stages
+from dptrees.pipelines.run import stage as stages
 from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
 from tests.pipelines.test_private_keys import change, rows, shops  # noqa: F401, a fixture
 

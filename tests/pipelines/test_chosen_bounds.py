@@ -19,9 +19,9 @@ import pytest
 import dptrees
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.release.released import release_rows
-from dptrees.pipelines.configuration import load_configuration
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.running.stage import Stage
+from dptrees.pipelines.config.configuration import load_configuration
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.run.stage import Stage
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.release import ReleaseTrees
 from tests.pipelines.conftest import NONCE, Workspace

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dptrees.dpcore import __version__
-from dptrees.pipelines import planning
+from dptrees.pipelines.report import planning
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
@@ -134,7 +134,7 @@ def test_reader_that_goes_away(released: Workspace, unbuffered: str) -> None:
 TIMED = """
 import sys, time
 start = time.perf_counter()
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 for arguments in sys.argv[1:]:
     begun = time.perf_counter()
     assert main(arguments.split(" ")) == 0
@@ -170,8 +170,8 @@ def loaded(released: Workspace) -> set[str]:
 
 def test_quick_commands_do_not_import_what_is_slow(loaded: set[str]) -> None:
     assert {
-        "dptrees.pipelines.planning",
-        "dptrees.pipelines.querying",
-        "dptrees.pipelines.keygen",
+        "dptrees.pipelines.report.planning",
+        "dptrees.pipelines.query.querying",
+        "dptrees.pipelines.proof.keygen",
     } <= loaded
     assert not SLOW_TO_IMPORT & loaded

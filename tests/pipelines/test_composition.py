@@ -18,7 +18,7 @@ from dptrees.dpcore.release.plan import plan_from_spec, total_spending
 from dptrees.dpcore.sparse.domain import CodeDomain
 from dptrees.dpcore.sparse.question import SparseWorkload
 from dptrees.dpcore.specification import Refusal
-from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.config.configuration import load_configuration
 from tests.pipelines.test_planning import one_tree, planned
 
 if TYPE_CHECKING:

@@ -22,19 +22,25 @@ from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.release.mechanism_choice import OrderedChoice
 from dptrees.dpcore.uniform.plan import TreeSetting
-from dptrees.pipelines.configuration import Configuration, load_configuration, parse_configuration
-from dptrees.pipelines.hierarchy.section import HierarchyTree, MeasureSection
-from dptrees.pipelines.ordered.section import OrderedTree
-from dptrees.pipelines.sections import rules, section
-from dptrees.pipelines.sections.by import BySection
-from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.config.configuration import (
+    Configuration,
+    load_configuration,
+    parse_configuration,
+)
+from dptrees.pipelines.config.release_section import (
+    DEFAULT_CONFIDENCE,
+    ReleaseSection,
+    SeriesSection,
+)
+from dptrees.pipelines.kinds.hierarchies import HierarchyTree, MeasureSection, SparseTree
+from dptrees.pipelines.kinds.ordered import OrderedTree
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections import rules as section
+from dptrees.pipelines.sections.document import ConfigurationError, parse_document
 from dptrees.pipelines.sections.input import InputSection
-from dptrees.pipelines.sections.key_lists import read_key_list
 from dptrees.pipelines.sections.privacy import PrivacySection
-from dptrees.pipelines.sections.release import DEFAULT_CONFIDENCE, ReleaseSection
-from dptrees.pipelines.sections.series import SeriesSection
-from dptrees.pipelines.sections.yaml_document import parse_document
-from dptrees.pipelines.sparse.section import SparseTree
+from dptrees.pipelines.sections.public_tables import read_key_list
+from dptrees.pipelines.sections.tree import BySection
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.csv_format import CsvFormat
 from tests.pipelines.hierarchy.tables import write_tables_of_the_document
@@ -1055,7 +1061,7 @@ def test_a_budget_that_no_noise_can_serve_is_refused() -> None:
 _TIMED = """
 import sys, time
 start = time.perf_counter()
-from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.config.configuration import load_configuration
 loaded = {name.partition(".")[0] for name in sys.modules}
 imported = time.perf_counter()
 configuration = load_configuration(sys.argv[1])

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.pipelines import releasing
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.run import releasing
+from dptrees.pipelines.sections.document import ConfigurationError
 from dptrees.transforms.readers import csv_rows
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.csv_values import CsvTexts

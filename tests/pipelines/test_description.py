@@ -9,7 +9,7 @@ import pytest
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.release.kinds import MECHANISMS as READERS
-from dptrees.pipelines.description.description import (
+from dptrees.pipelines.show.description import (
     Column,
     Description,
     Errors,
@@ -17,10 +17,13 @@ from dptrees.pipelines.description.description import (
     Table,
     Unit,
     level_noise,
+    page_values,
+    plan_entry,
+    plan_lines,
     spent_columns,
+    table_entries,
 )
-from dptrees.pipelines.description.writers import page_values, plan_entry, plan_lines, table_entries
-from dptrees.pipelines.mechanisms.mechanisms import MECHANISMS
+from dptrees.pipelines.show.mechanisms import MECHANISMS
 from tests.dpcore.hierarchy_questions import hierarchy_question
 
 BUDGET = Budget(measure=Measure.EPSILON, amount=Fraction(1))

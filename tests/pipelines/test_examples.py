@@ -14,9 +14,9 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.dpcore.sparse.question import SparseQuestion
 from dptrees.dpcore.tables.question import TableQuestion
-from dptrees.pipelines.command import main
-from dptrees.pipelines.configuration import load_configuration
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.cli.command import main
+from dptrees.pipelines.config.configuration import load_configuration
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 BLOCKS = """\

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.pipelines.command import command_parser
-from dptrees.pipelines.commands.examples import EXAMPLES
-from dptrees.pipelines.draft.writing import SCHEMA
+from dptrees.pipelines.cli.command import command_parser
+from dptrees.pipelines.cli.release_commands import EXAMPLES
+from dptrees.pipelines.config.draft import SCHEMA
 from tests.pipelines.conftest import Outcome, Workspace
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reading-a-plan.md"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from dptrees.pipelines.faults.outcome import NO_MEMORY
+from dptrees.pipelines.monitoring import NO_MEMORY
 from dptrees.transforms.readers import parquet_rows
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from dptrees.dpcore.release.guarantee import (
 )
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.uniform.plan import level_entries
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.report import write_report_html
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.report.report import write_report_html
 
 DOMAIN = "{column: x, lower: 0, upper: 10, cells: 16}"
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import dptrees
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.sections.error import ConfigurationError
-from dptrees.pipelines.user_error import UserError
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.process import UserError
+from dptrees.pipelines.sections.document import ConfigurationError
 
 HEAD = (
     "release: a\ninput: {format: parquet, path: a}\noutput: o\nkey_file: k\n"

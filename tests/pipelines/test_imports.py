@@ -13,7 +13,7 @@ from tests.pipelines.conftest import Workspace, search_path
 # A run of a command in its own process, which ends with the names of all modules.
 LISTED = """
 import sys
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 assert main(sys.argv[1:]) == 0
 print("modules", *sys.modules, file=sys.stderr)
 """
@@ -35,21 +35,21 @@ OTHER_KINDS = {
 # The same for a plan, whose tree may be measured by any mechanism of an ordered domain.
 OTHER_SECTIONS = {
     *(
-        "dptrees.pipelines.sparse.section",
-        "dptrees.pipelines.hypercube.section",
-        "dptrees.pipelines.table.section",
+        "dptrees.pipelines.kinds.hierarchies",
+        "dptrees.pipelines.kinds.boxes",
+        "dptrees.pipelines.kinds.boxes",
     ),
     *(
-        "dptrees.pipelines.distinct.section",
-        "dptrees.pipelines.hierarchy.section",
-        "dptrees.pipelines.hierarchy.lines",
+        "dptrees.pipelines.kinds.numbers",
+        "dptrees.pipelines.kinds.hierarchies",
+        "dptrees.pipelines.kind_pages.hierarchy_page",
     ),
     *(
-        "dptrees.pipelines.mean.lines",
-        "dptrees.pipelines.exponential.lines",
-        "dptrees.pipelines.mechanisms.irregular",
+        "dptrees.pipelines.kinds.numbers",
+        "dptrees.pipelines.kinds.numbers",
+        "dptrees.pipelines.show.levels",
     ),
-    *("dptrees.pipelines.mechanisms.thresholds", "dptrees.pipelines.mechanisms.factorised"),
+    *("dptrees.pipelines.show.mechanisms", "dptrees.pipelines.show.levels"),
     *(
         "dptrees.dpcore.sparse.question",
         "dptrees.dpcore.boxes.question",
@@ -67,21 +67,20 @@ OTHER_SECTIONS = {
     ),
     *("dptrees.dpcore.irregular.plan", "dptrees.dpcore.thresholds.plan"),
 }
-SERIES = {"dptrees.dpcore.series.question", "dptrees.pipelines.series.series_folder"}
+SERIES = {"dptrees.dpcore.series.question", "dptrees.pipelines.query.series_folder"}
 CONFIGURATION = {
     "pydantic",
     "yaml",
     "jsonschema",
-    "dptrees.pipelines.configuration",
-    "dptrees.pipelines.kinds",
+    "dptrees.pipelines.config.configuration",
+    "dptrees.pipelines.config.registry",
 }
 PAGES = {
-    "dptrees.pipelines.ordered.page",
-    "dptrees.pipelines.hypercube.page",
-    "dptrees.pipelines.table.page",
+    "dptrees.pipelines.kind_pages.ordered_page",
+    "dptrees.pipelines.kind_pages.box_pages",
 }
 # What reads released folders.
-FOLDERS = {"pyarrow.parquet", "dptrees.pipelines.release_folder"}
+FOLDERS = {"pyarrow.parquet", "dptrees.pipelines.query.release_folder"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import yaml
 
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.pipelines.configuration import parse_configuration
+from dptrees.pipelines.config.configuration import parse_configuration
 from dptrees.transforms.readers import json_rows
 from dptrees.transforms.readers.read import FileSplit
 

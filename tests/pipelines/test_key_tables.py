@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.rows.keys import MAX_KEYS
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.sections import key_lists
-from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.sections import public_tables
+from dptrees.pipelines.sections.document import ConfigurationError
 from tests.pipelines.conftest import Workspace
 
 PLACES, PARTS = ["north", "south"], [0, 1]
@@ -143,7 +143,7 @@ def test_files_that_hold_no_tuples_are_refused(tmp_path: Path) -> None:
 def test_more_keys_than_a_list_may_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of lines is refused where it grows too long, not once it filled the memory; a Parquet
     file by its own number of rows, before any is read."""
-    for module in (key_lists,):
+    for module in (public_tables,):
         monkeypatch.setattr(module, "MAX_KEYS", 50)
         monkeypatch.setattr(module, "MOST_KEYS", 200)
     lines = tmp_path / "keys.txt"
@@ -158,7 +158,7 @@ def test_more_keys_than_a_list_may_hold(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_long_list_of_one_column_is_a_table(parted: Workspace, monkeypatch: Any) -> None:
-    monkeypatch.setattr(key_lists, "MAX_KEYS", 1)
+    monkeypatch.setattr(public_tables, "MAX_KEYS", 1)
     path = parted.folder / "parts.parquet"
     pq.write_table(pa.table({"anything": [1, 0, 5]}), path)
     outcome = parted.release(by({"column": "part", "keys_file": str(path)}))

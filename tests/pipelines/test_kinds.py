@@ -17,8 +17,8 @@ import pytest
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import release_rows
-from dptrees.pipelines.configuration import load_configuration
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.config.configuration import load_configuration
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.transforms.errors import ConservationError
 from dptrees.transforms.keys import KeyReference
 from tests import toy_kind
@@ -46,43 +46,37 @@ REQUESTS = "pipelines/python/request.py"
 FILES_OF_PARTS = {
     "selection": {
         "dpcore/release/plan.py",
-        "pipelines/configuration.py",
-        "pipelines/planning.py",
-        "pipelines/proof/files.py",
+        "pipelines/config/configuration.py",
+        "pipelines/report/planning.py",
+        "pipelines/proof/tables.py",
         "pipelines/proof/verified.py",
-        "pipelines/proof/verifying.py",
-        "pipelines/running/bounding.py",
-        "pipelines/running/output.py",
-        "pipelines/running/planned_once.py",
-        "pipelines/running/selecting.py",
-        "pipelines/sections/by.py",
-        "pipelines/unit_bounds/plan.py",
+        "pipelines/check/verifying.py",
+        "pipelines/run/first_stage.py",
+        "pipelines/run/output.py",
+        "pipelines/run/planned_once.py",
+        "pipelines/sections/tree.py",
+        "pipelines/sections/first_stages.py",
     },
     "series": {
         "dpcore/release/guarantee.py",
         "dpcore/release/released.py",
-        "pipelines/commands/examples.py",
-        "pipelines/command.py",
-        "pipelines/commands/series.py",
-        "pipelines/configuration.py",
-        "pipelines/dry_run/dry_run.py",
-        "pipelines/dry_run/places.py",
-        "pipelines/proof/derived.py",
-        "pipelines/proof/manifest.py",
+        "pipelines/cli/release_commands.py",
+        "pipelines/cli/command.py",
+        "pipelines/config/configuration.py",
+        "pipelines/check/dry_run.py",
+        "pipelines/check/places.py",
         "pipelines/proof/tables.py",
+        "pipelines/proof/manifest.py",
         "pipelines/proof/verified.py",
         "pipelines/python/calls.py",
         "pipelines/python/making.py",
         "pipelines/python/release.py",
         "pipelines/python/tree.py",
-        "pipelines/querying.py",
-        "pipelines/releasing.py",
-        "pipelines/report.py",
-        "pipelines/running/due.py",
-        "pipelines/running/planned_once.py",
-        "pipelines/sampling.py",
-        "pipelines/sections/release.py",
-        "pipelines/sections/series.py",
+        "pipelines/query/querying.py",
+        "pipelines/run/releasing.py",
+        "pipelines/report/report.py",
+        "pipelines/run/planned_once.py",
+        "pipelines/config/release_section.py",
         "transforms/steps/carry.py",
         "transforms/steps/kept_plan.py",
     },
@@ -203,7 +197,7 @@ def test_no_imports_go_in_a_circle() -> None:
         name: {module for module, _ in find_imports(path.read_text()) if module in names}
         for name, path in names.items()
     }
-    assert uses["dptrees.pipelines.planning"] and circles(uses) == []
+    assert uses["dptrees.pipelines.report.planning"] and circles(uses) == []
 
 
 def test_no_room_is_too_large() -> None:
@@ -241,8 +235,8 @@ SHARED = {
     ("dptrees.dpcore.levels.planner", "budget_for_target"),
     # Each column of a box is an ordered domain.
     ("dptrees.dpcore.ordered.domain_kinds", "OrderedDomain"),
-    ("dptrees.pipelines.ordered.domain", "read_domain"),
-    ("dptrees.pipelines.ordered.domain", "ordered_schema"),
+    ("dptrees.pipelines.kinds.domains", "read_domain"),
+    ("dptrees.pipelines.kinds.domains", "ordered_schema"),
 }
 
 
@@ -274,12 +268,12 @@ def test_parts_of_a_release_are_known_to_few_files(kind: str) -> None:
     "source",
     [
         "from dptrees.dpcore.sparse.question import SparseQuestion",
-        "from dptrees.pipelines.mechanisms.adaptive import adaptive_description",
-        "from dptrees.pipelines.hierarchy.page import hierarchy_tree",
+        "from dptrees.pipelines.show.adaptive import adaptive_description",
+        "from dptrees.pipelines.kind_pages.hierarchy_page import hierarchy_tree",
         "def late():\n    from dptrees.dpcore.ordered.released import ReleasedCdf",
         "if question.kind == 'sparse':\n    pass",
     ],
 )
 def test_planted_knowledge_of_kinds_is_found(source: str) -> None:
-    assert list(knows_kinds("pipelines/planning.py", source))
-    assert not list(knows_kinds("pipelines/sparse/page.py", source))
+    assert list(knows_kinds("pipelines/report/planning.py", source))
+    assert not list(knows_kinds("pipelines/kind_pages/sparse_page.py", source))

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from dptrees.pipelines.ledger.database import Database
-from dptrees.pipelines.ledger.schema import upgrade
-from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger.database import Database, upgrade
+from dptrees.pipelines.sections.values import LedgerUrl
 from tests.pipelines.series.test_whole_units import People
 
 # Of what commands write below the workspace: what may be published, and what is its owner's.

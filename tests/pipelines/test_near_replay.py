@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION
-from dptrees.pipelines.proof.replay import _Comparison
+from dptrees.pipelines.check.replay import _Comparison
 
 TABLE = pa.table(
     {

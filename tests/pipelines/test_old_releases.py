@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dptrees.pipelines.release_folder import FolderError, ReleaseFolder
+from dptrees.pipelines.query.release_folder import FolderError, ReleaseFolder
 from tests.releases.make import CONFIGURATIONS, LEDGER, MADE, write_place
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from dptrees.pipelines.configuration import load_configuration
-from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.config.configuration import load_configuration
+from dptrees.pipelines.sections.document import ConfigurationError, parse_document
 from dptrees.pipelines.sections.parameters import Substitution, given_parameters
-from dptrees.pipelines.sections.yaml_document import parse_document
 from tests.pipelines.conftest import PROJECT
 
 if TYPE_CHECKING:

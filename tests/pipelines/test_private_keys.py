@@ -15,11 +15,11 @@ import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.release.released import release_rows
-from dptrees.pipelines import configuration
-from dptrees.pipelines.configuration import load_configuration
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.running import selecting
-from dptrees.pipelines.running.stage import Stage
+from dptrees.pipelines.config import configuration
+from dptrees.pipelines.config.configuration import load_configuration
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.run import first_stage
+from dptrees.pipelines.run.stage import Stage
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
 from tests.pipelines.ledger.asked import account_of, opened
 
@@ -371,7 +371,7 @@ def test_private_keys_that_cannot_be_are_refused(
     ("module", "limit", "sentence"),
     [
         (configuration, "MAX_LEAVES", "trees[1].domain: 16 cells times "),
-        (selecting, "MOST_KEYS", "trees[1].group_by: more than 1 keys of shop were selected"),
+        (first_stage, "MOST_KEYS", "trees[1].group_by: more than 1 keys of shop were selected"),
     ],
 )
 def test_more_keys_than_a_release_can_hold(

@@ -8,8 +8,8 @@ from contextlib import redirect_stderr
 
 import pytest
 
-from dptrees.pipelines import progress_bar as module
-from dptrees.pipelines.progress_bar import progress_bar
+from dptrees.pipelines.run import job as module
+from dptrees.pipelines.run.job import progress_bar
 from dptrees.transforms.conservation import advance
 
 

@@ -13,7 +13,7 @@ from tests.pipelines.conftest import Workspace
 LARGE = ("pandas", "apache_beam", "scipy", "sqlalchemy", "matplotlib", "pydantic", "grpc", "jinja2")
 PROGRAM = f"""
 import sys
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 code = main()
 print(*(name for name in {LARGE} if name in sys.modules), file=sys.stderr)
 sys.exit(code)
@@ -54,7 +54,7 @@ def test_a_command_imports_what_it_needs(
 def test_pandas_is_there_for_whoever_imports_it_afterwards() -> None:
     pytest.importorskip("pandas")
     program = (
-        "from dptrees.pipelines.quick_start import leave_pandas_out; leave_pandas_out(); "
+        "from dptrees.pipelines.process import leave_pandas_out; leave_pandas_out(); "
         "import sys; "
         "assert 'pandas' not in sys.modules; import pandas; print(pandas.DataFrame({'a': [1]}))"
     )
@@ -64,7 +64,7 @@ def test_pandas_is_there_for_whoever_imports_it_afterwards() -> None:
 
 def test_importing_beam_leaves_the_collector_as_it_was() -> None:
     program = (
-        "import gc, dptrees; from dptrees.pipelines.python.beam import quiet_import; {}; "
+        "import gc, dptrees; from dptrees.pipelines.python.error import quiet_import; {}; "
         "quiet_import(); print(gc.isenabled(), gc.get_freeze_count() > 0)"
     )
     for before, after in (("pass", "True False"), ("gc.disable()", "False False")):
@@ -77,7 +77,7 @@ def test_later_calls_leave_the_collector_alone() -> None:
     """Else cycles of a program that makes releases in a loop would never be collected."""
     program = """
 import gc, weakref
-from dptrees.pipelines.python.beam import quiet_import
+from dptrees.pipelines.python.error import quiet_import
 class Node: pass
 quiet_import()
 gc.collect()
@@ -110,7 +110,7 @@ def test_a_release_imports_beam_without_its_unused_packages(workspace: Workspace
 def test_packages_that_beam_does_without_can_be_imported_afterwards() -> None:
     pytest.importorskip("boto3")
     program = (
-        "from dptrees.pipelines.quick_start import import_beam, start_quickly; start_quickly(); "
+        "from dptrees.pipelines.process import import_beam, start_quickly; start_quickly(); "
         "import_beam(); import sys; assert 'boto3' not in sys.modules; "
         "from dptrees.transforms import files, s3_client; "
         "from apache_beam.io.aws.clients.s3 import boto3_client; "
@@ -125,7 +125,8 @@ def test_a_program_that_calls_main_imports_beam_as_usual(workspace: Workspace) -
     """The program may need the packages that a command does without, on another thread."""
     workspace.configure()
     program = (
-        "import gc, sys; from dptrees.pipelines.command import main; code = main(sys.argv[1:]); "
+        "import gc, sys; from dptrees.pipelines.cli.command import main; "
+        "code = main(sys.argv[1:]); "
         "print(gc.get_freeze_count(), 'pandas' in sys.modules, file=sys.stderr); sys.exit(code)"
     )
     run = subprocess.run(

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from dptrees.pipelines.quiet_logs import quiet_logs
+from dptrees.pipelines.process import quiet_logs
 from tests.pipelines.conftest import PROJECT
 
 # What a process has once: a thread that sets one of these and restores it later restores what

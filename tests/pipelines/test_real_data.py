@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.pipelines.command import main
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.cli.command import main
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from tests.pipelines.conftest import NONCE
 
 # Of a key and a nonce that are fixed: nothing here is left to chance. The limits of 7 standard

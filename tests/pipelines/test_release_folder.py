@@ -16,8 +16,8 @@ from dptrees.dpcore import __version__
 from dptrees.dpcore.noise.laws import SAMPLER_VERSION
 from dptrees.dpcore.release.guarantee import manifest_checksum
 from dptrees.dpcore.release.plan import FORMAT_VERSION, plan_from_spec
-from dptrees.pipelines.configuration import load_configuration
-from dptrees.pipelines.release_folder import FolderError, ReleaseFolder
+from dptrees.pipelines.config.configuration import load_configuration
+from dptrees.pipelines.query.release_folder import FolderError, ReleaseFolder
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace

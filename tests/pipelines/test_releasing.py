@@ -23,8 +23,8 @@ from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.running.job import BEAMS_RUNNER, LOOP_RUNNER, beam_options, limit_threads
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.run.job import BEAMS_RUNNER, LOOP_RUNNER, beam_options, limit_threads
 from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
 from tests.pipelines.conftest import NONCE, search_path
 
@@ -60,7 +60,7 @@ MOMENTS = ("first temporary part", "manifest")
 KILLED = """
 import os, signal, sys
 from dptrees.transforms import files
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 moment = sys.argv.pop(1)
 put, finished = files._put, files._finished
 

@@ -36,10 +36,10 @@ from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.pipelines.answers.figures import with_margin
-from dptrees.pipelines.page.extent import MAX_KEYS, clip
-from dptrees.pipelines.page.tree_page import Headline, TreePage
-from dptrees.pipelines.report import _total, write_report_html
+from dptrees.pipelines.report.report import _total, write_report_html
+from dptrees.pipelines.show.figures import with_margin
+from dptrees.pipelines.show.page_nodes import MAX_KEYS, clip
+from dptrees.pipelines.show.tree_page import Headline, TreePage
 from tests.pipelines.report_page import Tables, parse_elements
 
 EVIL = "</script><!--<script>alert(1)</script>"

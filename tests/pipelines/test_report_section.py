@@ -10,8 +10,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace
 
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.sections.document import ConfigurationError
 from tests.pipelines.report_page import parse_elements
 
 REPORT = {"title": "Ages & <b>places</b>", "source": "a survey", "contact": "me@example.org"}

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.pipelines import report
-from dptrees.pipelines.hierarchy import nodes as report_hierarchy
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.kind_pages import hierarchy_page as report_hierarchy
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.report import report
 from tests.pipelines.conftest import Outcome, Workspace
 from tests.pipelines.report_page import parse_elements
 

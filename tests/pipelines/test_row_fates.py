@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.pipelines import releasing
+from dptrees.pipelines.run import releasing
 from tests.dpcore.odd_rows import as_texts
 from tests.pipelines.conftest import Outcome, Workspace
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import dptrees
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.sections.document import ConfigurationError
 
 AGE = {"column": "age", "type": "integer", "lower": 0, "upper": 64}
 TREE = {"name": "t", "domain": AGE}

@@ -25,10 +25,10 @@ import pytest
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dptrees.dpcore.release.guarantee import manifest_checksum
-from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.proof.check import CheckFailed, run_checks
-from dptrees.pipelines.proof.composition import _certified
 from dptrees.pipelines.proof.signature import SigningKey
+from dptrees.pipelines.proof.tables import _certified
 from dptrees.pipelines.proof.verified import Verified
 from tests.golden.configurations import NONCE as GOLDEN_NONCE
 from tests.golden.configurations import write_configuration, write_data
@@ -124,7 +124,8 @@ def test_failures_for_programs(again: Workspace) -> None:
 def test_nothing_is_written_and_beam_is_not_needed(again: Workspace) -> None:
     before = {path: path.stat().st_mtime_ns for path in again.folder.rglob("*")}
     code = (
-        "import sys; from dptrees.pipelines.command import main; main(['verify', sys.argv[1]]); "
+        "import sys; from dptrees.pipelines.cli.command import main; "
+        "main(['verify', sys.argv[1]]); "
         "assert 'apache_beam' not in sys.modules"
     )
     environment = os.environ | {"PYTHONPATH": search_path()}
@@ -364,7 +365,7 @@ def test_dp_accounting_is_consulted_and_can_object(monkeypatch: pytest.MonkeyPat
     printed = _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**4))
     certified, second = map(float, re.findall(r"(?:delta|accounting:) ([0-9.e-]+)", printed))
     assert second <= certified * 1.001 and second > certified * 0.9
-    monkeypatch.setattr("dptrees.pipelines.proof.composition.certified_delta", lambda *_: 0.0)
+    monkeypatch.setattr("dptrees.pipelines.proof.tables.certified_delta", lambda *_: 0.0)
     with pytest.raises(CheckFailed, match="dp-accounting computes delta"):
         _certified(laws, Fraction(1), Fraction(1), Fraction(1, 10**6))
 
@@ -504,8 +505,8 @@ def heard(event, arguments):
     if writes and arguments[2] & (os.O_WRONLY | os.O_RDWR) or event in CHANGES:
         changes.append((event, path))
 CHANGES = {"os.mkdir", "os.rmdir", "os.rename", "os.link", "os.symlink", "os.remove"}
-from dptrees.pipelines.command import main
-import dptrees.pipelines.proof.replay
+from dptrees.pipelines.cli.command import main
+import dptrees.pipelines.check.replay
 sys.addaudithook(heard)
 code = main(["verify", sys.argv[1], "--data", sys.argv[2]])
 print(code, changes, file=sys.stderr)

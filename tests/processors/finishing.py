@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 from dptrees.transforms.steps import record
 
 KILLED = 77

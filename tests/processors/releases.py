@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from dptrees.pipelines.command import main
-from dptrees.pipelines.configuration import load_configuration
-from dptrees.pipelines.reporting import write_report
+from dptrees.pipelines.cli.command import main
+from dptrees.pipelines.config.configuration import load_configuration
+from dptrees.pipelines.report.summary import write_report
 from tests.golden import configurations as golden
 from tests.processors import extra
 from tests.releases.make import CONFIGURATIONS as OLD

@@ -283,6 +283,6 @@ def test_a_failed_release_reports_why(tmp_path: Path) -> None:
 
 def test_a_step_of_another_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "watch_steps", lambda watch: watch.begin(scale.HISTOGRAM))
-    monkeypatch.setattr("dptrees.pipelines.command.main", lambda arguments: 0)
+    monkeypatch.setattr("dptrees.pipelines.cli.command.main", lambda arguments: 0)
     with pytest.raises(SystemExit, match="after, report"):
         scale.watched_release("release.yaml")

@@ -18,7 +18,7 @@ from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.privacy.unit import NullUnits
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import _bounded_increments
-from dptrees.pipelines.configuration import parse_configuration
+from dptrees.pipelines.config.configuration import parse_configuration
 from dptrees.transforms.errors import ConservationError, InputError
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees

@@ -22,8 +22,8 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.dpcore.series.temporal import TemporalTree
 from dptrees.dpcore.trees.chunks import SPINE, branch_index
-from dptrees.pipelines.hierarchy.chosen_nodes import _range_parts
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.kind_pages.hierarchy_charts import _range_parts
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.transforms.errors import ConservationError
 from dptrees.transforms.folder.layout import part_names
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan

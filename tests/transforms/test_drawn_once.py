@@ -12,7 +12,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.config.configuration import load_configuration
 
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -60,7 +60,7 @@ def test_the_transform_compares_no_rows_with_those_of_a_release_that_exists(
 
 
 def test_the_transform_alone_makes_a_complete_release(make_plan, rows, tmp_path, reference) -> None:
-    from dptrees.pipelines.release_folder import ReleaseFolder
+    from dptrees.pipelines.query.release_folder import ReleaseFolder
 
     out = tmp_path / "out"
     with beam.Pipeline(RUNNER) as pipeline:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.files import OutputError
 from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
@@ -28,7 +28,7 @@ OPTIONS = ("--project=test",)
 KILLED = """
 import os, signal
 from google.cloud.storage.fileio import BlobWriter
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 
 close, parts = BlobWriter.close, []
 

@@ -24,8 +24,8 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.pipelines.command import main
-from dptrees.pipelines.release_folder import FolderError, ReleaseFolder
+from dptrees.pipelines.cli.command import main
+from dptrees.pipelines.query.release_folder import FolderError, ReleaseFolder
 from dptrees.transforms.errors import InputError, sentence_in
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.files import OutputError
@@ -438,7 +438,7 @@ REGION = "us-east-1"
 KILLED = """
 import os, signal
 import boto3.session
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 
 session = boto3.session.Session()
 boto3.session.Session = lambda: session

@@ -16,7 +16,7 @@ PROJECT = Path(__file__).resolve().parents[2]
     "statement",
     [
         "import dptrees.transforms.release",
-        "import dptrees.pipelines.querying, dptrees.pipelines.running.job",
+        "import dptrees.pipelines.query.querying, dptrees.pipelines.run.job",
         "import dptrees.pipelines.ledger.commands",
         "import dptrees; dptrees.plan({'privacy': {'epsilon': 1, 'neighbors': 'add_remove'}, "
         "'trees': [{'name': 'a', 'domain': {'column': 'x', 'lower': 0, 'upper': 8, 'cells': 8}}]})",

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dptrees.pipelines.running.job import BEAMS_RUNNER
+from dptrees.pipelines.run.job import BEAMS_RUNNER
 from dptrees.transforms.errors import sentence_in
 from dptrees.transforms.folder.layout import RECORD
 from dptrees.transforms.readers.read import ReadBatches

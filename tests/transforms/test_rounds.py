@@ -14,7 +14,7 @@ from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.pipelines.running.loop import LoopRunner
+from dptrees.pipelines.run.loop import LoopRunner
 from dptrees.transforms.errors import ConservationError
 from dptrees.transforms.release import ReleaseTrees
 from dptrees.transforms.steps.draw import round_count

@@ -23,7 +23,7 @@ from dptrees.dpcore.rows.columns import plain_values, value_type
 from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
-from dptrees.pipelines.checking.tally import shapes
+from dptrees.pipelines.check.tally import shapes
 
 WORDS = ["11", "12", None, "11", "21", "12"]
 TRUTHS = [True, False, None, True, True, False]

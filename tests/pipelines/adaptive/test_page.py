@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from tests.chromium import Chromium
 from tests.pipelines.adaptive.test_command import TREE, changed
 from tests.pipelines.conftest import ROWS, Workspace

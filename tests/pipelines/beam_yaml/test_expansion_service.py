@@ -22,8 +22,8 @@ from apache_beam.portability.api import (
 )
 from apache_beam.transforms.external import ExternalTransform, ImplicitSchemaPayloadBuilder
 
-from dptrees.pipelines.beam_yaml.transform import URN
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.beam_yaml import URN
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from tests.pipelines.beam_yaml.test_transform import RUNNER, small_section
 from tests.pipelines.conftest import PROJECT, Workspace, search_path
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from dptrees.dpcore.release.guarantee import plan_manifest
-from dptrees.pipelines.beam_yaml.section import check_rows, configuration_of_text, section_text
-from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.beam_yaml import check_rows, configuration_of_text, section_text
+from dptrees.pipelines.sections.document import ConfigurationError
 
 SECTION = """
 release: visits

@@ -17,11 +17,11 @@ import pytest
 import yaml
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from dptrees.pipelines.beam_yaml.transform import DPTree
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.running import job
-from dptrees.pipelines.sections.error import ConfigurationError
-from dptrees.pipelines.user_error import UserError
+from dptrees.pipelines.beam_yaml import DPTree
+from dptrees.pipelines.process import UserError
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.run import job
+from dptrees.pipelines.sections.document import ConfigurationError
 from tests.pipelines.conftest import PROJECT, Workspace, search_path
 
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

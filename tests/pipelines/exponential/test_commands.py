@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 
 CONFIGURATION = """
 release: ages
@@ -143,7 +143,7 @@ def test_a_page_of_some_of_many_quantiles_has_no_headline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Check a page whose quantiles do not include the median."""
-    monkeypatch.setattr("dptrees.pipelines.exponential.page.MAX_QUANTILES", 24)
+    monkeypatch.setattr("dptrees.pipelines.kinds.numbers.MAX_QUANTILES", 24)
     made(f"quantiles: [{', '.join(f'{each / 100:g}' for each in range(10, 60))}]")
     page = Path("out", "report.html").read_text()
     assert "median of age" not in page and "0.33" in page and "0.34" not in page

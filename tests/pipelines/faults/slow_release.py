@@ -9,13 +9,13 @@ import logging
 import sys
 import threading
 
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 
 
 def slow_main() -> int:
     """Run the command, whose releases wait as a launcher waits for an engine."""
     logging.disable(logging.WARNING)  # Beam warns while it is imported
-    from dptrees.pipelines import releasing
+    from dptrees.pipelines.run import releasing
 
     logging.disable(logging.NOTSET)
     make = releasing.made

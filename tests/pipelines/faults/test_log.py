@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dptrees.pipelines.faults.log import RUN_ID, run_id
+from dptrees.pipelines.monitoring import RUN_ID, run_id
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace

@@ -9,9 +9,8 @@ import time
 
 import pytest
 
-from dptrees.pipelines.faults.exit_code import ExitCode
-from dptrees.pipelines.faults.outcome import failure_outcome
-from dptrees.pipelines.faults.stopping import postponed, stopping
+from dptrees.pipelines.monitoring import failure_outcome
+from dptrees.pipelines.process import ExitCode, postponed, stopping
 
 SIGNALS = {signal.SIGINT: ExitCode.STOPPED, signal.SIGTERM: ExitCode.TERMINATED}
 

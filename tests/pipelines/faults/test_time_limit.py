@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dptrees.pipelines.faults.exit_code import ExitCode
-from dptrees.pipelines.faults.outcome import failure_outcome
-from dptrees.pipelines.faults.stopping import postponed, stopped_by, stopping
-from dptrees.pipelines.faults.time_limit import TimeLimitError, parse_seconds, time_limit
+from dptrees.pipelines.monitoring import failure_outcome
+from dptrees.pipelines.process import (
+    ExitCode,
+    TimeLimitError,
+    parse_seconds,
+    postponed,
+    stopped_by,
+    stopping,
+    time_limit,
+)
 from tests.pipelines.conftest import search_path
 from tests.pipelines.faults import slow_release
 

@@ -15,9 +15,9 @@ from dptrees.dpcore.adaptive import forest
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.specification import Refusal
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.sections.document import ConfigurationError
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.report_page import parse_elements
 from tests.pipelines.test_querying import query_json

@@ -23,9 +23,12 @@ from dptrees.dpcore.hierarchy.leaves import (
 )
 from dptrees.dpcore.hierarchy.universe import Universe
 from dptrees.dpcore.irregular.planner import NodeWeights
-from dptrees.pipelines.hierarchy.domain import hierarchy_weights, invariant_level, read_hierarchy
-from dptrees.pipelines.sections.error import RuleBroken
-from dptrees.pipelines.sections.yaml_document import parse_document
+from dptrees.pipelines.kinds.hierarchy_domain import (
+    hierarchy_weights,
+    invariant_level,
+    read_hierarchy,
+)
+from dptrees.pipelines.sections.document import RuleBroken, parse_document
 from tests.memory import stays_below
 from tests.pipelines.hierarchy.tables import write_tables_of_the_document
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from dptrees.pipelines.hierarchy.domain import read_hierarchy
+from dptrees.pipelines.kinds.hierarchy_domain import read_hierarchy
 from dptrees.pipelines.python.config import plain
-from dptrees.pipelines.sections.error import RuleBroken
+from dptrees.pipelines.sections.document import RuleBroken
 
 PAIRS = [["f", "a"], ["f", "b"], ["m", "a"], ["m", "b"]]
 TWO = {"columns": ["sex", "work"]}

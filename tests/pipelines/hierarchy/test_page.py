@@ -39,10 +39,10 @@ from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.trees.chunks import SPINE
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.pipelines import report
-from dptrees.pipelines.hierarchy import nodes as report_hierarchy
-from dptrees.pipelines.page.extent import MAX_CHOSEN_NODES, MAX_NODES
-from dptrees.pipelines.report import check_chosen_paths, write_report_html
+from dptrees.pipelines.kind_pages import hierarchy_page as report_hierarchy
+from dptrees.pipelines.report import report
+from dptrees.pipelines.report.report import check_chosen_paths, write_report_html
+from dptrees.pipelines.show.page_nodes import MAX_CHOSEN_NODES, MAX_NODES
 from tests.dpcore.mechanisms import changed
 from tests.pipelines.report_page import ReleaseTables, parse_elements
 

@@ -23,10 +23,10 @@ from dptrees.dpcore.noise.source import MAX_COUNT
 from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.description.writers import plan_entry, plan_lines
-from dptrees.pipelines.hierarchy.lines import hierarchy_description
-from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.kind_pages.hierarchy_page import hierarchy_description
+from dptrees.pipelines.sections.document import ConfigurationError
+from dptrees.pipelines.show.description import plan_entry, plan_lines
 
 HEIGHT = 6
 PURE = {"epsilon": 1, "neighbors": "add_remove"}

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.release.guarantee import guarantee_in_words
-from dptrees.pipelines import releasing
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.sections.error import ConfigurationError
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.run import releasing
+from dptrees.pipelines.sections.document import ConfigurationError
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
 from tests.pipelines.test_bad_input import assert_refused
 from tests.pipelines.test_querying import ANSWER, query_json

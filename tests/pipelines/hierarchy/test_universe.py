@@ -18,7 +18,7 @@ from dptrees.dpcore.hierarchy.leaves import (
     universe_from_paths,
 )
 from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.pipelines.hierarchy.universe import read_leaves, read_universe
+from dptrees.pipelines.sections.public_tables import read_leaves, read_universe
 
 TABLE = pa.table(
     {

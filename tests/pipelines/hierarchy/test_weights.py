@@ -8,9 +8,8 @@ import pytest
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns
 from dptrees.dpcore.irregular.planner import NodeWeights
-from dptrees.pipelines.hierarchy.domain import hierarchy_weights, invariant_level
-from dptrees.pipelines.sections.error import RuleBroken
-from dptrees.pipelines.sections.yaml_document import parse_document
+from dptrees.pipelines.kinds.hierarchy_domain import hierarchy_weights, invariant_level
+from dptrees.pipelines.sections.document import RuleBroken, parse_document
 
 TRACTS = ["0101001", "0101002", "0102001", "0203001", "0203002"]
 WHERE = HierarchyDomain(

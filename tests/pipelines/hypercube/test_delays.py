@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from dptrees.dpcore.questions.released import Released
-from dptrees.pipelines.command import main
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.cli.command import main
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 
 PROJECT = Path(__file__).resolve().parents[3]
 FLIGHTS = PROJECT / "data" / "flights"

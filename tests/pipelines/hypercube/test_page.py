@@ -16,11 +16,10 @@ from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.ordered.dates import TimestampDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
 from dptrees.dpcore.ordered.integers import IntegerDomain
-from dptrees.pipelines.hypercube.axis import FigureAxis, halved_edges
-from dptrees.pipelines.hypercube.densities import Densities
-from dptrees.pipelines.hypercube.page import MAX_PARTS
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.report import write_report_html
+from dptrees.pipelines.kind_pages.box_charts import Densities, FigureAxis, halved_edges
+from dptrees.pipelines.kind_pages.box_pages import MAX_PARTS
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.report.report import write_report_html
 from tests.chromium import Chromium
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.hypercube.conftest import AGE, DAY, KIND, ROWS, box, rows, write_inputs

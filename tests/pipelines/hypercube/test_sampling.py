@@ -215,7 +215,7 @@ def test_a_full_disk_is_reported_in_a_sentence(
 
 PEAK = """
 import resource, sys
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 code = main(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 sys.exit(code)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dptrees.pipelines.hypercube.domain import read_hypercube
-from dptrees.pipelines.sections.error import RuleBroken
+from dptrees.pipelines.kinds.domains import read_hypercube
+from dptrees.pipelines.sections.document import RuleBroken
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.hypercube.conftest import AGE, AT, DAY, KIND, box
 

@@ -9,12 +9,10 @@ from typing import Any
 
 from dptrees.dpcore.privacy.unit import Measure, Neighbors
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.ledger.account import Account
-from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger
-from dptrees.pipelines.ledger.loss import Loss
-from dptrees.pipelines.ledger.opening import open_account
-from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.ledger.accounts import Account, Loss
+from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger, open_account
+from dptrees.pipelines.sections.values import LedgerUrl
 
 KEY = 64 * "a"
 TREE = "{name: all, domain: {column: x, lower: 0, upper: 100, cells: 16}}"

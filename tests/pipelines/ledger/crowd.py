@@ -17,12 +17,11 @@ from contextlib import contextmanager
 
 from sqlalchemy import select
 
-from dptrees.pipelines.ledger import account as accounts
+from dptrees.pipelines.ledger import accounts
 from dptrees.pipelines.ledger import ledger as ledgers
-from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.database import DATASETS, LedgerError
 from dptrees.pipelines.ledger.ledger import Ledger
-from dptrees.pipelines.ledger.tables import DATASETS
-from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.sections.values import LedgerUrl
 from tests.pipelines.ledger.asked import asked
 
 

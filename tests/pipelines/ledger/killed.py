@@ -16,15 +16,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from dptrees.pipelines.command import main as dptrees
-from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.cli.command import main as dptrees
+from dptrees.pipelines.config.configuration import load_configuration
 
 # What is patched, and whether it kills before it runs or after; in the order of a release.
 STEPS = {
     "before the reservation": ("dptrees.pipelines.ledger.ledger:Ledger.reserve", "before"),
     "within the reservation": ("dptrees.pipelines.ledger.ledger:add_entry", "after"),
     "after the reservation": ("dptrees.pipelines.ledger.ledger:Ledger.reserve", "after"),
-    "after the discarding": ("dptrees.pipelines.running.output:discard", "after"),
+    "after the discarding": ("dptrees.pipelines.run.output:discard", "after"),
     "after the nonce": ("dptrees.transforms.release:folder_nonce", "after"),
     "before the ledger's record": ("dptrees.pipelines.ledger.ledger:Ledger.record", "before"),
     "within the ledger's record": ("dptrees.pipelines.ledger.ledger:change_entry", "after"),
@@ -42,7 +42,7 @@ DISCARDING = "after the discarding"
 UNKNOWN = ("before the reservation", "within the reservation")
 # What a release imports late.
 IMPORTED = (
-    *("dptrees.pipelines.releasing", "dptrees.pipelines.ledger.booking"),
+    *("dptrees.pipelines.run.releasing", "dptrees.pipelines.ledger.booking"),
     "apache_beam.runners.portability.fn_api_runner",
 )
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dptrees.pipelines.ledger.entry import State
+from dptrees.pipelines.ledger.accounts import State
 from dptrees.pipelines.ledger.ledger import Ledger
 from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
 from tests.pipelines.conftest import Workspace

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from dptrees.pipelines.ledger import database
-from dptrees.pipelines.ledger.opening import open_account
-from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger.ledger import open_account
+from dptrees.pipelines.sections.values import LedgerUrl
 from tests.pipelines.conftest import NONCE, Outcome, Workspace, search_path
 from tests.pipelines.ledger.asked import account_of
 from tests.pipelines.ledger.ledgered import Ledgered
@@ -131,7 +131,7 @@ def test_a_second_release_is_refused_before_a_row_is_read(
 ) -> None:
     assert made.release().code == 0
     path = made.configure(lambda s: s.update(release="more", output=str(made.folder / "more")))
-    monkeypatch.delattr("dptrees.pipelines.running.stage.Stage._run")  # no job is even built
+    monkeypatch.delattr("dptrees.pipelines.run.stage.Stage._run")  # no job is even built
     outcome = made.run("release", path)
     refused(outcome, "the total of data set flights would be exceeded: epsilon 1 of 1 is spent")
     assert not (made.folder / "more").exists()
@@ -326,7 +326,7 @@ class Gone:
     """A ledger that cannot be reached from the worker."""
 
     def __call__(self, record: bytes) -> None:
-        from dptrees.pipelines.ledger.error import LedgerError
+        from dptrees.pipelines.ledger.database import LedgerError
 
         raise LedgerError("ledger: cannot be used: gone")
 
@@ -336,7 +336,7 @@ def test_a_ledger_that_is_busy(made: Ledgered, monkeypatch: pytest.MonkeyPatch) 
     settings = database._SETTINGS.replace("120s", "1s")
     monkeypatch.setattr(database, "_SETTINGS", settings)
     with made.ledger.transaction() as connection:
-        from dptrees.pipelines.ledger.account import locked_account
+        from dptrees.pipelines.ledger.accounts import locked_account
 
         locked_account(connection, "flights")
         refused(made.release(), "ledger: ", "cannot be used: ", code=75)
@@ -354,7 +354,7 @@ def test_a_sum_that_was_edited_is_noticed(plain: Ledgered) -> None:
 
 def test_planning_imports_no_ledger(plain: Ledgered) -> None:
     program = (
-        "import sys; from dptrees.pipelines.command import main; code = main(sys.argv[1:]); "
+        "import sys; from dptrees.pipelines.cli.command import main; code = main(sys.argv[1:]); "
         "print(*sys.modules, file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(
@@ -366,7 +366,7 @@ def test_planning_imports_no_ledger(plain: Ledgered) -> None:
     )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.split())
-    assert "dptrees.pipelines.ledger.url" in loaded
+    assert "dptrees.pipelines.sections.values" in loaded
     assert not {"sqlalchemy", "alembic", "psycopg", "apache_beam"} & loaded
 
 

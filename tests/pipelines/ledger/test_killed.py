@@ -12,9 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.pipelines.ledger.ledger import Ledger
-from dptrees.pipelines.ledger.opening import open_account
-from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.ledger.ledger import Ledger, open_account
+from dptrees.pipelines.sections.values import LedgerUrl
 from dptrees.transforms.folder.files import TEMPORARY_SUFFIX
 from tests import postgresql
 from tests.pipelines.conftest import NONCE

@@ -8,14 +8,11 @@ from fractions import Fraction
 import pytest
 
 from dptrees.dpcore.privacy.unit import Neighbors
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.ledger.entry import State, entries
-from dptrees.pipelines.ledger.error import LedgerError
-from dptrees.pipelines.ledger.history import events
-from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger
-from dptrees.pipelines.ledger.loss import Loss
-from dptrees.pipelines.ledger.opening import open_account
-from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.ledger.accounts import Loss, State, entries, events
+from dptrees.pipelines.ledger.database import LedgerError
+from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger, open_account
+from dptrees.pipelines.sections.values import LedgerUrl
 from tests.pipelines.ledger.asked import TREE, account_of, asked, opened, plan_of
 
 RECORD, OTHER = bytes(32), bytes(range(32))

@@ -9,10 +9,9 @@ import pytest
 
 from dptrees.dpcore.privacy.unit import Measure, Neighbors
 from dptrees.dpcore.release.guarantee import guarantee_in_words
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.ledger.account import Account
-from dptrees.pipelines.ledger.error import LedgerError
-from dptrees.pipelines.ledger.loss import Loss, LossRefused, release_loss
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.ledger.accounts import Account, Loss, LossRefused, release_loss
+from dptrees.pipelines.ledger.database import LedgerError
 from tests.pipelines.ledger.asked import plan_of
 
 SPARSE = "{name: heavy, domain: {kind: sparse, column: code, bits: [8, 8]}}"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger.database import LedgerError
 from dptrees.pipelines.ledger.ledger import Ledger
-from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.sections.values import LedgerUrl
 from tests.pipelines.ledger.asked import asked, opened
 
 if TYPE_CHECKING:

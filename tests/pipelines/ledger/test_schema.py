@@ -11,12 +11,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from dptrees.pipelines.ledger import schema
-from dptrees.pipelines.ledger.database import Database
-from dptrees.pipelines.ledger.error import LedgerError
+from dptrees.pipelines.ledger import database
+from dptrees.pipelines.ledger.database import METADATA, Database, LedgerError
 from dptrees.pipelines.ledger.ledger import Ledger
-from dptrees.pipelines.ledger.tables import METADATA
-from dptrees.pipelines.ledger.url import LedgerUrl
+from dptrees.pipelines.sections.values import LedgerUrl
 from tests.pipelines.ledger.asked import asked, opened
 
 LATER = """
@@ -34,15 +32,15 @@ def upgrade():
 def test_the_versions_make_the_tables_that_are_used(url: str) -> None:
     opened(url)
     with Database(LedgerUrl(url)).transaction() as connection:
-        options = {"version_table": schema.VERSION_TABLE}
+        options = {"version_table": database.VERSION_TABLE}
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, METADATA) == []
 
 
 def test_the_version_is_the_last_one() -> None:
-    folder = schema._VERSIONS
+    folder = database._VERSIONS
     script = ScriptDirectory(str(folder.parent), version_locations=[str(folder)])
-    assert script.get_current_head() == schema.VERSION
+    assert script.get_current_head() == database.VERSION
 
 
 def test_a_ledger_of_an_earlier_version(
@@ -50,10 +48,10 @@ def test_a_ledger_of_an_earlier_version(
 ) -> None:
     entry = opened(url).reserve(asked())
     folder = tmp_path / "versions"
-    shutil.copytree(schema._VERSIONS, folder)
+    shutil.copytree(database._VERSIONS, folder)
     (folder / "later.py").write_text(LATER)
-    monkeypatch.setattr(schema, "_VERSIONS", folder)
-    monkeypatch.setattr(schema, "VERSION", "later")
+    monkeypatch.setattr(database, "_VERSIONS", folder)
+    monkeypatch.setattr(database, "VERSION", "later")
 
     ledger = Ledger(LedgerUrl(url))
     with pytest.raises(LedgerError) as refused:
@@ -63,7 +61,7 @@ def test_a_ledger_of_an_earlier_version(
         f"upgrade {url}"
     )
     with Database(ledger.url).transaction() as connection:
-        assert schema.upgrade(connection, ledger.url) == "0001"
+        assert database.upgrade(connection, ledger.url) == "0001"
     assert ledger.reserve(asked()) == entry
     with Database(ledger.url).transaction() as connection:
         connection.execute(text("SELECT owner FROM dptrees_datasets"))
@@ -72,14 +70,14 @@ def test_a_ledger_of_an_earlier_version(
 def test_a_ledger_of_a_version_that_is_not_known(url: str) -> None:
     ledger = opened(url)
     with Database(ledger.url).transaction() as connection:
-        connection.execute(text(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9999'"))
+        connection.execute(text(f"UPDATE {database.VERSION_TABLE} SET version_num = '9999'"))
     with pytest.raises(LedgerError, match="is of version 9999 and this program needs"):
         ledger.account(None)
     with (
         pytest.raises(LedgerError, match="version 9999, which this program cannot read; use"),
         Database(ledger.url).transaction() as connection,
     ):
-        schema.upgrade(connection, ledger.url)
+        database.upgrade(connection, ledger.url)
 
 
 def test_an_upgrade_that_fails_changes_nothing(
@@ -87,12 +85,12 @@ def test_an_upgrade_that_fails_changes_nothing(
 ) -> None:
     entry = opened(url).reserve(asked())
     folder = tmp_path / "versions"
-    shutil.copytree(schema._VERSIONS, folder)
+    shutil.copytree(database._VERSIONS, folder)
     (folder / "later.py").write_text(f"{LATER}    raise RuntimeError('stopped')\n")
-    monkeypatch.setattr(schema, "_VERSIONS", folder)
+    monkeypatch.setattr(database, "_VERSIONS", folder)
     place = LedgerUrl(url)
     with pytest.raises(RuntimeError), Database(place).transaction() as connection:
-        schema.upgrade(connection, place)
+        database.upgrade(connection, place)
     assert Ledger(place).reserve(asked()) == entry
 
 

@@ -16,7 +16,7 @@ import pytest
 import dptrees
 from dptrees.dpcore.mean import FINEST
 from dptrees.dpcore.ordered.numbers import NumberDomain
-from dptrees.pipelines.ordered.domain import with_finest_cells
+from dptrees.pipelines.kinds.domains import with_finest_cells
 from tests.golden.hashes import said
 from tests.pipelines.conftest import NONCE, Workspace
 

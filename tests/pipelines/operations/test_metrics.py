@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dptrees.pipelines.running import stage
+from dptrees.pipelines.run import stage
 from dptrees.transforms.readers import parquet_rows
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dptrees.pipelines.running import stage as stages
-from dptrees.pipelines.running.run_record import RunRecord
+from dptrees.pipelines.run import stage as stages
+from dptrees.pipelines.run.output import RunRecord
 
 if TYPE_CHECKING:
     from pathlib import Path

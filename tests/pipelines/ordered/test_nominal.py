@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from tests.pipelines.conftest import ROWS, Workspace
 
 PLACES = ["east", "north", "south", "west", *(f"none {index}" for index in range(12))]

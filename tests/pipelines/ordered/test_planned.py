@@ -10,7 +10,7 @@ import pytest
 
 from dptrees.dpcore.factorised import strategies
 from dptrees.dpcore.specification import ANOTHER_MATRIX, MatrixError
-from dptrees.pipelines.running.engine_fault import engine_fault
+from dptrees.pipelines.run.job import engine_fault
 from tests.pipelines.conftest import Workspace
 
 DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 256, "out_of_range": "clamp"}

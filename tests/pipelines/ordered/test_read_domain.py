@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from dptrees.pipelines.ordered.domain import ordered_schema, read_domain
-from dptrees.pipelines.sections.error import RuleBroken
+from dptrees.pipelines.kinds.domains import ordered_schema, read_domain
+from dptrees.pipelines.sections.document import RuleBroken
 
 
 def test_values_name_the_first_and_the_last() -> None:

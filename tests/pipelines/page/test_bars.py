@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from dptrees.pipelines.charts.bars import Bars
-from dptrees.pipelines.page.crosstab import crosstab
-from dptrees.pipelines.page.headline import rows_text, table_bars
+from dptrees.pipelines.show.charts import Bars
+from dptrees.pipelines.show.page_nodes import crosstab, rows_text, table_bars
 
 NODES = pa.table(
     {

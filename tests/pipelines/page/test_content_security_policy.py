@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dptrees.pipelines.page.content_security_policy import content_security_policy
+from dptrees.pipelines.report.report import content_security_policy
 from tests.chromium import Chromium
 from tests.pipelines.page.conftest import CLOSING
 from tests.pipelines.report_page import parse_elements

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dptrees.pipelines.answers.figures import interval
+from dptrees.pipelines.show.figures import interval
 from tests.chromium import Chromium
 from tests.pipelines.page.conftest import CLOSING, LABELS
 

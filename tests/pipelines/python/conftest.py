@@ -13,7 +13,7 @@ import yaml
 
 from dptrees.pipelines.python.making import Call, release
 from dptrees.pipelines.python.release import Release
-from dptrees.pipelines.running.output import FolderRequest
+from dptrees.pipelines.run.output import FolderRequest
 from tests.golden.configurations import NONCE, write_configuration, write_data
 
 Fixed = Callable[..., Release]

@@ -14,7 +14,7 @@ import yaml
 
 import dptrees
 from dptrees.pipelines.python.config import plain
-from dptrees.pipelines.python.requested import requested_configuration
+from dptrees.pipelines.python.release import requested_configuration
 
 AGE = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
 CONFIG: dict[str, Any] = {

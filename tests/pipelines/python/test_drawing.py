@@ -13,7 +13,7 @@ import pytest
 
 import dptrees
 from dptrees.pipelines import charts
-from dptrees.pipelines.python.drawing import (
+from dptrees.pipelines.python.answers import (
     COLORS,
     CURVES,
     HISTOGRAM,

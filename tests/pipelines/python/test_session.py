@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import dptrees
-from dptrees.pipelines.python import session as sessions
-from dptrees.pipelines.python import spent
+from dptrees.pipelines.python import making as sessions
+from dptrees.pipelines.python import rows as spent
 from tests.pipelines.python.test_making import MINUTES
 
 ROWS = {"minutes": np.arange(300), "who": np.arange(300) // 3}

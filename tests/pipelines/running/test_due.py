@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dptrees.pipelines.command import main
-from dptrees.pipelines.running.due import Due, parse_day
-from dptrees.pipelines.user_error import UserError
+from dptrees.pipelines.cli.command import main
+from dptrees.pipelines.process import UserError
+from dptrees.pipelines.run.releasing import Due, parse_day
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "daily.yaml"
 

@@ -13,10 +13,10 @@ import grpc
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dptrees.pipelines.running import cancelling, preflight
-from dptrees.pipelines.running.cancelling import cancel_job
-from dptrees.pipelines.running.engine_fault import engine_fault
-from dptrees.pipelines.running.preflight import check_workers
+from dptrees.pipelines.run import dataflow, stage
+from dptrees.pipelines.run.dataflow import cancel_job
+from dptrees.pipelines.run.job import engine_fault
+from dptrees.pipelines.run.stage import check_workers
 from dptrees.transforms.errors import InputError, ReleaseError
 from dptrees.transforms.keys import KeyReference
 
@@ -69,7 +69,7 @@ def test_a_job_server_that_went_away(error: Exception) -> None:
 
 
 def test_no_job_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(stage, "ANSWER_SECONDS", 0.2)
     options = PipelineOptions(["--runner=PortableRunner", "--job_endpoint=localhost:1"])
     with pytest.raises(InputError, match="no job server answers at localhost:1") as caught:
         check_workers(options, KeyReference(reference="env:NONE"))
@@ -120,8 +120,8 @@ def cancelled(monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[str, list
     """The state in which a job was left, and what was remarked."""
     reported: list[str] = []
     states: list[str] = []
-    monkeypatch.setattr(cancelling, "remark", reported.append)
-    monkeypatch.setattr(cancelling, "event", lambda _, **named: states.append(named["state"]))
+    monkeypatch.setattr(dataflow, "remark", reported.append)
+    monkeypatch.setattr(dataflow, "event", lambda _, **named: states.append(named["state"]))
     cancel_job(Job(), PipelineOptions(["--runner=PortableRunner", *options]))
     return states[0], reported
 

@@ -15,9 +15,9 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dptrees.pipelines.running import loop
-from dptrees.pipelines.running.job import LOOP_RUNNER, beam_options
-from dptrees.pipelines.running.loop import LoopRunner
+from dptrees.pipelines.run import loop
+from dptrees.pipelines.run.job import LOOP_RUNNER, beam_options
+from dptrees.pipelines.run.loop import LoopRunner
 from dptrees.transforms.errors import InputError
 
 SEEN: list[Any] = []

@@ -18,12 +18,12 @@ import pytest
 
 from dptrees.dpcore import __version__
 from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
-from dptrees.pipelines import configuration as planning
-from dptrees.pipelines.configuration import load_configuration
+from dptrees.pipelines.config import configuration as planning
+from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.proof.manifest import plain
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.running.planned_once import planned_once, with_kept_selection
-from dptrees.pipelines.running.selecting import selected_keys
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.run.first_stage import selected_keys
+from dptrees.pipelines.run.planned_once import planned_once, with_kept_selection
 from dptrees.transforms.folder.existing_release import ExistingReleaseError
 from dptrees.transforms.folder.layout import MANIFEST, PLAN, RECORD
 from dptrees.transforms.steps.carry import SeriesError, check_turn
@@ -300,7 +300,7 @@ def test_a_damaged_plan(again: Workspace, text: str) -> None:
 KILLED = """
 import os, signal, sys
 from dptrees.transforms import files
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 moment = sys.argv.pop(1)
 finished = files._finished
 
@@ -339,7 +339,7 @@ def test_of_two_launchers_the_second_takes_the_plan_of_the_first(
     workspace: Workspace, released: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first one writes its plan after the second has planned."""
-    from dptrees.pipelines.running.stage import Stage
+    from dptrees.pipelines.run.stage import Stage
 
     check_input = Stage.check_input
 
@@ -451,7 +451,7 @@ def test_trees_are_planned_over_the_selection_of_another_launcher(
 ) -> None:
     """Another launcher writes the plan of the first stage after this one has planned its own, and
     its selection spends more of the delta."""
-    from dptrees.pipelines.running.stage import Stage
+    from dptrees.pipelines.run.stage import Stage
 
     def few(settings: dict[str, Any]) -> None:
         private(settings)

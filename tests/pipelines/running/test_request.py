@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dptrees.dpcore.release.guarantee import plan_manifest
-from dptrees.pipelines.configuration import Configuration, load_configuration
-from dptrees.pipelines.running.planned_once import planned_once
-from dptrees.pipelines.sections.request import first_change, requested
+from dptrees.pipelines.config.configuration import Configuration, load_configuration
+from dptrees.pipelines.config.request import first_change, requested
+from dptrees.pipelines.run.planned_once import planned_once
 from dptrees.transforms.folder.layout import PLAN
 from dptrees.transforms.steps.kept_plan import KeptPlan
 from tests.golden.configurations import write_configuration, write_data

@@ -11,7 +11,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 from apache_beam.transforms import environments
 
-from dptrees.pipelines.running import job
+from dptrees.pipelines.run import job
 
 
 class Submitted:

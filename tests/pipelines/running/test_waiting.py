@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dptrees.pipelines.running import waiting
-from dptrees.pipelines.running.waiting import WaitingPairs
+from dptrees.pipelines.run import loop
+from dptrees.pipelines.run.loop import WaitingPairs
 from dptrees.transforms.errors import ReleaseError
 from dptrees.transforms.nameless_file import NamelessFile
 from tests.pipelines.test_faults import files_below
@@ -31,8 +31,8 @@ PAIRS = [(f"key {number % 7}", VALUE + bytes([number])) for number in range(50)]
 
 def limit_memory(patch: pytest.MonkeyPatch) -> None:
     """Let all bytes but the first few go to a file."""
-    patch.setattr(waiting, "MEMORY_BYTES", 5000)
-    patch.setattr(waiting, "LEAST_BYTES", 1)
+    patch.setattr(loop, "MEMORY_BYTES", 5000)
+    patch.setattr(loop, "LEAST_BYTES", 1)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_other_values_stay_in_memory(folder: Path) -> None:
 
 
 def test_small_values_stay_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "LEAST_BYTES", len(VALUE) + 2)
+    monkeypatch.setattr(loop, "LEAST_BYTES", len(VALUE) + 2)
     assert dict(filled().groups()) == grouped(PAIRS) and not open_files(folder)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from dptrees.pipelines.schema.document import configuration_schema
-from dptrees.pipelines.sections.yaml_document import parse_document
+from dptrees.pipelines.config.release_section import configuration_schema
+from dptrees.pipelines.sections.document import parse_document
 from tests.golden.configurations import ADD_REMOVE
 
 PROJECT = Path(__file__).resolve().parents[3]

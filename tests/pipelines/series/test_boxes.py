@@ -17,8 +17,8 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import RunBefore, release_rows
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.series.series_folder import SeriesFolder
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.query.series_folder import SeriesFolder
 from dptrees.transforms.steps import carry
 from tests.pipelines.series.runs import (
     Runs,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Outcome
 from tests.pipelines.series.runs import Runs
 

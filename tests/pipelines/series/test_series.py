@@ -15,8 +15,8 @@ import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.release.guarantee import manifest_checksum
-from dptrees.pipelines.release_folder import ReleaseFolder
-from dptrees.pipelines.series.series_folder import SeriesFolder
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.query.series_folder import SeriesFolder
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
 
 PERIODS, RELEASED = 5, 4
@@ -465,7 +465,7 @@ def test_the_beginning_of_a_run_is_discarded_whole(copy: Days) -> None:
 def test_totals_to_date_of_large_trees_are_only_queried(
     copy: Days, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dptrees.pipelines.series.to_date.MOST_LEAVES", 16)
+    monkeypatch.setattr("dptrees.pipelines.query.series_totals.MOST_LEAVES", 16)
     shutil.rmtree(copy.period_folder(3) / "to-date")
     outcome = copy.day(3)
     assert outcome.code == 0 and "places: large; dptrees query adds it up" in outcome.out

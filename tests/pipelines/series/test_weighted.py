@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.series.totals_to_date import WeightedPeriods
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from tests.pipelines.series.runs import Runs, refused
 
 PERIODS, RELEASED = 9, 6

@@ -20,7 +20,7 @@ from dptrees.dpcore.questions.messages import UNITS
 from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import RunBefore, release_rows
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.transforms.steps import carry, count
 from tests.pipelines.series.runs import (
     Runs,

@@ -13,7 +13,8 @@ import pytest
 
 import dptrees
 from dptrees.pipelines.python.error import user_errors
-from dptrees.pipelines.spark import messages, tasks
+from dptrees.pipelines.spark import tasks
+from dptrees.pipelines.spark import tasks as messages
 from dptrees.pipelines.spark.release import release
 from dptrees.pipelines.spark.rows import FrameRows
 from dptrees.transforms.steps import count, draw

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dptrees.pipelines.spark.faults import spark_fault
+from dptrees.pipelines.spark.rows import spark_fault
 from dptrees.transforms.errors import InputError
 
 

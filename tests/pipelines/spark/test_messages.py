@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from dptrees.pipelines.spark.messages import (
+from dptrees.pipelines.spark.rows import _outputs
+from dptrees.pipelines.spark.tasks import (
     RECEIVED,
     SENT,
     SHARDS_TASK,
@@ -14,7 +15,6 @@ from dptrees.pipelines.spark.messages import (
     Message,
     check_digests,
 )
-from dptrees.pipelines.spark.rows import _outputs
 from dptrees.transforms.errors import ConservationError
 
 

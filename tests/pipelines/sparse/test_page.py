@@ -32,11 +32,11 @@ from dptrees.dpcore.sparse.pruning import Pruning
 from dptrees.dpcore.sparse.question import SparseQuestion
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
-from dptrees.pipelines.page.extent import MAX_CHOSEN_NODES, MAX_NODES
-from dptrees.pipelines.report import check_chosen_paths, write_report_html
-from dptrees.pipelines.sparse import nodes as report_sparse_nodes
-from dptrees.pipelines.sparse import page as report_sparse
-from dptrees.pipelines.sparse.paths import ancestor_paths
+from dptrees.pipelines.kind_pages import sparse_page as report_sparse
+from dptrees.pipelines.kind_pages import sparse_page as report_sparse_nodes
+from dptrees.pipelines.kind_pages.sparse_page import ancestor_paths
+from dptrees.pipelines.report.report import check_chosen_paths, write_report_html
+from dptrees.pipelines.show.page_nodes import MAX_CHOSEN_NODES, MAX_NODES
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.report_page import ReleaseTables, parse_elements
 

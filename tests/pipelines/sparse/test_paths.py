@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dptrees.dpcore.sparse.domain import CodeDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
-from dptrees.pipelines.sparse.paths import ancestor_paths, own_labels, root_path
+from dptrees.pipelines.kind_pages.sparse_page import ancestor_paths, own_labels, root_path
 
 ADDRESSES = CodeDomain(column="address", widths=(8, 8, 16))
 HASHES = CodeDomain(column="hash", widths=(3, 9, 1), notation="hex")

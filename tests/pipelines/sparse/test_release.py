@@ -15,9 +15,9 @@ import yaml
 
 import dptrees
 from dptrees.dpcore.release.guarantee import guarantee_in_words
-from dptrees.pipelines import releasing
-from dptrees.pipelines.configuration import Configuration, parse_configuration
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.config.configuration import Configuration, parse_configuration
+from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.run import releasing
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.test_bad_input import assert_refused
 from tests.pipelines.test_querying import query_json

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from dptrees.dpcore.tables.released import ReleasedTable
-from dptrees.pipelines.command import main
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.cli.command import main
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from tests.docs.demo import require_flights
 
 PROJECT = Path(__file__).resolve().parents[3]

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 import dptrees
 from dptrees.dpcore.tables.released import ReleasedTable
-from dptrees.pipelines.release_folder import ReleaseFolder
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.hypercube.conftest import AGE, KIND, ROWS, rows, write_inputs
 from tests.pipelines.report_page import parse_elements

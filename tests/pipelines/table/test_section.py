@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dptrees.pipelines.sections.error import RuleBroken
-from dptrees.pipelines.table.domain import read_table
+from dptrees.pipelines.kinds.domains import read_table
+from dptrees.pipelines.sections.document import RuleBroken
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.hypercube.conftest import AGE, AT, DAY, KIND
 from tests.pipelines.table.conftest import X, table

@@ -19,7 +19,7 @@ import pytest
 
 import dptrees
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.configuration import parse_configuration
+from dptrees.pipelines.config.configuration import parse_configuration
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.formats import find_reader
 from dptrees.transforms.readers.read import FileSplit

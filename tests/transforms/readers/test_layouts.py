@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.configuration import parse_configuration
+from dptrees.pipelines.config.configuration import parse_configuration
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.formats import find_reader
 from dptrees.transforms.readers.listing import match_files

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.pipelines.command import main
+from dptrees.pipelines.cli.command import main
 from dptrees.transforms import keys
 from dptrees.transforms.keys import KeyReference, KeyReferenceError, SecretError
 from tests import google_cloud

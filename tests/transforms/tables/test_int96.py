@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.pipelines.configuration import parse_configuration
-from dptrees.pipelines.draft.columns import input_columns
+from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.pipelines.config.draft import input_columns
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import parquet_rows
 from dptrees.transforms.readers.read import WHOLE, FileSplit

@@ -1,1 +1,0 @@
-"""Charts as SVG that this program draws itself: they need no script, no library and no network."""

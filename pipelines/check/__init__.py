@@ -1,0 +1,1 @@
+"""Checks before a release (`dptrees check`) and of a release (`dptrees verify`)."""

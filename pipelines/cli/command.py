@@ -1,0 +1,415 @@
+"""The command ``dptrees``, for people and schedulers, with its smaller commands.
+
+It reports a failure in one sentence on standard error, with an exit code of `pipelines.process`;
+only a fault of the program itself is shown with its traceback. Only the code that reads rows
+imports Beam, so that the other commands answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dptrees.dpcore import __version__
+from dptrees.pipelines.cli.release_commands import (
+    CommandParser,
+    Commands,
+    add_command,
+    add_config,
+    add_query,
+    add_release,
+    add_sample,
+    add_set,
+)
+from dptrees.pipelines.monitoring import Outcome, failure_outcome, report_outcome, use_format
+from dptrees.pipelines.process import (
+    ExitCode,
+    end_quickly,
+    import_beam,
+    start_quickly,
+    stopping,
+    without_collections,
+)
+
+if TYPE_CHECKING:
+    from dptrees.pipelines.show.targets import TargetErrors
+
+
+def add_check(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        logging.getLogger().setLevel(logging.CRITICAL)  # as of release
+        with without_collections():
+            import_beam()
+            from dptrees.pipelines.check.checking import run_check
+            from dptrees.pipelines.sections.parameters import given_parameters
+
+        return run_check(
+            chosen.config,
+            rest,
+            given_parameters(chosen.set),
+            most=chosen.rows,
+            with_rows=not chosen.no_rows,
+            as_json=chosen.json,
+        )
+
+    parser = add_command(
+        commands,
+        "check",
+        "Check a release before it is made: files, columns, key, ledger, output, engine and rows; "
+        "with --no-rows or --json also predicted errors. The results about rows are exact and NOT "
+        "private: only for people with access to the raw data. Any Beam option may follow CONFIG. "
+        "The exit code is 2 if a row would be refused; with --no-rows that with which the release "
+        "would end before its job.",
+        run,
+    )
+    add_config(parser)
+    rows = parser.add_mutually_exclusive_group()
+    rows.add_argument("--rows", type=_rows, metavar="N", help="read at most N rows; default: all")
+    rows.add_argument(
+        "--no-rows",
+        action="store_true",
+        help="read no row, so that no value of a row decides what is reported. For operators: "
+        "names, sizes and times of files are not covered by the guarantee, so do not publish the "
+        "report",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _rows(text: str) -> int:
+    """The number of a text; argparse says what is wrong with another."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1 on")
+    return int(text)
+
+
+def add_init(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from dptrees.pipelines.config.draft import run_init
+
+        return run_init(chosen.file, chosen.input, header=chosen.header)
+
+    parser = add_command(
+        commands,
+        "init",
+        "Write a configuration to fill in, from the names and types of columns.",
+        run,
+    )
+    parser.add_argument("file", metavar="FILE", help="a new YAML file")
+    parser.add_argument(
+        "--input",
+        metavar="DATA",
+        help="the rows: a Parquet, Arrow or CSV file, a glob or a folder; a "
+        "folder of Delta, or iceberg:NAMESPACE.TABLE; no value is read",
+    )
+    parser.add_argument(
+        "--header",
+        action="store_true",
+        help="the first line of a CSV file names the columns; without it no name is copied, since "
+        "that line may be a row",
+    )
+
+
+def add_keygen(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from dptrees.pipelines.proof.keygen import run_keygen, run_rotation, run_signing_keygen
+
+        if chosen.signing:
+            return run_signing_keygen(chosen.file)
+        return run_rotation(chosen.file) if chosen.rotate else run_keygen(chosen.file)
+
+    parser = add_command(
+        commands, "keygen", "Make a release key in a new file that only you can read.", run
+    )
+    parser.add_argument("file", metavar="FILE", help="a new file; with --rotate, a file of keys")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--rotate",
+        action="store_true",
+        help="add a new key to FILE as the current key, and keep the others as retired keys",
+    )
+    what.add_argument(
+        "--signing",
+        action="store_true",
+        help="make a key for signing manifests instead; its public key is written to FILE.pub",
+    )
+
+
+def add_ledger(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from dptrees.pipelines.ledger import commands as ledger
+
+        steps = {"init": ledger.run_init, "show": ledger.run_show}
+        steps |= {"history": ledger.run_history, "upgrade": ledger.run_upgrade}
+        steps |= {"metrics": ledger.run_metrics}
+        return steps[chosen.step](chosen)
+
+    parser = add_command(
+        commands, "ledger", "Track the privacy budget of data sets over all releases.", run
+    )
+    kinds = parser.add_subparsers(dest="step", required=True, metavar="STEP")
+    init = kinds.add_parser("init", help="add a data set; creates the ledger if there is none")
+    show = kinds.add_parser("show", help="show the spent budget and the releases that spent it")
+    history = kinds.add_parser("history", help="show all events with their times")
+    metrics = kinds.add_parser(
+        "metrics", help="show the remaining budgets in the Prometheus format"
+    )
+    upgrade = kinds.add_parser("upgrade", help="upgrade the tables to this version of dptrees")
+    for step in (init, show, history, metrics, upgrade):
+        step.add_argument(
+            "url", metavar="URL", help="sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+        )
+    init.add_argument("--dataset", required=True, metavar="ID", help="the id of the data set")
+    init.add_argument("--epsilon", metavar="E", help="the total epsilon of all releases")
+    init.add_argument(
+        "--delta",
+        metavar="D",
+        help="the total delta, next to --epsilon; default: no delta may be spent",
+    )
+    init.add_argument("--rho", metavar="R", help="the total rho, instead of --epsilon")
+    init.add_argument(
+        "--unit",
+        action="append",
+        metavar="COLUMN",
+        help="a column that identifies the privacy unit; may be given several times; default: the "
+        "row",
+    )
+    init.add_argument(
+        "--neighbors",
+        choices=["add_remove", "substitute"],
+        default="add_remove",
+        help="the neighboring relation (default add_remove)",
+    )
+    init.add_argument(
+        "--change-total",
+        action="store_true",
+        help="change the total of an existing data set; it cannot be below the spent budget",
+    )
+    show.add_argument("--dataset", metavar="ID", help="this one alone")
+    metrics.add_argument(
+        "--metrics-file",
+        metavar="FILE",
+        help="write the metrics to FILE in one step, and print nothing",
+    )
+    for step in (show, history):
+        step.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def add_plan(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from dptrees.pipelines.report.planning import run_plan
+        from dptrees.pipelines.sections.parameters import given_parameters
+
+        return run_plan(
+            chosen.config,
+            target_errors=chosen.target_error,
+            rows_guess=chosen.rows_guess,
+            units=chosen.units,
+            as_json=chosen.json,
+            parameters=given_parameters(chosen.set),
+        )
+
+    parser = add_command(
+        commands, "plan", "Show the plan and its predicted error; reads no data.", run
+    )
+    add_config(parser)
+    parser.add_argument(
+        "--target-error",
+        type=_target_errors,
+        metavar="ERROR",
+        help="find the budget of the whole release at which the predicted errors of its trees "
+        "are at most ERROR: a number of rows such as 25, or 1%% of --rows-guess, or "
+        "NAME=25,NAME=1%% for some of the trees",
+    )
+    parser.add_argument(
+        "--rows-guess",
+        type=float,
+        metavar="ROWS",
+        help="a public guess of the number of rows; needed for a --target-error in percent",
+    )
+    parser.add_argument(
+        "--units",
+        metavar="RELEASE",
+        help="a release that counts the rows of privacy units (by a tree whose domain has the "
+        "type unit_rows): also show how many rows each bound drops, and the errors with it",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _target_errors(text: str) -> TargetErrors:
+    """The errors of a text; argparse says what is wrong with another."""
+    from dptrees.pipelines.show.targets import TargetErrors
+
+    try:
+        return TargetErrors.from_text(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_report(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from dptrees.pipelines.report.summary import run_report
+
+        return run_report(chosen.release, chosen.path, chosen.tree)
+
+    parser = add_command(
+        commands, "report", "Write report.html again: one page that works without a network.", run
+    )
+    parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
+    parser.add_argument(
+        "--path",
+        action="append",
+        default=[],
+        help="also show this node of a hierarchy or sparse tree, such as 44001, with the nodes "
+        "above and directly below it; may be given several times",
+    )
+    parser.add_argument("--tree", help="name of the tree; optional if there is only one")
+
+
+def add_schema(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from dptrees.pipelines.config.release_section import run_schema
+
+        return run_schema()
+
+    add_command(commands, "schema", "Print the JSON Schema of a configuration, for editors.", run)
+
+
+def add_series(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        from dptrees.pipelines.query.series_totals import run_compact
+
+        return run_compact(chosen)
+
+    parser = add_command(commands, "series", "Maintain the folder of a series.", run)
+    kinds = parser.add_subparsers(dest="step", required=True, metavar="STEP")
+    compact = kinds.add_parser(
+        "compact", help="delete the sealed files that later runs no longer need; all tables stay"
+    )
+    compact.add_argument("series", metavar="SERIES", help="the folder of the series")
+    compact.add_argument(
+        "--keep",
+        type=int,
+        default=2,
+        metavar="RUNS",
+        help="number of last runs that keep their sealed files, at least 1 (default 2, so that "
+        "the last run can be repaired)",
+    )
+
+
+def add_verify(commands: Commands) -> None:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+        if chosen.data:
+            logging.getLogger().setLevel(logging.CRITICAL)  # as of release
+        from dptrees.pipelines.check.verifying import run_verify
+
+        return run_verify(chosen)
+
+    parser = add_command(
+        commands,
+        "verify",
+        "Check that a release is complete and unchanged; optionally compare it with its key "
+        "and its rows.",
+        run,
+    )
+    parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
+    parser.add_argument(
+        "--signer", metavar="FILE.pub", help="the public key that must have signed the manifest"
+    )
+    parser.add_argument(
+        "--key",
+        metavar="FILE",
+        help="the key of the release: its file, or a reference such as env:NAME; see also --data",
+    )
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        metavar="CONFIG",
+        help="the configuration of the release, or files of its rows: make the release again in "
+        "memory and compare every bit, which shows whether the release was made from these "
+        "rows",
+    )
+    add_set(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code.
+
+    Args:
+        arguments: of the command line; None in a process that runs this command alone, with the
+            arguments of that process.
+    """
+    if arguments is not None:
+        return _run(arguments)
+    start_quickly()
+    try:
+        return _run(None)
+    finally:
+        end_quickly()
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run the command and report its faults."""
+    parser = command_parser()
+    chosen, rest = parser.parse_known_args(arguments)
+    if rest and chosen.command not in ("check", "release"):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    use_format(getattr(chosen, "log_format", "text"), getattr(chosen, "run_id", ""))
+    with stopping() as stopped:
+        try:
+            code = int(chosen.run(chosen, rest))
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:  # the reader of a pipe has gone, as with `| head`
+            # Else Python complains at exit that it cannot flush what nobody reads.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return ExitCode.DONE
+        except (Exception, KeyboardInterrupt) as error:
+            outcome = failure_outcome(error, stopped.code) or _unreadable(chosen, error)
+            if outcome is None:
+                raise
+            report_outcome(outcome)
+            return outcome.code
+
+
+def _unreadable(chosen: argparse.Namespace, error: BaseException) -> Outcome | None:
+    """How an error of a command that reads a release is reported, if the release is at fault."""
+    from dptrees.pipelines.proof.check import UNREADABLE
+
+    path = getattr(chosen, "release", None) or getattr(chosen, "series", None)
+    if not isinstance(path, str) or not isinstance(error, UNREADABLE):
+        return None
+    from dptrees.pipelines.check.verifying import reason_unreadable
+
+    reason = reason_unreadable(path)
+    return None if reason is None else Outcome(code=ExitCode.MISTAKE, sentence=reason)
+
+
+def command_parser() -> CommandParser:
+    """The whole command line."""
+    parser = CommandParser(
+        prog="dptrees", description="Differentially private counts over trees, on Apache Beam."
+    )
+    parser.add_argument("--version", action="version", version=f"dptrees {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_init(commands)
+    add_plan(commands)
+    add_check(commands)
+    add_keygen(commands)
+    add_release(commands)
+    add_query(commands)
+    add_sample(commands)
+    add_report(commands)
+    add_verify(commands)
+    add_ledger(commands)
+    add_series(commands)
+    add_schema(commands)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

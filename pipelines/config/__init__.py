@@ -1,0 +1,1 @@
+"""The whole configuration of a release, with the registry of kinds."""

@@ -1,1 +1,0 @@
-"""Numbers of different values: their section, and how they are shown."""

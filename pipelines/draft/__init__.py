@@ -1,1 +1,0 @@
-"""A first configuration of somebody's own, from the names and types of columns alone."""

@@ -1,1 +1,0 @@
-"""What ``dptrees check`` reports about all places but the rows."""

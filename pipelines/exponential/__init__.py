@@ -1,1 +1,0 @@
-"""Quantiles by the exponential mechanism: their configuration, their plan in words, their page."""

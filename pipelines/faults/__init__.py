@@ -1,1 +1,0 @@
-"""How a command ends when it does not end well: exit codes, signals, and their messages."""

@@ -1,1 +1,0 @@
-"""Trees over hierarchies: their section of a configuration, their plan in words, their page."""

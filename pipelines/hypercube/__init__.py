@@ -1,1 +1,0 @@
-"""Boxes of columns: their section of a configuration, their plan in words, their page."""

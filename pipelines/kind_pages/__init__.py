@@ -1,0 +1,1 @@
+"""The kinds of trees on the page of a report."""

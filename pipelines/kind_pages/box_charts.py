@@ -1,0 +1,545 @@
+"""Charts of a box of columns: curves, densities, maps of regions, heat maps, of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dptrees.dpcore.arithmetic.elementary import exp, log
+from dptrees.dpcore.arithmetic.sums import interpolated
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.boxes.released import ReleasedHypercube
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.pipelines.show.charts import Axis as ChartAxis
+from dptrees.pipelines.show.charts import (
+    Chart,
+    ChartShape,
+    Layer,
+    band,
+    bars,
+    lifted,
+    line,
+    name_axis,
+    number_axis,
+    rectangles,
+    scaled,
+    series,
+    time_axis,
+)
+from dptrees.pipelines.show.page_nodes import clip
+
+_DAY = 86_400_000.0
+# Timestamps over fewer days than these are counted by the hour.
+_DAYS_BY_HOUR = 60
+# The middle of a column's rows that a figure begins with, where they lie in half of its cells.
+_MIDDLE = (0.005, 0.995)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureAxis:
+    """A column on a figure: numbers lie where they are, times at their milliseconds, each category
+    around its place in the list.
+
+    Args:
+        domain: of the column.
+    """
+
+    domain: OrderedDomain
+
+    @property
+    def name(self) -> str:
+        """Name of the column, shortened."""
+        return clip(self.domain.column)
+
+    @property
+    def is_category(self) -> bool:
+        """Whether its cells have names and no widths."""
+        return not self.domain.has_intervals
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether it has dates or times."""
+        return bool(pa.types.is_temporal(self.domain.value_type))
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """Where the first cell begins and the last ends."""
+        if self.is_category:
+            return -0.5, self.domain.cells - 0.5
+        cells = self.domain.cells
+        ends = self.domain.lower_edges(0, 1), self.domain.upper_edges(cells - 1, cells)
+        low, high = (_position(each) for each in ends)
+        return low, high
+
+    def at(self, boundary: Integers) -> Floats:
+        """(n,) where boundaries of cells lie, 0 to K; all cells are equally wide."""
+        low, high = self.bounds
+        share = boundary / self.domain.cells
+        result: Floats = low * (1 - share) + high * share
+        return result
+
+    def texts(self, start: Integers, stop: Integers) -> list[str]:
+        """Return the labels of runs of cells, (n,)."""
+        return [clip(text) for text in self.domain.range_labels(start, stop).to_pylist()]
+
+    @property
+    def unit(self) -> tuple[str, float]:
+        """What a density is per, and how wide that is on the axis."""
+        if self.is_category:
+            return "category", 1.0
+        if not self.is_temporal:
+            return "unit", 1.0
+        low, high = self.bounds
+        by_hour = self.domain.kind == "timestamp" and high - low < _DAYS_BY_HOUR * _DAY
+        return ("hour", _DAY / 24) if by_hour else ("day", _DAY)
+
+    def window(self, edges: Integers, rows: Floats) -> tuple[int, int]:
+        """Return the cells that a figure shows at first: all cells, or fewer than half of them
+        where these hold nearly all rows.
+
+        Args:
+            edges: (m,) rising boundaries of cells, from 0 to K.
+            rows: (m,) the rows below each; some in all.
+        """
+        cells = self.domain.cells
+        low, high = interpolated(np.array(_MIDDLE) * rows[-1], rows, edges)
+        start, stop = int(low), min(int(np.ceil(high)), cells)
+        if self.is_category or 2 * (stop - start) > cells:
+            return 0, cells
+        return start, max(stop, start + 1)
+
+
+def _position(edge: pa.Array) -> float:
+    if pa.types.is_temporal(edge.type):
+        return (
+            float(
+                edge.cast(pa.timestamp("us", tz=getattr(edge.type, "tz", None)))
+                .cast(pa.int64())[0]
+                .as_py()
+            )
+            / 1000.0
+        )
+    return float(edge[0].as_py())
+
+
+def halved_edges(start: int, stop: int, cells: int, most: int) -> Integers:
+    """Boundaries at multiples of a power of two that enclose some cells: a node's sides are all
+    among them, or between two of them.
+
+    Args:
+        start: the first cell.
+        stop: the cell after the last.
+        cells: of the column.
+        most: how many intervals at most, at least 2.
+
+    >>> halved_edges(5, 21, 25, 4).tolist()
+    [0, 8, 16, 24]
+    """
+    width = 1
+    while -(-stop // width) - start // width > most:
+        width *= 2
+    edges = np.arange(start // width, -(-stop // width) + 1, dtype=np.int64) * width
+    return np.minimum(edges, cells)
+
+
+# A part of a map is seen where it is so small a piece of one side of it.
+_SEEN = 200
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Histogram:
+    """The density of a column.
+
+    Args:
+        axis: the column.
+        edges: (m + 1,) rising boundaries of cells.
+        rows: (m,) consistent counts, spread evenly in their parts.
+        bounds: what is shown first.
+    """
+
+    axis: FigureAxis
+    edges: Integers
+    rows: Floats
+    bounds: Bounds
+
+    @property
+    def density(self) -> Floats:
+        """(m,) rows per unit of the axis."""
+        result: Floats = self.rows / np.diff(self.axis.at(self.edges)) * self.axis.unit[1]
+        return result
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curve:
+    """The CDF of a column.
+
+    Args:
+        axis: the column.
+        edges: (m,) rising boundaries of cells.
+        rows: (m,) the consistent counts below.
+        places: (p,) of the edges between parts at which the error is known.
+        low, high: (p,) the ends of their intervals; None where no error is known.
+        bounds: what is shown first.
+    """
+
+    axis: FigureAxis
+    edges: Integers
+    rows: Floats
+    places: Integers
+    low: Floats | None
+    high: Floats | None
+    bounds: Bounds
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rectangles:
+    """Parts of a box of two columns.
+
+    Args:
+        axes: the columns.
+        starts, stops: of each column (n,) the first cells, and those after the last.
+        rows: (n,) consistent counts.
+        bounds: of each column, what is shown first.
+    """
+
+    axes: tuple[FigureAxis, FigureAxis]
+    starts: Sequence[Integers]
+    stops: Sequence[Integers]
+    rows: Integers
+    bounds: tuple[Bounds, Bounds]
+
+    @property
+    def density(self) -> Floats:
+        """(n,) rows per unit of one axis and of the other; NaN of parts without rows."""
+        area = np.ones(len(self.rows))
+        for axis, start, stop in zip(self.axes, self.starts, self.stops, strict=True):
+            area *= (axis.at(stop) - axis.at(start)) / axis.unit[1]
+        return np.where(self.rows > 0, self.rows / area, np.nan)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DensityGrid:
+    """The rows of two columns in rectangles of one size.
+
+    Args:
+        axes: the columns.
+        edges: of each (m + 1,) rising boundaries of cells.
+        rows: (m, m') consistent counts, spread evenly in their parts.
+    """
+
+    axes: tuple[FigureAxis, FigureAxis]
+    edges: tuple[Integers, Integers]
+    rows: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Densities:
+    """What is drawn of a released box whose counts are not all zero.
+
+    Args:
+        tree: the box.
+    """
+
+    tree: ReleasedHypercube
+
+    def axis(self, place: int) -> FigureAxis:
+        """One of its columns."""
+        return FigureAxis(domain=self.tree.question.domain.axes[place])
+
+    def histogram(self, place: int, most: int) -> Histogram:
+        """The density of a column.
+
+        Args:
+            place: of the column.
+            most: how many steps.
+        """
+        axis = self.axis(place)
+        edges, rows = self.tree.partition.below(place)
+        start, stop = axis.window(edges, rows)
+        kept = _thinned(edges, most)
+        below = interpolated(kept, edges, rows)
+        low, high = axis.at(np.array([start, stop]))
+        return Histogram(
+            axis=axis, edges=kept, rows=np.diff(below), bounds=(float(low), float(high))
+        )
+
+    def curve(self, most: int, most_known: int) -> Curve:
+        """The CDF of the only column.
+
+        Args:
+            most: how many points.
+            most_known: at how many of them there is an interval.
+        """
+        axis = self.axis(0)
+        edges, rows = self.tree.partition.below(0)
+        start, stop = axis.window(edges, rows)
+        kept = _thinned(edges, most)
+        places = np.unique(np.linspace(0, len(kept) - 1, min(len(kept), most_known)).astype(int))
+        low = high = None
+        if self.tree.partition.variances is not None:
+            answers = [self.tree.box_count([(0, int(kept[each]))], "") for each in places]
+            low = np.array([answer.ci_low for answer in answers])
+            high = np.array([answer.ci_high for answer in answers])
+        ends = axis.at(np.array([start, stop]))
+        return Curve(
+            axis=axis,
+            edges=kept,
+            rows=interpolated(kept, edges, rows),
+            places=places,
+            low=low,
+            high=high,
+            bounds=(float(ends[0]), float(ends[1])),
+        )
+
+    def rectangles(self, most: int) -> Rectangles:
+        """Return the leaf regions of a box of two columns.
+
+        Args:
+            most: how many; regions with the smallest counts are merged, as are all regions that
+                are too small to be seen.
+        """
+        axes = self.axis(0), self.axis(1)
+        bounds, seen = [], []
+        for place, axis in enumerate(axes):
+            start, stop = axis.window(*self.tree.partition.below(place))
+            low, high = axis.at(np.array([start, stop]))
+            bounds.append((float(low), float(high)))
+            seen.append((stop - start) / axis.domain.cells / _SEEN)
+        starts, stops, counts = self.tree.partition.coarsened(most, self._seen_depth(seen))
+        return Rectangles(
+            axes=axes, starts=starts, stops=stops, rows=counts, bounds=(bounds[0], bounds[1])
+        )
+
+    def _seen_depth(self, seen: Sequence[float]) -> int:
+        """The first depth whose nodes are no wider than what is seen of each column."""
+        domain = self.tree.question.domain
+        return next(
+            depth
+            for depth in range(domain.bits + 1)
+            if depth == domain.bits
+            or all(wide <= least for wide, least in zip(domain.widths(depth), seen, strict=True))
+        )
+
+    def grids(self, columns: int, most: int) -> Iterator[DensityGrid]:
+        """The counts of every two of the first columns.
+
+        Args:
+            columns: how many.
+            most: how many steps of a column.
+        """
+        axes = [self.axis(place) for place in range(columns)]
+        edges = []
+        for place, axis in enumerate(axes):
+            start, stop = axis.window(*self.tree.partition.below(place))
+            edges.append(halved_edges(start, stop, axis.domain.cells, most))
+        found = self.tree.partition.grids(edges)
+        for first, second in combinations(range(columns), 2):
+            yield DensityGrid(
+                axes=(axes[first], axes[second]),
+                edges=(edges[first], edges[second]),
+                rows=found[first, second],
+            )
+
+
+def _thinned(edges: Integers, most: int) -> Integers:
+    """Boundaries, brought to multiples of a power of two until they are few: narrow steps are
+    joined, and wide ones stay."""
+    kept, width = edges, 1
+    while len(kept) > most + 1:
+        width *= 2
+        kept = np.unique(np.minimum(-(-kept // width) * width, edges[-1]))
+    return kept
+
+
+# Steps of color, from the lightest to the darkest.
+COLORS = 8
+# The darkest color represents so many times the density of the lightest.
+_MOST_TIMES = 1e4
+
+
+def curve_chart(curve: Curve, caption: str) -> Chart:
+    """The CDF of a column: line, and band where errors are known."""
+    x, at = _axis(curve.axis, curve.bounds), curve.axis.at(curve.edges)
+    most = max(1.0, float(curve.rows[-1]) * 1.02)
+    places = scaled(at, *curve.bounds)
+    shapes = [ChartShape(look="line s0", path=line(places, lifted(curve.rows, 0.0, most)))]
+    if curve.low is not None and curve.high is not None:
+        known = places[curve.places]
+        ends = (lifted(each, 0.0, most) for each in (curve.low, curve.high))
+        shapes.insert(0, ChartShape(look="band s0", path=band(known, *ends)))
+    texts = ["none", *curve.axis.texts(np.zeros(len(at) - 1, np.int64), curve.edges[1:])]
+    shown = {"draws": "line", "lead": "", "top": most}
+    numbers = {"count": curve.rows.round(1).tolist()}
+    own = series(places.tolist(), texts, numbers, total=float(curve.rows[-1]))
+    return Chart(
+        title=caption,
+        caption=caption,
+        x=x,
+        y=number_axis(0.0, most, "rows", 5),
+        layers=(Layer(shapes=tuple(shapes)),),
+        data=shown | {"series": [own]},
+    )
+
+
+def histogram_chart(histogram: Histogram, caption: str) -> Chart:
+    """The density of a column."""
+    axis, bounds = histogram.axis, histogram.bounds
+    at = axis.at(histogram.edges)
+    gap = 0.1 if axis.is_category else 0.0
+    left, right = scaled(at[:-1] + gap, *bounds), scaled(at[1:] - gap, *bounds)
+    inside = (right > 0) & (left < 1_000)
+    density = np.where(inside, histogram.density, 0.0)
+    most = max(float(density.max(initial=0.0)) * 1.02, 1e-9)
+    tops = lifted(density, 0.0, most)
+    kept = inside & (density > 0)
+    unit = f"rows per {axis.unit[0]}"
+    texts = axis.texts(histogram.edges[:-1], histogram.edges[1:])
+    middle = np.clip((left + right) // 2, 0, 1_000)
+    shown = [place for place in range(len(texts)) if inside[place]]
+    numbers = {"count": histogram.rows.round(1)[shown].tolist()}
+    return Chart(
+        title=caption,
+        caption=caption,
+        x=_axis(axis, bounds),
+        y=number_axis(0.0, most, unit, 5),
+        layers=(
+            Layer(shapes=(ChartShape(look="bar", path=bars(left[kept], right[kept], tops[kept])),)),
+        ),
+        data={
+            "draws": "bars",
+            "lead": "",
+            "top": most,
+            "series": [series(middle[shown].tolist(), [texts[each] for each in shown], numbers)],
+        },
+    )
+
+
+def map_chart(map_: Rectangles, caption: str) -> Chart:
+    """The parts of a box of two columns, colored by their density."""
+    sides = []
+    for axis, start, stop, bounds in zip(
+        map_.axes, map_.starts, map_.stops, map_.bounds, strict=True
+    ):
+        sides.append((scaled(axis.at(start), *bounds), scaled(axis.at(stop), *bounds)))
+    (left, right), (bottom, top) = sides
+    color, legend = _colors(map_.density)
+    layers = _layers(color, left, right, 1_000 - top, 1_000 - bottom)
+    runs = [
+        _listed(axis, start, stop, ends)
+        for axis, start, stop, ends in zip(map_.axes, map_.starts, map_.stops, sides, strict=True)
+    ]
+    return Chart(
+        title=caption,
+        caption=caption,
+        look="square",
+        x=_axis(map_.axes[0], map_.bounds[0]),
+        y=_axis(map_.axes[1], map_.bounds[1], 6),
+        layers=layers,
+        legend=legend,
+        data={"cells": {"rows": map_.rows.tolist(), "sides": runs}},
+    )
+
+
+def grid_chart(grid: DensityGrid, caption: str) -> Chart:
+    """The rows of two columns, as a heat map."""
+    ends = [axis.at(edges) for axis, edges in zip(grid.axes, grid.edges, strict=True)]
+    bounds = [(float(at[0]), float(at[-1])) for at in ends]
+    across, up = (scaled(at, *own) for at, own in zip(ends, bounds, strict=True))
+    colors, legend = _colors(grid.rows)
+    rows, first, stop, color = _runs(colors.T)
+    layers = _layers(color, across[first], across[stop], 1_000 - up[rows + 1], 1_000 - up[rows])
+    sides = [
+        {
+            "name": axis.name,
+            "texts": axis.texts(edges[:-1], edges[1:]),
+            "ends": np.stack([at[:-1], at[1:]], axis=1).tolist(),
+        }
+        for axis, edges, at in zip(grid.axes, grid.edges, (across, up), strict=True)
+    ]
+    return Chart(
+        title=caption,
+        caption=caption,
+        x=_axis(grid.axes[0], bounds[0], 5),
+        y=_axis(grid.axes[1], bounds[1], 6),
+        layers=layers,
+        legend=legend,
+        data={"cells": {"rows": _compact(grid.rows), "sides": sides}},
+    )
+
+
+def _axis(axis: FigureAxis, bounds: Sequence[float], most: int = 7) -> ChartAxis:
+    low, high = bounds
+    if axis.is_category:
+        names = axis.domain.labels(0, axis.domain.cells).to_pylist()
+        return name_axis([clip(name, 16) for name in names], axis.name)
+    return (time_axis if axis.is_temporal else number_axis)(low, high, axis.name, most)
+
+
+def _colors(values: Floats) -> tuple[Integers, list[tuple[str, str]]]:
+    """The color of each value, from the largest down four decades, and -1 where there are no rows;
+    and what the colors represent."""
+    filled = np.nan_to_num(values) > 0
+    high = float(values[filled].max())
+    low = max(float(values[filled].min()), high / _MOST_TIMES)
+    low = low if low < high else high / 10
+    scale = log(np.where(filled, values, low) / low) / log(high / low)
+    color = np.where(filled, np.clip((scale * COLORS).astype(int), 0, COLORS - 1), -1)
+    edges = low * exp(log(high / low) * (np.arange(COLORS) / COLORS))
+    return color, [
+        (f"c{each}", f"{float(f'{edges[each]:.1g}'):,g} and more") for each in range(0, COLORS, 2)
+    ]
+
+
+def _layers(
+    color: Integers, left: Integers, right: Integers, top: Integers, bottom: Integers
+) -> tuple[Layer, ...]:
+    """Return rectangles as layers, one shape for each color."""
+    shapes = []
+    for each in range(COLORS):
+        own = (color == each) & (right > left) & (bottom > top)
+        if own.any():
+            path = rectangles(left[own], right[own], top[own], bottom[own])
+            shapes.append(ChartShape(look=f"c{each}", path=path))
+    return (Layer(shapes=tuple(shapes)),)
+
+
+def _runs(colors: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+    """Runs of one color in each row of a grid: the row, the first cell, the one after the last,
+    the color."""
+    rows, size = colors.shape
+    starts = np.ones((rows, size), np.bool_)
+    starts[:, 1:] = colors[:, 1:] != colors[:, :-1]
+    row, first = np.nonzero(starts)
+    stop = np.append(first[1:], size)
+    stop[stop == 0] = size
+    return row, first, stop, colors[row, first]
+
+
+def _compact(rows: Floats) -> list[float | int]:
+    """Counts, column by column, with a decimal where they are small."""
+    return [
+        int(value) if value == int(value) or value >= 100 else value
+        for value in np.where(rows > 0, rows, 0).round(1).reshape(-1).tolist()
+    ]
+
+
+def _listed(
+    axis: FigureAxis, start: Integers, stop: Integers, ends: tuple[Integers, Integers]
+) -> dict[str, Any]:
+    """Return the labels of runs of cells, each once, where they end, and the label of each run."""
+    both, first, which = np.unique(
+        np.stack([start, stop]), axis=1, return_index=True, return_inverse=True
+    )
+    return {
+        "name": axis.name,
+        "texts": axis.texts(both[0], both[1]),
+        "ends": np.stack([ends[0][first], ends[1][first]], axis=1).tolist(),
+        "which": which.reshape(-1).tolist(),
+    }

@@ -1,0 +1,438 @@
+"""An ordered tree in the report: its CDF, quantiles, counts and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.questions.released import CDF, NODES
+from dptrees.pipelines.kind_pages.ordered_charts import (
+    KEYS_AT_FIRST,
+    cdf_chart,
+    cdf_curves,
+    density_chart,
+    key_charts,
+    key_styles,
+    shares_chart,
+    value_texts,
+)
+from dptrees.pipelines.kinds.ordered import cells_in_words, ordered_description
+from dptrees.pipelines.show.charts import Bars, Chart, capitalized
+from dptrees.pipelines.show.description import page_values
+from dptrees.pipelines.show.figures import QUANTILE_VALUES, counted_noun, percent
+from dptrees.pipelines.show.page_nodes import (
+    MAX_COLUMNS,
+    MAX_NODES,
+    MAX_QUANTILES,
+    ReleasedTables,
+    ShownKeys,
+    clip,
+    crosstab,
+    ended_columns,
+    headline_total,
+    largest_rows,
+    left_out,
+    level_limits,
+    node_levels,
+    number_columns,
+    rows_text,
+    select_shown_key,
+    shorten_labels,
+    shown_keys,
+    table_bars,
+    whole_levels,
+)
+from dptrees.pipelines.show.tree_page import CELL_POLICIES, Headline, PageRoom, TreePage, policies
+
+_RISES = ("count", "The CDF never falls.")
+# Categories that have a bar each.
+_MAX_BARS = 60
+_MEDIAN = "0.5"
+
+
+def ordered_tree(
+    release: ReleasedTables, question: OrderedQuestion[Any], room: PageRoom
+) -> TreePage:
+    """A tree over an ordered domain on the page, however it was measured.
+
+    Args:
+        release: that it is a tree of.
+        question: the tree.
+        room: of the page.
+    """
+    trees, name = room.trees, question.name
+    keys = shown_keys(release, question, trees)
+    sizes = question.tree.level_sizes
+    limits = level_limits(sizes, MAX_NODES // trees // len(keys))
+    nodes = release.batches(NODES, name, keys=keys.read, levels=len(limits))
+    levels = node_levels(sizes, limits, nodes, keys.labels)
+    rows = _quantile_rows(question, release.quantiles(), keys, trees)
+    curves: list[pa.Table] = []
+    if question.is_ordered:
+        points = release.batches(CDF, name, keys=keys.read)
+        curves = cdf_curves(question, points, levels[0], keys.labels, trees)
+    description = ordered_description(question)
+    drawn = _Drawn(question, keys, levels, curves, description.level_errors)
+    return TreePage(
+        said=_context(question, keys, levels)
+        | page_values(question, description, release.plan.budget)
+        | {"quantiles": rows}
+        | drawn.said(),
+        data=_data(question, levels, keys.labels, description.digits[: len(levels)]),
+        template="ordered/page.html.j2",
+        headline=_headline(question, keys, levels, _medians(question, keys, rows, curves)),
+        scripts=("ordered/page.js",),
+        notes=(*description.notes, _RISES) if question.is_ordered else description.notes,
+        charts=drawn.charts(),
+    )
+
+
+def _context(
+    question: OrderedQuestion[Any], keys: ShownKeys, levels: Sequence[pa.Table]
+) -> dict[str, object]:
+    """What the template says of the tree."""
+    plan, domain = question.plan, question.domain
+    return {
+        "name": clip(question.name),
+        "column": clip(domain.column),
+        "about": cells_in_words(question),
+        "keys_left_out": keys.left_out,
+        "confidence": percent(question.confidence),
+        "share_note": _share_note(question),
+        "nodes_shown": _nodes_shown(question, levels),
+        "came_out": _came_out(question, levels),
+        "keyed": plan.keyed,
+        "policies": list(policies(question, CELL_POLICIES)),
+    }
+
+
+class _Drawn:
+    """What is drawn of a tree.
+
+    Args:
+        question: the tree.
+        keys: those shown.
+        levels: their nodes.
+        curves: the points of their CDFs; none where there is no CDF.
+        errors: of each level's estimates.
+    """
+
+    def __init__(
+        self,
+        question: OrderedQuestion[Any],
+        keys: ShownKeys,
+        levels: Sequence[pa.Table],
+        curves: Sequence[pa.Table],
+        errors: Sequence[float],
+    ) -> None:
+        self._question, self._keys, self._levels = question, keys, levels
+        self._errors = errors
+        self._curves = curves
+        self._is_category = not question.domain.has_intervals
+
+    def said(self) -> dict[str, object]:
+        """The bars and the table of keys and categories, and what is left out."""
+        question, keys = self._question, self._keys
+        thinned = any(len(curve) < question.domain.cells for curve in self._curves)
+        return {
+            "key_bars": self._key_bars(),
+            "category_bars": self._category_bars(),
+            "crosstab": self._crosstab(),
+            "panels": self._panels(),
+            "looks": key_styles(keys),
+            "key_names": [clip(name) for name in keys.labels],
+            "thinned": f"Drawn with a part of its {question.domain.cells:,} points."
+            if thinned
+            else "",
+        }
+
+    def charts(self) -> dict[str, Chart]:
+        """The charts, by their names."""
+        question = self._question
+        found: dict[str, Chart | None] = {}
+        if question.keys is None and not self._is_category:
+            found["density"] = density_chart(question, self._levels, self._errors)
+        if self._curves and question.keys is None:
+            found["cdf"] = cdf_chart(question, self._curves[0])
+        elif self._curves:
+            found["shares"] = shares_chart(
+                question, self._curves, self._keys.labels, key_styles(self._keys)
+            )
+        return {name: chart for name, chart in found.items() if chart is not None}
+
+    def _panels(self) -> list[Chart]:
+        """A small chart of each key."""
+        if self._question.keys is None or not self._curves:
+            return []
+        totals = [rows_text(self._levels[0], place) for place in range(len(self._keys))]
+        looks = key_styles(self._keys)
+        return key_charts(self._question, self._curves, self._keys.labels, totals, looks)
+
+    def _key_bars(self) -> Bars | None:
+        question, roots = self._question, self._levels[0]
+        if question.keys is None:
+            return None
+        return Bars(
+            name=clip(", ".join(question.keys.columns)),
+            bars=list(table_bars(roots, self._keys.labels, key_styles(self._keys))),
+            title=f"{capitalized(counted_noun(question))} of each key of {clip(question.name)}",
+            confidence=percent(question.confidence),
+            noun=clip(counted_noun(question)),
+            note=self._keys.left_out,
+        )
+
+    def _category_bars(self) -> Bars | None:
+        """A bar for each category, where they are few enough or the largest of them are here."""
+        question, leaves = self._question, self._levels[-1]
+        if not self._is_category or question.keys is not None or not self._has_leaves:
+            return None
+        size, noun = question.domain.cells, counted_noun(question)
+        rows = largest_rows(leaves, _MAX_BARS)
+        return Bars(
+            name=clip(question.domain.column),
+            bars=list(table_bars(rows, rows["label"].to_pylist())),
+            title=f"{capitalized(noun)} of each category of {clip(question.name)}",
+            confidence=percent(question.confidence),
+            noun=clip(counted_noun(question)),
+            note=left_out(len(rows), size, "categories", "largest"),
+            given="as listed",
+        )
+
+    def _crosstab(self) -> Mapping[str, object] | None:
+        """Categories by keys, where both are few."""
+        question, keys = self._question, self._keys
+        few = 1 < len(keys) == keys.size <= MAX_COLUMNS
+        if not self._is_category or not few or not self._has_leaves:
+            return None
+        if question.domain.cells > _MAX_BARS:
+            return None
+        leaves = [select_shown_key(self._levels[-1], place) for place in range(len(keys))]
+        names = [clip(name) for name in keys.labels]
+        return crosstab(clip(question.domain.column), leaves[0]["label"], names, leaves)
+
+    @property
+    def _has_leaves(self) -> bool:
+        return len(self._levels) == len(self._question.tree.level_sizes)
+
+
+def _headline(
+    question: OrderedQuestion[Any],
+    keys: ShownKeys,
+    levels: Sequence[pa.Table],
+    medians: Sequence[Mapping[str, str]],
+) -> Headline:
+    """Return the medians of all keys, or of the largest where they are many; without a median the
+    rows of the largest key, of the largest category, or of the tree."""
+    roots, column = levels[0], clip(question.domain.column)
+    noun = clip(counted_noun(question))
+    total = headline_total(roots, noun) if len(keys) == keys.size else {}
+    largest = ""
+    if question.keys is not None:
+        largest = f"{clip(keys.labels[0])}, the largest of {keys.size:,} keys"
+    if len(medians) > 1:
+        named = ", ".join(clip(name) for name in keys.labels)
+        figure = " \u00b7 ".join(each["value"] for each in medians)
+        return Headline(figure=figure, label=f"medians of {column}: {named}", **total)
+    if medians:
+        value, between = medians[0]["value"], medians[0]["interval"].strip("()")
+        label = f"median of {column}" + (f", {between}" if between else "")
+        label += f", of {largest}" if largest else ""
+        return Headline(figure=value, label=label, **total)
+    if largest:
+        return Headline(figure=rows_text(roots), label=f"{noun} of {largest}", **total)
+    if not question.domain.has_intervals and len(levels) > 1:
+        place = int(np.argmax(levels[-1]["count"].to_numpy()))
+        name = clip(levels[-1]["label"][place].as_py())
+        figure = rows_text(levels[-1], place)
+        label = f"{noun} of {name}, the largest of {question.domain.cells:,} categories"
+        return Headline(figure=figure, label=label, **total)
+    return Headline(figure=total.get("rows", ""), label=f"{noun}, by {column}", **total)
+
+
+def _medians(
+    question: OrderedQuestion[Any],
+    keys: ShownKeys,
+    quantiles: Mapping[str, Any] | None,
+    curves: Sequence[pa.Table],
+) -> list[Mapping[str, str]]:
+    """The medians of all keys, or of the first where they are many: as released, else read off the
+    CDF where all of its points are here; none where one is not known."""
+    wanted = len(keys) if len(keys) == keys.size <= KEYS_AT_FIRST else 1
+    found = _released_medians(quantiles, keyed=question.keys is not None)[:wanted]
+    if not found:
+        found = [_read_median(question, curve) for curve in curves[:wanted]]
+    return found if all(each["value"] != "unknown" for each in found) else []
+
+
+def _released_medians(
+    quantiles: Mapping[str, Any] | None, *, keyed: bool
+) -> list[Mapping[str, str]]:
+    if quantiles is None:
+        return []
+    titles, rows = quantiles["titles"], quantiles["rows"]
+    if not keyed:
+        return [row[1] for row in rows if row[0] == _MEDIAN]
+    return [row[titles.index(_MEDIAN)] for row in rows] if _MEDIAN in titles[1:] else []
+
+
+def _read_median(question: OrderedQuestion[Any], curve: pa.Table) -> dict[str, str]:
+    counts = curve["count"].to_numpy()
+    if len(counts) < question.domain.cells or not counts[-1]:
+        return {"value": "unknown", "interval": ""}
+    half = counts[-1] / 2
+    place = int(np.searchsorted(counts, half))
+    before = counts[place - 1] if place else 0
+    share = np.array([(half - before) / (counts[place] - before)])
+    value = question.domain.value_at(np.array([place]), share)
+    (text,) = value_texts(question, pa.chunked_array([value]))
+    (plain,) = value.cast(pa.string()).to_pylist()
+    return {"value": clip(question.domain.clamped_value(plain) or text), "interval": ""}
+
+
+def _share_note(question: OrderedQuestion[Any]) -> str:
+    if question.public_total:
+        return (
+            "The total is public and exact, so the band is the interval of the rows divided by "
+            "the total."
+        )
+    return (
+        "The band is the interval of the rows divided by the released total count; it does not "
+        "include the error of this total."
+    )
+
+
+def _nodes_shown(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> str:
+    """Which levels the page holds, and what it leaves out."""
+    sizes = question.tree.level_sizes
+    last = len(select_shown_key(levels[-1], 0))
+    if len(levels) == len(sizes) and last == sizes[-1]:
+        return "All levels are here."
+    each = " of each key" if question.keys is not None else ""
+    partial = last < sizes[len(levels) - 1]
+    part = f" and the {last:,} largest of {sizes[len(levels) - 1]:,} nodes of level "
+    text = f"Here {'is level' if len(levels) - partial == 1 else 'are levels'} "
+    whole = len(levels) - partial - 1
+    text += "0" if whole == 0 else f"0 to {whole}"
+    text += f"{part}{len(levels) - 1}" if partial else ""
+    return f"{text}{each}; all {sum(sizes):,} nodes are in the tables of the release."
+
+
+def _came_out(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> str:
+    """How many nodes were not split, of the levels that the page holds whole; nothing of trees
+    that are divided whatever their rows."""
+    if "ended" not in levels[0].column_names:
+        return ""
+    sizes, keys = question.tree.level_sizes, max(1, len(set(levels[0]["code"].to_pylist())))
+    whole = [
+        level
+        for level in range(min(len(levels), question.tree.height))
+        if len(levels[level]) >= sizes[level] * keys
+    ]
+    undivided = sum(
+        int(np.sum(pc.fill_null(levels[level]["ended"], -1).to_numpy() == level)) for level in whole
+    )
+    if not undivided:
+        return ""
+    parts = "part of the domain was" if undivided == 1 else "parts of the domain were"
+    return (
+        f"{undivided:,} {parts} not divided down to cells: a part with too few rows for this "
+        "budget is published as one number and drawn evenly spread. It has one bar and a "
+        "straight line, and the band is as wide as the rows of the part."
+    )
+
+
+def _quantile_rows(
+    question: OrderedQuestion[Any],
+    table: pa.Table | None,
+    keys: ShownKeys,
+    trees: int,
+) -> dict[str, Any] | None:
+    """A row for each key, or for each quantile where there are no keys."""
+    every = len(question.quantiles)
+    quantile_count = len(question.quantiles[: MAX_QUANTILES // trees])
+    if table is None or not quantile_count:
+        return None
+    most = min(len(keys), max(1, MAX_QUANTILES // trees // quantile_count))
+    mine = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
+    if not len(mine):
+        return None
+    titles = [f"{quantile:.6g}" for quantile in question.quantiles[:quantile_count]]
+    if question.keys is None:
+        cells = _quantile_cells(question, mine.slice(0, every))
+        rows = [[title, cells[place]] for place, title in enumerate(titles)]
+        titles = ["Quantile", "Value"]
+    else:
+        named = mine["key"].cast(pa.string())
+        rows = []
+        for label in keys.labels[:most]:
+            own = mine.filter(pc.equal(named, label)).slice(0, every)
+            rows.append([clip(label), *_quantile_cells(question, own)[:quantile_count]])
+        titles = [clip(", ".join(question.keys.columns)), *titles]
+    missing = left_out(len(rows), keys.size, "keys", "largest") if question.keys else ""
+    if quantile_count < every:
+        missing += f" The first {quantile_count:,} of {every:,} quantiles are here."
+    return {"titles": titles, "rows": rows, "left_out": missing.strip()}
+
+
+def _quantile_cells(question: OrderedQuestion[Any], rows: pa.Table) -> list[dict[str, str]]:
+    """Return quantiles as strings, with decimals that fit the cells of the domain."""
+    texts = []
+    numeric = question.domain.kind in ("number", "integer")
+    for name in QUANTILE_VALUES:
+        words = map(question.domain.clamped_value, rows[f"{name}_text"].to_pylist())
+        plain = value_texts(question, rows[name] if numeric else rows[f"{name}_text"])
+        texts.append([said or text for said, text in zip(words, plain, strict=True)])
+    return [
+        {"value": clip(value), "interval": f"({clip(_span(low, high))})" if low else ""}
+        if value
+        else {"value": "unknown", "interval": ""}
+        for value, low, high in zip(*texts, strict=True)
+    ]
+
+
+def _span(low: str, high: str) -> str:
+    """An interval; one text where both of its ends are "4 and above"."""
+    return low if low == high and " " in low else f"{low} to {high}"
+
+
+def _data(
+    question: OrderedQuestion[Any],
+    levels: Sequence[pa.Table],
+    shown: Sequence[str | None],
+    digits: Sequence[int],
+) -> dict[str, object]:
+    """What the page's script needs to unfold the tree of every shown key; plain JSON values."""
+    sizes = question.tree.level_sizes
+    whole_count = whole_levels(levels, sizes)
+
+    def short_labels(rows: pa.Table) -> list[str]:
+        return shorten_labels(pa.array(question.labels_in_words(rows), pa.string()))
+
+    def key_level(place: int, level: int) -> dict[str, Any]:
+        rows = select_shown_key(levels[level], place)
+        columns = number_columns(rows, digits[level])
+        columns |= ended_columns(rows, leaves=level == len(sizes) - 1)
+        if level >= whole_count:
+            columns |= {"node": rows["node"].to_pylist(), "labels": short_labels(rows)}
+        return columns
+
+    return {
+        "kind": "ordered",
+        "fanouts": list(question.tree.fanouts),
+        "sizes": list(sizes),
+        "digits": list(digits),
+        # A level that is there whole has the same labels under every key.
+        "labels": [short_labels(select_shown_key(table, 0)) for table in levels[:whole_count]],
+        "keys": [
+            {
+                "name": None if name is None else clip(name),
+                "levels": [key_level(place, level) for level in range(len(levels))],
+            }
+            for place, name in enumerate(shown)
+        ],
+    }

@@ -1,0 +1,463 @@
+"""The `domain` sections of ordered domains, boxes and wide tables: from plain values to dpcore.
+
+The keys are the fields of the kind in dpcore, which checks them; a refusal is put at the key
+that it names. A box has names of columns with lists of bounds, or a list of ordered sections.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import MISSING, Field, fields, replace
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from dptrees.dpcore.boxes.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.ordered.dates import DateDomain
+from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.domain_kinds import DOMAIN_KINDS, CategoryDomain, make_domain
+from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.tables.domain import DEFAULT_CELLS, TableDomain
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.document import RuleBroken, from_dpcore, moment, shown
+from dptrees.pipelines.sections.privacy import AUTO_TYPES, LIMITS, ONLY_NUMBERS, is_auto
+from dptrees.pipelines.sections.tree import (
+    BOUND,
+    LABELS,
+    TEXT,
+    Schema,
+    number,
+    rule_schema,
+    section,
+    several,
+    whole,
+    words,
+)
+from dptrees.pipelines.sections.tree import section as schema_of
+
+# What a key takes, whatever the type.
+_KEYS: dict[str, Schema] = {
+    "column": TEXT,
+    "lower": BOUND,
+    "upper": BOUND,
+    "cells": whole(minimum=1),
+    "days_per_cell": whole(minimum=1),
+    "most": whole(minimum=1),
+    "categories": several({"type": ["string", "integer"]}),
+    "ordered": rule_schema(rules.truth),
+    "labels": LABELS,
+    "out_of_range": words("clamp", "drop"),
+    "unknown": words("drop", "first", "last"),
+    "missing": words("drop", "first", "last"),
+}
+_KIND = rules.choice("ordered")
+_TYPE = rules.choice(*DOMAIN_KINDS)
+# Keys of a domain of numbers that say how many cells it has.
+_SIZES = {"cells", "categories", "values", "days_per_cell", "step"}
+# Of categories: what represents each of them in a release.
+_LABELS = "labels"
+_NO_KEYS = ("value_names", "declared")
+# The field of dpcore whose key has another name.
+_OUTSIDE, _OUT_OF_RANGE = "outside", "out_of_range"
+# The first and the last value, both inside, in place of the bounds.
+_VALUES = "values"
+_BOUNDS, _OF_TIME = ("lower", "upper"), ("date", "timestamp")
+
+
+def read_tree_domain(value: object) -> OrderedDomain:
+    """The domain of a tree of its own, as `read_domain`; its categories have no order where none is
+    said to be."""
+    given = rules.section(value)
+    if given.get("type", _inferred_type(given)) == "category":
+        given["ordered"] = rules.at(".ordered", rules.truth, given.get("ordered", False))
+        if _LABELS in given:
+            return _labelled(read_domain, given)
+    return read_domain(given)
+
+
+def _labelled(
+    read: Callable[[object], OrderedDomain], given: Mapping[str, object]
+) -> OrderedDomain:
+    """The domain of categories that have labels."""
+    labels = rules.at(f".{_LABELS}", rules.labels, given[_LABELS])
+    domain = read({key: each for key, each in given.items() if key != _LABELS})
+    assert isinstance(domain, CategoryDomain)
+    names = rules.at(f".{_LABELS}", lambda each: rules.names_of(domain.categories, each), labels)
+    try:
+        return replace(domain, value_names=names)
+    except ValueError as error:
+        raise from_dpcore(error, {_LABELS: labels}) from None
+
+
+def read_domain(value: object) -> OrderedDomain:
+    """Make a domain of the plain values of a section.
+
+    Without `type`, the domain is one of dates or timestamps when both bounds are, one of categories
+    when it lists them, else one of numbers.
+
+    Args:
+        value: a section as `pipelines.sections.document` reads it.
+
+    Returns:
+        The domain.
+
+    Raises:
+        RuleBroken: at the key whose rule is broken.
+
+    >>> read_domain({"column": "day", "lower": date(2013, 1, 1), "upper": date(2014, 1, 1)}).cells
+    365
+    """
+    section = rules.section(value)
+    given = _with_bounds(section)
+    rules.at(".kind", _KIND, given.get("kind", "ordered"))
+    given.setdefault("type", _inferred_type(given))
+    rules.at(".type", _TYPE, given["type"])
+    for key in _BOUNDS:
+        if is_auto(given.get(key)):
+            raise RuleBroken(ONLY_NUMBERS, at=f".{key}")
+    if given["type"] in _OF_TIME:
+        given |= {key: moment(given[key]) for key in _BOUNDS if key in given}
+        # Who needs some days needs these: the others are none of them.
+        given.setdefault("out_of_range", "drop")
+    _check_fields(given, DOMAIN_KINDS[str(given["type"])])
+    rules.at(".column", rules.text, given["column"])
+    plain = {
+        _OUTSIDE if key == _OUT_OF_RANGE else key: rules.plain_value(each)
+        for key, each in given.items()
+    }
+    try:
+        domain = make_domain(plain)
+    except ValueError as error:
+        broken = from_dpcore(error, plain)
+        at = f".{_OUT_OF_RANGE}" if broken.at == f".{_OUTSIDE}" else broken.at
+        raise RuleBroken(str(broken), at=at) from None
+    if isinstance(domain, IntegerDomain) and "type" not in section:
+        return replace(domain, declared=False)
+    return domain
+
+
+def ordered_schema(*, with_auto: bool = False) -> Schema:
+    """The section of an ordered domain as JSON Schema: one of each type.
+
+    Args:
+        with_auto: whether bounds of numbers and integers may be chosen privately.
+    """
+    kinds = DOMAIN_KINDS.items()
+    return {"anyOf": [_type_schema(name, domain, with_auto=with_auto) for name, domain in kinds]}
+
+
+def _auto_schema(side: str) -> Schema:
+    """A bound, ``auto`` (a string), or a section of its fraction and its limit."""
+    fraction = number(exclusiveMinimum=0, exclusiveMaximum=1)
+    chosen = section(
+        {"fraction": fraction, LIMITS[side]: BOUND},
+        (),
+        "A bound of values that is chosen privately, as a first stage.",
+    )
+    return {"anyOf": [BOUND, chosen]}
+
+
+def _type_schema(name: str, domain: type[OrderedDomain], *, with_auto: bool) -> Schema:
+    given = _known_fields(domain)
+    needed = [key for key, field in given.items() if field.default is MISSING]
+    # Of these the keys do not say the type.
+    needed += ["type"] if name in ("integer", "unit_rows") else []
+    known = {key: _KEYS.get(key, {}) for key in given}
+    known |= {"cells": _KEYS["cells"]} if domain is DateDomain else {}
+    known |= {_LABELS: _KEYS[_LABELS]} if domain is CategoryDomain and with_auto else {}
+    if with_auto and name in AUTO_TYPES:
+        known |= {key: _auto_schema(key) for key in _BOUNDS}
+    head = {"kind": {"const": "ordered"}, "type": {"const": name}}
+    bounded = section({**head, **known}, tuple(needed))
+    if name not in ("integer", "date"):
+        return bounded
+    unbounded = {key: each for key, each in known.items() if key not in _BOUNDS}
+    pair = {"type": "array", "items": BOUND, "minItems": 2, "maxItems": 2}
+    wanted = [key for key in needed if key not in (*_BOUNDS, "type")]
+    listed = section({**head, **unbounded, _VALUES: pair}, (*wanted, _VALUES))
+    return {"anyOf": [bounded, listed]}
+
+
+def _known_fields(domain: type[OrderedDomain]) -> dict[str, Field[Any]]:
+    """The fields of a domain that are keys of its section, by key; names come by `labels`, and
+    `type` declares whole numbers."""
+    return {
+        _OUT_OF_RANGE if field.name == _OUTSIDE else field.name: field
+        for field in fields(domain)  # type: ignore[arg-type]
+        if field.init and field.name not in _NO_KEYS
+    }
+
+
+def _check_fields(given: Mapping[str, object], domain: type[OrderedDomain]) -> None:
+    known = _known_fields(domain)
+    instead_of_days = ["cells"] if domain is DateDomain else []
+    rules.known_keys(given, ["kind", "type", *known, *instead_of_days])
+    for name, field in known.items():
+        if field.default is MISSING and name not in given:
+            raise RuleBroken("is required", at=f".{name}")
+
+
+def _with_bounds(given: dict[str, object]) -> dict[str, object]:
+    """Return a section with the bounds that its first and last value imply.
+
+    >>> _with_bounds({"column": "stars", "values": [1, 5]})
+    {'column': 'stars', 'lower': 1, 'upper': 6, 'type': 'integer'}
+    """
+    if _VALUES not in given:
+        return given
+    both = [key for key in _BOUNDS if key in given]
+    if both:
+        raise RuleBroken(f"replaces lower and upper; leave {both[0]} out", at=f".{_VALUES}")
+    plain = {key: each for key, each in given.items() if key != _VALUES}
+    pair = given[_VALUES]
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        raise RuleBroken(f"{shown(pair)} must be the first and the last value", at=f".{_VALUES}")
+    first, last = map(moment, pair)
+    of_days = all(
+        isinstance(each, date) and not isinstance(each, datetime) for each in (first, last)
+    )
+    of_integers = all(
+        isinstance(each, int) and not isinstance(each, bool) for each in (first, last)
+    )
+    kind = given.get("type", "date" if of_days else "integer")
+    if not ((of_days and kind == "date") or (of_integers and kind == "integer")):
+        raise RuleBroken(
+            f"{shown(pair)} must be two integers or two dates (of type {kind} say lower and upper, "
+            "which is not counted)",
+            at=f".{_VALUES}",
+        )
+    after = last + timedelta(days=1) if of_days else last + 1  # type: ignore[operator]
+    return plain | {"lower": first, "upper": after, "type": kind}
+
+
+def with_finest_cells(tree: Mapping[str, Any], cells: int) -> dict[str, Any]:
+    """Return the section of a tree whose numbers have so many cells, where it does not say how many
+    they have; fewer where float64 has fewer numbers between the bounds."""
+    domain = tree.get("domain")
+    if not isinstance(domain, Mapping) or not needs_cells(domain):
+        return dict(tree)
+    try:
+        lower, upper = (float(domain[key]) for key in _BOUNDS)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        lower, upper = 0.0, 1.0  # no numbers, which is refused, or not yet
+    while 2 < cells > (upper - lower) / math.ulp(max(abs(lower), abs(upper))) / 2:
+        cells //= 2
+    return {**tree, "domain": {**domain, "cells": cells}}
+
+
+def needs_cells(given: Mapping[str, object]) -> bool:
+    """Whether the section of a domain is of numbers and does not say how many cells they have."""
+    if given.get("type", "number") != "number" or _SIZES & set(given):
+        return False
+    return not any(isinstance(moment(given.get(key)), date) for key in _BOUNDS)
+
+
+def _inferred_type(given: Mapping[str, object]) -> str:
+    bounds = [moment(given.get(key)) for key in _BOUNDS]
+    if all(isinstance(bound, date) for bound in bounds):
+        return "timestamp" if any(isinstance(bound, datetime) for bound in bounds) else "date"
+    return "category" if "categories" in given else "number"
+
+
+# How often a column of numbers is halved, where nothing is said and 64 bits suffice for all.
+NUMBER_DEPTH = 32
+_BITS = 64
+# An ordered domain has 2^40 cells at most.
+_MOST_HALVINGS = 40
+_HYPERCUBE_BOUNDS = ("lower", "upper")
+
+
+def read_hypercube(value: object) -> HypercubeDomain:
+    """Make the domain of a box of the plain values of a section.
+
+    Raises:
+        RuleBroken: at the key whose rule is broken.
+
+    >>> domain = read_hypercube({"kind": "hypercube", "columns": ["lat", "lon"],
+    ...                          "lower": [24, -125], "upper": [50, -66]})
+    >>> domain.columns, domain.depths
+    (('lat', 'lon'), (32, 32))
+    """
+    section = rules.section(value)
+    rules.known_keys(section, ("kind", "columns", "lower", "upper", "depths"))
+    rules.at(".kind", rules.choice("hypercube"), section.get("kind"))
+    if "columns" not in section:
+        raise RuleBroken("is required", at=".columns")
+    columns = rules.at(".columns", rules.several, section["columns"])
+    chosen = _chosen_depths(section, len(columns))
+    long = all(isinstance(column, Mapping) for column in columns)
+    if long:
+        for key in _HYPERCUBE_BOUNDS:
+            if key in section:
+                raise RuleBroken("belongs into the section of each column", at=f".{key}")
+    sections: list[Any] = list(columns) if long else _short_form(section, columns)
+    depths = _depths(sections, chosen)
+    axes = tuple(
+        _axis(place, each, depth, long=long)
+        for place, (each, depth) in enumerate(zip(sections, depths, strict=True))
+    )
+    try:
+        own = tuple(min(depth, cell_bits(axis)) for axis, depth in zip(axes, depths, strict=True))
+        return HypercubeDomain(axes=axes, depths=own if chosen is None else chosen)
+    except ValueError as error:
+        raise from_dpcore(error, {"columns": 0, "depths": 0}) from None
+
+
+def box_schema() -> Schema:
+    """The section of a box as JSON Schema."""
+    # Of numbers that say nothing of cells, the depth says how many there are.
+    cells = {"type": "object", "required": ["column", "lower", "upper"]}
+    known = {
+        "kind": {"const": "hypercube"},
+        "columns": several({"anyOf": [TEXT, ordered_schema(), cells]}),
+        "lower": several(BOUND),
+        "upper": several(BOUND),
+        "depths": {},
+    }
+    return schema_of(known, ("kind", "columns"))
+
+
+def _short_form(section: Mapping[str, Any], columns: tuple[object, ...]) -> list[dict[str, Any]]:
+    """The sections of columns of numbers whose bounds are lists."""
+    names = [rules.at(f".columns[{n}]", rules.text, each) for n, each in enumerate(columns)]
+    bounds: dict[str, tuple[object, ...]] = {}
+    for key in _HYPERCUBE_BOUNDS:
+        if key not in section:
+            raise RuleBroken("is required beside names of columns", at=f".{key}")
+        bounds[key] = rules.at(f".{key}", rules.several, section[key])
+        if len(bounds[key]) != len(names):
+            raise RuleBroken(
+                f"has {len(bounds[key])} bounds for {len(names)} columns", at=f".{key}"
+            )
+    return [
+        {"column": name, "lower": lower, "upper": upper}
+        for name, lower, upper in zip(names, bounds["lower"], bounds["upper"], strict=True)
+    ]
+
+
+def _axis(place: int, section: Mapping[str, Any], depth: int, *, long: bool) -> OrderedDomain:
+    """The domain of a column; numbers without stated cells have one for each code of the depth."""
+    given = dict(section)
+    halved = given.get("type", "number") == "number" and not {"cells", "categories"} & set(given)
+    if halved and not any(isinstance(moment(given.get(key)), date) for key in _HYPERCUBE_BOUNDS):
+        given["cells"] = 1 << depth
+    if given.get("type") != "category" and "categories" not in given:
+        # One column out of its bounds would take the row from all others.
+        given.setdefault("out_of_range", "clamp")
+    try:
+        return read_domain(given)
+    except RuleBroken as broken:
+        rule, at = str(broken), f".columns[{place}]"
+        if broken.at == ".cells" and "cells" in given and "cells" not in section:
+            rule = f"halved {depth} times: {rule}"
+        elif long:
+            at += broken.at
+        elif broken.at in (".lower", ".upper"):
+            at = f"{broken.at}[{place}]"
+        raise RuleBroken(rule, at=at) from None
+
+
+def _chosen_depths(section: Mapping[str, Any], columns: int) -> tuple[int, ...] | None:
+    """How often each column is halved, where that is said."""
+    if "depths" not in section:
+        return None
+    depths: tuple[int, ...] = rules.at(".depths", rules.whole_numbers, section["depths"])
+    if len(depths) != columns:
+        raise RuleBroken(f"has {len(depths)} numbers for {columns} columns", at=".depths")
+    for place, depth in enumerate(depths):
+        if depth > _MOST_HALVINGS:
+            raise RuleBroken(
+                f"{depth} is above 40; no column has more cells", at=f".depths[{place}]"
+            )
+    if sum(depths) > _BITS:
+        raise RuleBroken(f"adds up to {sum(depths)} bits; at most {_BITS}", at=".depths")
+    return depths
+
+
+def _depths(sections: list[Any], chosen: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Return how often each column is halved at most: the requested numbers, or as evenly as 64
+    bits allow."""
+    if chosen is not None:
+        return chosen
+    if len(sections) > _BITS:
+        raise RuleBroken(f"{shown(len(sections))} columns are more than 64 bits", at=".columns")
+    return (min(NUMBER_DEPTH, _BITS // len(sections)),) * len(sections)
+
+
+def read_table(value: object) -> TableDomain:
+    """Make the domain of a table of the plain values of a section.
+
+    Raises:
+        RuleBroken: at the key whose rule is broken.
+
+    >>> people = read_table({"kind": "table", "columns": [
+    ...     {"column": "age", "lower": 0, "upper": 96},
+    ...     {"column": "sex", "categories": ["female", "male"]}]})
+    >>> people.columns, people.sizes
+    (('age', 'sex'), (128, 2))
+    """
+    section = rules.section(value)
+    rules.known_keys(section, ("kind", "columns", "cells"))
+    rules.at(".kind", rules.choice("table"), section.get("kind"))
+    if "columns" not in section:
+        raise RuleBroken("is required", at=".columns")
+    columns = rules.at(".columns", rules.several, section["columns"])
+    if "cells" in section:
+        return _domain(columns, rules.at(".cells", rules.whole_number, section["cells"]))
+    *finer, last = DEFAULT_CELLS
+    for cells in finer:
+        # Whether all tables fit follows from the columns, which are public.
+        with suppress(_TooManyCells):
+            return _domain(columns, cells)
+    return _domain(columns, last)
+
+
+class _TooManyCells(RuleBroken):
+    """All tables have more cells than a worker holds."""
+
+
+def _domain(columns: Sequence[object], cells: int) -> TableDomain:
+    """The domain of a table whose columns have at most so many cells."""
+    axes = tuple(_table_axis(place, each, cells) for place, each in enumerate(columns))
+    try:
+        return TableDomain(axes=axes, cells=cells)
+    except ValueError as error:
+        broken = from_dpcore(error, {"columns": 0, "cells": cells})
+        if broken.at == ".cells":
+            raise _TooManyCells(str(broken), at=broken.at) from None
+        raise broken from None
+
+
+def table_schema() -> Schema:
+    """The section of a table as JSON Schema."""
+    # Numbers that do not say their cells have as many as the table's columns.
+    numbers = {"type": "object", "required": ["column", "lower", "upper"]}
+    known = {
+        "kind": {"const": "table"},
+        "columns": several({"anyOf": [ordered_schema(), numbers]}),
+        "cells": whole(minimum=2),
+    }
+    return schema_of(known, ("kind", "columns"))
+
+
+def _table_axis(place: int, section: object, cells: int) -> OrderedDomain:
+    """The domain of a column; numbers without stated cells have as many as the tables hold."""
+    at = f".columns[{place}]"
+    if not isinstance(section, Mapping):
+        raise RuleBroken(
+            f"{shown(section)} must be a section such as {{column: age, lower: 0, upper: 100}}",
+            at=at,
+        )
+    given: dict[str, Any] = dict(section)
+    if needs_cells(given):
+        given["cells"] = cells
+    if given.get("type") != "category" and "categories" not in given:
+        # One column out of its bounds would take the row from all others.
+        given.setdefault("out_of_range", "clamp")
+    try:
+        if "labels" in given:
+            raise RuleBroken("go with the categories of a tree of their own", at=".labels")
+        return read_tree_domain(given)
+    except RuleBroken as broken:
+        raise RuleBroken(str(broken), at=at + broken.at) from None

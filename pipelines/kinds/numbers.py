@@ -1,0 +1,497 @@
+"""Single numbers of each key: different values, means, quantiles by the exponential mechanism.
+
+Means and quantiles are trees over ordered domains, whose sections request them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import PlainValidator, WithJsonSchema
+
+from dptrees.dpcore.distinct import (
+    DistinctDomain,
+    DistinctQuestion,
+    DistinctWorkload,
+    ReleasedDistinct,
+)
+from dptrees.dpcore.exponential.question import (
+    INTERVAL_WORDS,
+    WORDS,
+    ExponentialQuestion,
+    ReleasedQuantiles,
+)
+from dptrees.dpcore.mean import MeanQuestion, ReleasedMean
+from dptrees.dpcore.noise.laws import exact_scale
+from dptrees.dpcore.noise.source import LARGEST_DIVIDED, MAX_COUNT
+from dptrees.dpcore.privacy.unit import MOST_ROWS
+from dptrees.dpcore.questions.answer_errors import StatisticKind
+from dptrees.dpcore.questions.planning import Noise
+from dptrees.pipelines.kinds.ordered import cells_in_words, ordered_description
+from dptrees.pipelines.sections import rules
+from dptrees.pipelines.sections.document import RuleBroken, from_dpcore, shown
+from dptrees.pipelines.sections.tree import TEXT, KnownLeavesSection, rules_schema, whole, words
+from dptrees.pipelines.show.charts import Bars, capitalized
+from dptrees.pipelines.show.description import (
+    KEYS_SHOWN,
+    Column,
+    Description,
+    Errors,
+    Table,
+    Unit,
+    heading,
+    level_noise,
+    page_values,
+    totals,
+)
+from dptrees.pipelines.show.figures import (
+    counted_noun,
+    percent,
+    quantile_texts,
+    rank_margin,
+    significant,
+    with_margin,
+)
+from dptrees.pipelines.show.page_nodes import (
+    MAX_KEYS,
+    MAX_QUANTILES,
+    ReleasedTables,
+    clip,
+    largest_rows,
+    left_out,
+    rows_text,
+    table_bars,
+)
+from dptrees.pipelines.show.targets import ErrorTarget, KindLines
+from dptrees.pipelines.show.tree_page import (
+    CELL_POLICIES,
+    DROPPED,
+    Headline,
+    PageRoom,
+    TreePage,
+    policies,
+)
+from dptrees.pipelines.terminal_text import escaped
+
+_TYPES = ("text", "integer", "number")
+
+
+def _most(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ROWS:
+        raise RuleBroken(f"{shown(value)} must be a whole number from 1 to 2^20")
+    return value
+
+
+_RULES: dict[str, Callable[[object], Any]] = {
+    "kind": rules.choice("distinct"),
+    "column": rules.text,
+    "type": rules.choice(*_TYPES),
+}
+_SCHEMA = rules_schema(_RULES, "distinct", column=TEXT, type=words(*_TYPES))
+
+
+def read_distinct(value: object) -> DistinctDomain:
+    """Make the column whose values are counted of the plain values of a section.
+
+    Raises:
+        RuleBroken: at the key whose rule is broken.
+
+    >>> read_distinct({"kind": "distinct", "column": "city"}).column
+    'city'
+    """
+    section = rules.section(value)
+    rules.known_keys(section, _RULES)
+    given: dict[str, Any] = {
+        key: rules.at(f".{key}", _RULES[key], each) for key, each in section.items()
+    }
+    given.pop("kind", None)
+    if "column" not in given:
+        raise RuleBroken("is required", at=".column")
+    try:
+        return DistinctDomain(**given)
+    except ValueError as error:
+        raise from_dpcore(error, given) from None
+
+
+class DistinctTree(KnownLeavesSection):
+    """How many different values a column has, once for each of the keys."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "domain": "domain",
+        "noise": "noise",
+        "max_values": "max_values",
+    }
+    misplaced: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("quantiles", "guess", "widths", "fanouts", "objective", "optimize_for", "mechanism"),
+            "belongs to an ordered domain; the different values of a column are one number",
+        ),
+        **dict.fromkeys(("measure", "invariants", "node_weights"), "belongs to a hierarchy"),
+    }
+    domain: Annotated[DistinctDomain, PlainValidator(read_distinct), WithJsonSchema(_SCHEMA)]
+    max_values: Annotated[
+        int | None, PlainValidator(_most), WithJsonSchema(whole(minimum=1, maximum=MOST_ROWS))
+    ] = None
+
+    def workload(self) -> DistinctWorkload:
+        return DistinctWorkload(
+            name=self.name,
+            domain=self.domain,
+            keys=self.keys,
+            max_values=self.max_values,
+            weight=self.weight,
+            noise=Noise(self.noise),
+        )
+
+
+BOUNDED = (
+    "a value counts if it is among the counted values of at least one unit; the number of "
+    "dropped values is not known"
+)
+
+
+def distinct_description(question: DistinctQuestion) -> Description:
+    """Describe the plan of a number of different values: the bound and the noise."""
+    plan = question.plan
+    noise = [level_noise(plan.law, public=False)]
+    facts = {} if plan.unit.is_row else {"Values that count": values_in_words(question)}
+    return Description(
+        entry=lambda: _entry(question),
+        errors=lambda entry: Errors(notes=() if plan.unit.is_row else (BOUNDED,)),
+        size=f"the number of different values of {clip(question.domain.column)}",
+        budget=question.budget,
+        table=Table(
+            columns=(
+                Column("Noise", noise, Unit.LAW),
+                Column("Noise, standard deviation", noise, Unit.DEVIATION, "std error {}"),
+            ),
+            rows=["different values"],
+            title="Number",
+            caption="Noise",
+        ),
+        facts=facts,
+    )
+
+
+def values_in_words(question: DistinctQuestion) -> str:
+    """How many values of a unit count."""
+    most = question.plan.max_values
+    values = f"{most:,} value{'s' * (most > 1)}"
+    if question.keys is not None:
+        values += ", over all keys,"
+    return f"at most {values} of each {question.plan.unit.name}"
+
+
+def _entry(question: DistinctQuestion) -> dict[str, Any]:
+    """Return the plan as plain values."""
+    law = question.plan.law
+    return {
+        "mechanism": "count of different values",
+        "max_values": question.plan.max_values,
+        "noise": exact_scale(law),
+        "std_error": math.sqrt(law.variance),
+    }
+
+
+def distinct_target(target: ErrorTarget) -> dict[str, Any]:
+    """Return the budget of the tree alone for an error, in different values."""
+    return target.to_entry("different values")
+
+
+def distinct_summary(tree: ReleasedDistinct) -> Iterator[str]:
+    """The number of different values under the first keys."""
+    yield from heading(tree.question, tree.question.columns)
+    yield from totals(tree, counted_noun(tree.question), lambda label, blanks: ())
+    if not tree.question.plan.unit.is_row:
+        yield f"  {values_in_words(tree.question)} count"
+
+
+DISTINCT_LINES = KindLines(
+    describe=distinct_description,
+    target=distinct_target,
+    summary=distinct_summary,
+)
+
+
+def distinct_tree(release: ReleasedTables, question: DistinctQuestion, room: PageRoom) -> TreePage:
+    """The number of different values, of the first keys where there are keys."""
+    tree = ReleasedDistinct(question, release.part)
+    rows = tree.rows
+    description = distinct_description(question)
+    noun = clip(counted_noun(question))
+    shown = largest_rows(rows, max(1, MAX_KEYS // room.trees))
+    bars = None
+    if question.keys is not None:
+        by = clip(", ".join(question.keys.columns))
+        bars = Bars(
+            name=by,
+            bars=list(table_bars(shown, shown["key"].to_pylist())),
+            title=f"{capitalized(noun)} of each key of {clip(question.name)}",
+            confidence=percent(question.confidence),
+            noun=noun,
+            note=left_out(len(shown), len(rows), "keys", "largest"),
+        )
+    said: dict[str, object] = {
+        "name": clip(question.name),
+        "number": rows_text(rows),
+        "noun": noun,
+        "confidence": percent(question.confidence),
+        "key_bars": bars,
+        "bounded": "" if question.plan.unit.is_row else f"{values_in_words(question)}: {BOUNDED}.",
+        "policies": [
+            {**row, "missing": row["missing"] or DROPPED} for row in policies(question, {})
+        ],
+    }
+    return TreePage(
+        said=said | page_values(question, description, release.plan.budget),
+        data={"kind": question.kind},
+        template="distinct/page.html.j2",
+        headline=_headline(question, rows, noun),
+    )
+
+
+def _headline(question: DistinctQuestion, rows: pa.Table, noun: str) -> Headline:
+    """The number; that of the key with most where there are keys."""
+    if question.keys is None:
+        return Headline(figure=rows_text(rows), label=noun)
+    most = largest_rows(rows, 1)
+    label = f"{noun} of {clip(most['key'][0].as_py())}, the largest of {len(rows):,} keys"
+    return Headline(figure=rows_text(most), label=label)
+
+
+_ALONE = "no tree of counts is measured, so there are no quantiles and no other statistics"
+
+
+def mean_description(question: MeanQuestion) -> Description:
+    """Describe the plan of a mean: its error times the number of rows."""
+    law, (lower, upper) = question.plan.law, question.ends
+    middle = float(upper - lower) * question.share_error / math.sqrt(2)
+    noise = [level_noise(law, public=False)]
+    return Description(
+        entry=lambda: _mean_entry(question),
+        errors=lambda entry: Errors(
+            notes=(
+                f"standard error of a mean: {significant(middle)} / rows in the middle of "
+                f"the bounds, {significant(math.sqrt(2) * middle)} / rows at a bound",
+                *_rows_held(question.plan.parts),
+                _ALONE,
+            )
+        ),
+        size=f"the mean of {clip(question.domain.column)}, measured alone",
+        budget=question.budget,
+        table=Table(
+            columns=(
+                Column("Noise of a part", noise, Unit.LAW),
+                Column("Standard error", [question.rows_error], Unit.ERROR, "std error {}"),
+            ),
+            rows=["number of rows"],
+            title="Number",
+            caption="Noise",
+        ),
+    )
+
+
+def _rows_held(parts: int) -> Iterator[str]:
+    """How many rows the sums hold, if a table may have more."""
+    if (held := LARGEST_DIVIDED // parts) < MAX_COUNT:
+        yield f"its sums hold {held:,} rows at a bound; a release of more stops without a result"
+
+
+def _mean_entry(question: MeanQuestion) -> dict[str, Any]:
+    """Return the plan as plain values."""
+    return {
+        "mechanism": "mean of split rows",
+        "noise": exact_scale(question.plan.law),
+        "parts_of_a_row": question.plan.parts,
+        "std_error_rows": question.rows_error,
+    }
+
+
+def mean_target(target: ErrorTarget) -> dict[str, Any]:
+    """Return the budget of the tree alone for an error of the mean, times the number of rows."""
+    return target.to_entry(f"{target.question.domain.column} times rows")
+
+
+def mean_summary(tree: ReleasedMean) -> Iterator[str]:
+    """The number of rows and the mean of the first keys."""
+
+    def mean(label: str | None, blanks: str) -> Iterator[str]:
+        yield f"  {blanks}mean {mean_text(tree, label)}"
+
+    yield from heading(tree.question, tree.question.domain.columns)
+    yield from totals(tree, counted_noun(tree.question), mean)
+
+
+def mean_text(tree: ReleasedMean, label: str | None) -> str:
+    """The mean under a key with its margin; why there is none where rows are too few."""
+    try:
+        found = tree.statistic(StatisticKind.MEAN, key=label)
+    except ValueError:
+        return "not known: too few rows"
+    return with_margin(found.value, found.ci_low, found.ci_high)
+
+
+MEAN_LINES = KindLines(
+    describe=mean_description,
+    target=mean_target,
+    summary=mean_summary,
+)
+
+
+# Keys whose means are together at the top of the page.
+_FEW_KEYS = 3
+
+
+def mean_tree(release: ReleasedTables, question: MeanQuestion, room: PageRoom) -> TreePage:
+    """The mean, the total and the number of rows, of the keys with most rows."""
+    tree = ReleasedMean(question, release.part)
+    description = mean_description(question)
+    shown = largest_rows(tree.rows, max(1, MAX_KEYS // room.trees))
+    labels: list[str | None] = shown["key"].to_pylist()
+    titles = [capitalized(clip(counted_noun(question))), "Mean", "Total"]
+    rows = [_values(tree, label) for label in labels]
+    if question.keys is not None:
+        titles = [clip(", ".join(question.keys.columns)), *titles]
+        rows = [[clip(str(label)), *row] for label, row in zip(labels, rows, strict=True)]
+    said: dict[str, object] = {
+        "name": clip(question.name),
+        "confidence": percent(question.confidence),
+        "values": {"titles": titles, "rows": rows},
+        "left_out": left_out(len(shown), question.key_count, "keys", "largest"),
+        "policies": list(policies(question, CELL_POLICIES)),
+    }
+    return TreePage(
+        said=said | page_values(question, description, release.plan.budget),
+        data={"kind": question.kind},
+        template="mean/page.html.j2",
+        headline=_mean_headline(tree),
+        notes=description.notes,
+    )
+
+
+def _values(tree: ReleasedMean, label: str | None) -> list[str]:
+    """The number of rows, the mean and the total under a key, each with its margin."""
+    rows = tree.at_path("", label)
+    total = tree.statistic(StatisticKind.TOTAL, key=label)
+    return [
+        with_margin(rows.estimate or 0.0, rows.ci_low, rows.ci_high, rows.std_error),
+        mean_text(tree, label),
+        with_margin(total.value, total.ci_low, total.ci_high),
+    ]
+
+
+def _mean_headline(tree: ReleasedMean) -> Headline:
+    """The means of all keys; where these are many that of the key with most rows."""
+    question = tree.question
+    label = f"mean of {clip(question.domain.column)}"
+    if question.keys is None:
+        return Headline(figure=mean_text(tree, None), label=label)
+    if question.key_count <= _FEW_KEYS:
+        named = largest_rows(tree.rows, _FEW_KEYS)["key"].to_pylist()
+        figure = " \u00b7 ".join(_short(mean_text(tree, each)) for each in named)
+        label = f"means of {clip(question.domain.column)}: {', '.join(map(clip, named))}"
+        return Headline(figure=figure, label=label)
+    most = largest_rows(tree.rows, 1)["key"][0].as_py()
+    label += f" of {clip(most)}, the largest of {question.key_count:,} keys"
+    return Headline(figure=mean_text(tree, most), label=label)
+
+
+def _short(text: str) -> str:
+    """A mean without its margin; a dash for one that is not known."""
+    return text.partition(" ")[0] if text[:1].isdigit() or text[:1] == "-" else "\u2013"
+
+
+def exponential_summary(tree: ReleasedQuantiles) -> Iterator[str]:
+    """The quantiles of the first keys."""
+    question = tree.question
+    yield ""
+    what = "ranks are within so many rows" if question.interval_reach is None else "intervals hold"
+    yield (
+        f"{question.name} ({', '.join(question.columns)}; {what} with "
+        f"{100 * question.confidence:g} %)"
+    )
+    shown = min(KEYS_SHOWN, question.key_count)
+    for label in question.labels_between(0, shown):
+        name = "" if label is None else f"{escaped(label):<8}"
+        for row, margin in zip(tree.quantiles(label), question.rank_margins, strict=True):
+            value, span = quantile_texts(row)
+            off = f"its rank within {rank_margin(*margin)}"
+            if question.interval_reach is not None:
+                off = f"[{span}]"
+            yield f"  {name}{100 * row['q']:>6g} %  {escaped(value):>10}  {off}"
+            name = " " * len(name)
+    if question.key_count > shown:
+        yield f"  ... and {question.key_count - shown} more keys"
+
+
+EXPONENTIAL_LINES = KindLines(describe=ordered_description, summary=exponential_summary)
+
+
+def exponential_tree(
+    release: ReleasedTables, question: ExponentialQuestion, room: PageRoom
+) -> TreePage:
+    """The quantiles of the first keys, and the choices that they came from."""
+    table = release.quantiles()
+    assert table is not None
+    wanted = question.quantiles[: MAX_QUANTILES // room.trees]
+    keys = min(question.key_count, max(1, MAX_QUANTILES // room.trees // len(wanted)))
+    mine = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
+    rows = list(map(question.domain.quantile_in_words, mine.to_pylist()))
+    texts = [_text(row) for row in rows]
+    every = len(question.quantiles)
+    of_key = [texts[key * every : (key + 1) * every][: len(wanted)] for key in range(keys)]
+    said: dict[str, object] = {
+        "name": clip(question.name),
+        "about": cells_in_words(question),
+        "confidence": percent(question.confidence),
+        "values": _exponential_values(question, wanted, of_key),
+        "left_out": left_out(keys, question.key_count, "keys"),
+        "words": WORDS if question.interval_reach is None else f"{WORDS} {INTERVAL_WORDS}",
+        "policies": list(policies(question, CELL_POLICIES)),
+    }
+    description = ordered_description(question)
+    said |= page_values(question, description, release.plan.budget, rows=len(wanted))
+    return TreePage(
+        said=said,
+        data={"kind": question.kind},
+        template="exponential/page.html.j2",
+        headline=_exponential_headline(question, rows[: len(wanted)]),
+        notes=description.notes,
+    )
+
+
+def _exponential_values(
+    question: ExponentialQuestion, wanted: tuple[float, ...], of_key: list[list[str]]
+) -> dict[str, Any]:
+    """A row for each key, or for each quantile where there are no keys."""
+    named = [f"{quantile:.6g}" for quantile in wanted]
+    if question.keys is None:
+        rows = [list(row) for row in zip(named, of_key[0], strict=True)]
+        value = "Value" if question.interval_reach is None else "Value, and its interval"
+        return {"titles": ["Quantile", value], "rows": rows}
+    labels = question.labels_between(0, len(of_key))
+    rows = [[clip(label), *row] for label, row in zip(labels, of_key, strict=True)]
+    return {"titles": [clip(", ".join(question.keys.columns)), *named], "rows": rows}
+
+
+def _exponential_headline(
+    question: ExponentialQuestion, shown: list[dict[str, Any]]
+) -> Headline | None:
+    """The median, or else the first quantile; of keys none, nor of a median that is cut off."""
+    place = question.quantiles.index(0.5) if 0.5 in question.quantiles else 0
+    if question.keys is not None or place >= len(shown):
+        return None
+    column = clip(question.domain.column)
+    name = "median" if 0.5 in question.quantiles else f"{question.quantiles[0]:.6g}-quantile"
+    figure, _ = quantile_texts(shown[place])
+    return Headline(figure=clip(figure), label=f"{name} of {column}")
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    """A value, with its interval where it has one."""
+    value, span = quantile_texts(row)
+    return clip(value if row["ci_low_text"] is None else f"{value} [{span}]")

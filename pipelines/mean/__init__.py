@@ -1,1 +1,0 @@
-"""A mean that is measured alone: how it is shown."""

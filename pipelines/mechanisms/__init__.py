@@ -1,1 +1,0 @@
-"""Descriptions of mechanisms, whatever domain they measure."""

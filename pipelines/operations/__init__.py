@@ -1,1 +1,0 @@
-"""What operators see of runs and ledgers: metrics."""

@@ -1,1 +1,0 @@
-"""Trees over ordered domains: their section of a configuration, their plan in words, their page."""

@@ -1,1 +1,0 @@
-"""What every tree's part of the page of a release is made of."""

@@ -1,0 +1,1 @@
+"""Releases and series in folders, read back and queried."""

@@ -1,0 +1,426 @@
+"""``dptrees query`` and ``dptrees sample``: answers and synthetic rows from a release's folder."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
+from dptrees.dpcore.questions.answer_errors import StatisticKind
+from dptrees.dpcore.questions.released import Answer, Released
+from dptrees.pipelines.process import UserError
+from dptrees.pipelines.query.release_folder import FolderError, ReleaseFolder
+from dptrees.pipelines.query.series_folder import Opened, opened
+from dptrees.pipelines.show.answers import (
+    AnswerEntry,
+    Figure,
+    StatisticEntry,
+    answer_remarks,
+    csv_lines,
+    narrow_table,
+    overview,
+    overview_table,
+    statistic_remarks,
+    statistic_table,
+    wide_table,
+)
+from dptrees.pipelines.terminal_text import escaped, print_csv, print_json, print_line
+
+if TYPE_CHECKING:
+    from dptrees.pipelines.query.series_folder import WindowFolder
+
+
+# This value of --key queries every key.
+ALL_KEYS = "all"
+DESCRIBE = "describe"
+STATISTICS = tuple(each.value for each in StatisticKind)
+# Of each question, what is counted; whether it has bounds, which may be rounded.
+_NOUNS = {
+    "cdf": ("range", True),
+    "range": ("range", True),
+    "box": ("box", True),
+    "sum": ("sum", True),
+    "node": ("node", False),
+    "top": ("node", False),
+    "quantile": ("value", False),
+}
+
+
+def run_query(chosen: argparse.Namespace) -> int:
+    """Answer the query of the command's arguments and print the answer.
+
+    Raises:
+        UserError: the release has no such tree, key or value; or the answer would be rounded, and
+            the arguments accept only exact ones.
+    """
+    if chosen.wide and (chosen.key != ALL_KEYS or chosen.json or chosen.csv):
+        raise UserError("--wide: goes with --key all, and not with --json or --csv")
+    if chosen.wide and chosen.kind in (*STATISTICS, DESCRIBE):
+        raise UserError(f"--wide: is for counts and quantiles, not for {chosen.kind}")
+    folders = opened(chosen.release, chosen.window, chosen.to_date, running=chosen.running)
+    name = tree_name(folders[0].folder, chosen)
+    if chosen.kind in STATISTICS:
+        return _print_statistics(folders, name, chosen)
+    if chosen.kind == DESCRIBE:
+        return _print_overviews(folders, name, chosen)
+    entries, confidence = list[AnswerEntry](), chosen.confidence
+    try:
+        for each in folders:
+            tree = _chosen_tree(each.folder.release.tree(name), chosen)
+            confidence = confidence or tree.question.confidence
+            entries += _entries(tree, each.before, chosen)
+    except ValueError as error:
+        raise UserError(f"{chosen.release}: {error}") from None
+    _check_rounding(entries, name, chosen)
+    if chosen.json:
+        answers = [each.to_program() for each in entries]
+        print_json({"tree": name, "key": chosen.key, "answers": answers}, default=str)
+    elif chosen.csv:
+        for line in csv_lines(each.to_program() for each in entries):
+            print_csv(line)
+    else:
+        _print(entries, confidence, chosen)
+    return 0
+
+
+def _print_statistics(folders: Sequence[Opened], name: str, chosen: argparse.Namespace) -> int:
+    """Answer a query about the values of a column, and print it.
+
+    Raises:
+        UserError: as of `run_query`.
+    """
+    kind, entries = StatisticKind(chosen.kind), list[StatisticEntry]()
+    lower, upper = (None if each == "" else each for each in chosen.range or (None, None))
+    confidence = chosen.confidence
+    try:
+        for each in folders:
+            tree = _chosen_tree(each.folder.release.tree(name), chosen)
+            confidence = confidence or tree.question.confidence
+            for key in _keys(tree, chosen.key):
+                before = each.before | ({"key": key} if chosen.key == ALL_KEYS else {})
+                found = tree.statistic(kind, lower, upper, key)
+                entries.append(StatisticEntry(before=before, kind=kind, found=found))
+    except ValueError as error:
+        raise UserError(f"{chosen.release}: {error}") from None
+    programs = [each.to_program() for each in entries]
+    if chosen.json:
+        print_json({"tree": name, "key": chosen.key, "answers": programs}, default=str)
+    elif chosen.csv:
+        for line in csv_lines(programs):
+            print_csv(line)
+    else:
+        for line in statistic_table(entries, confidence).lines():
+            print_line(line)
+        for line in statistic_remarks(entries, confidence):
+            print_line(line)
+    return 0
+
+
+def _print_overviews(folders: Sequence[Opened], name: str, chosen: argparse.Namespace) -> int:
+    """Print the rows, the mean, the spread and the quartiles of a tree.
+
+    Raises:
+        UserError: as of `run_query`.
+    """
+    lines, confidence = list[tuple[dict[str, object], list[Figure]]](), chosen.confidence
+    try:
+        for each in folders:
+            tree = _chosen_tree(each.folder.release.tree(name), chosen)
+            confidence = confidence or tree.question.confidence
+            for key in _keys(tree, chosen.key):
+                before = each.before | ({"key": key} if chosen.key == ALL_KEYS else {})
+                lines.append((before, list(overview(tree, key))))
+    except ValueError as error:
+        raise UserError(f"{chosen.release}: {error}") from None
+    programs = [{**before, **asdict(figure)} for before, found in lines for figure in found]
+    if chosen.json:
+        print_json({"tree": name, "key": chosen.key, "answers": programs}, default=str)
+    elif chosen.csv:
+        for line in csv_lines(programs):
+            print_csv(line)
+    else:
+        for line in overview_table(lines).lines():
+            print_line(line)
+        print_line(
+            f"± is half of a {100 * confidence:g} % confidence interval, for each number "
+            "separately."
+        )
+    return 0
+
+
+def _entries(
+    tree: Released, before: dict[str, object], chosen: argparse.Namespace
+) -> Iterator[AnswerEntry]:
+    """The answers of one key, or of all."""
+    noun, bounded = _NOUNS[chosen.kind]
+    for key in _keys(tree, chosen.key):
+        of_key = {"key": key} if chosen.key == ALL_KEYS else {}
+        for answer in _answers(tree, key, chosen):
+            yield AnswerEntry(before=before | of_key, answer=answer, noun=noun, bounded=bounded)
+
+
+def _keys(tree: Released, requested_key: str | None) -> Sequence[str | None]:
+    """Return the keys of the query: "all" is every key, but in a tree with a key "all" this one."""
+    keys = tree.question.keys
+    if keys is not None and requested_key is None:
+        raise ValueError(
+            f"key: tree {tree.question.name} needs a key of {', '.join(keys.columns)}: --key KEY, "
+            "or --key all"
+        )
+    if requested_key != ALL_KEYS or keys is None:
+        return [requested_key]
+    labels: Sequence[str | None] = tree.question.labels_between(0, tree.question.key_count)
+    return [requested_key] if ALL_KEYS in labels else labels
+
+
+def _check_rounding(entries: Sequence[AnswerEntry], name: str, chosen: argparse.Namespace) -> None:
+    """Report once each value that was rounded.
+
+    Raises:
+        UserError: only exact answers are wanted.
+    """
+    for asked, answered in dict.fromkeys(each.rounding for each in entries if each.rounding):
+        if chosen.exact:
+            raise UserError(
+                f"{chosen.release}: exact: requested {asked}; tree {name} has no edges there, "
+                f"and can answer {answered}"
+            )
+        print_line(
+            f"dptrees: note: requested {asked}, answered {answered}: tree {name} has no edges "
+            "there (--exact refuses this)",
+            file=sys.stderr,
+        )
+
+
+def _chosen_tree(tree: Released, chosen: argparse.Namespace) -> Released:
+    """Return the tree that a query is about: at a confidence, or one of its columns."""
+    if chosen.confidence is not None:
+        tree = tree.at_confidence(chosen.confidence)
+    if getattr(chosen, "column", None) is not None:
+        tree = tree.select_column(chosen.column)
+    return tree
+
+
+def tree_name(folder: ReleaseFolder | WindowFolder, chosen: argparse.Namespace) -> str:
+    """The tree that the arguments name, or the only one.
+
+    Raises:
+        UserError: there is none of this name, or there are several.
+    """
+    names = [question.name for question in folder.plan.questions]
+    name: str | None = chosen.tree or (names[0] if len(names) == 1 else None)
+    if name is None or name not in names:
+        which = f"there is no tree {chosen.tree!r}" if chosen.tree else "choose one with --tree"
+        raise UserError(f"{chosen.release}: {which}; it has {', '.join(names)}")
+    return name
+
+
+def _answers(
+    tree: Released, key: str | None, chosen: argparse.Namespace
+) -> Sequence[Answer | dict[str, object]]:
+    """The answers of one key."""
+    match chosen.kind:
+        case "quantile":
+            return [tree.quantile(each, key) for each in chosen.values]
+        case "cdf":
+            together = chosen.simultaneous
+            return [tree.cdf(each, key, simultaneous=together) for each in chosen.values]
+        case "range":
+            return [tree.range(chosen.lower, chosen.upper, key)]
+        case "box":
+            return [_box(tree, key, chosen)]
+        case "sum":
+            return [tree.sum(_paths(chosen), key)]
+        case "top":
+            return _top(tree, key, chosen)
+        case _:
+            return _nodes(tree, key, chosen)
+
+
+def _box(tree: Released, key: str | None, chosen: argparse.Namespace) -> Answer:
+    sides = {column: (lower, upper) for column, lower, upper in chosen.side}
+    if len(sides) < len(chosen.side):
+        raise ValueError("side: a column is given twice")
+    return tree.box(sides, key)
+
+
+def _paths(chosen: argparse.Namespace) -> list[str]:
+    """Return the paths of the arguments, or of a file with one path a line."""
+    option, file = "--paths-file", chosen.paths_file
+    if chosen.paths is not None:
+        if len(chosen.paths) > 1 or not chosen.paths[0].startswith("@"):
+            return list(chosen.paths)
+        option, file = "--paths", chosen.paths[0][1:]
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UserError(f"{option} {file}: cannot be read: {why}") from None
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _top(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[Answer]:
+    level = None if chosen.level is None else tree.find_level(chosen.level)
+    if chosen.n < 1:
+        raise ValueError(f"n: {chosen.n} is not above 0")
+    if chosen.path is None:
+        return tree.top(chosen.n, tree.height if level is None else level, key)
+    return tree.top_below(chosen.path, chosen.n, level, key)
+
+
+def _nodes(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[Answer]:
+    if chosen.by is not None and not chosen.children:
+        raise ValueError("by: goes with --children")
+    if chosen.path is not None:
+        node = tree.at_path(chosen.path, key)
+        if chosen.level is not None:
+            raise ValueError("level: a path already identifies a node; leave --level out")
+        return [node, *_children(tree, key, chosen)] if chosen.children else [node]
+    if chosen.children:
+        raise ValueError("children: goes with --path")
+    level = tree.numbered_level(chosen.level)
+    number = tree.find_node(chosen.value, level) if chosen.node is None else chosen.node
+    return [tree.node(level, number, key)]
+
+
+def _children(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[Answer]:
+    """In their natural order, or the largest first."""
+    children = tree.children(chosen.path, key)
+    if chosen.by == "count":
+        children.sort(key=lambda child: -child.count)
+    return children
+
+
+def _print(entries: Sequence[AnswerEntry], confidence: float, chosen: argparse.Namespace) -> None:
+    """A table with a heading, and what its intervals mean."""
+    if not entries:
+        print_line("nothing was published there; --level names a level above")
+        return
+    table = wide_table(entries) if chosen.wide else narrow_table(entries, confidence)
+    for line in table.lines():
+        print_line(line)
+    together = getattr(chosen, "simultaneous", False)
+    held = "for all values at once" if together else "for each number separately"
+    half = "± is half of an interval. " if chosen.wide and chosen.kind != "quantile" else ""
+    margins = entries[0].has_rank_margin
+    what = "Ranks are off by no more than their margins" if margins else "Intervals hold"
+    print_line(f"{half}{what} with {100 * confidence:g} % confidence, {held}.")
+    for remark in answer_remarks(entries):
+        print_line(remark)
+
+
+MOST_ROWS = 10**12
+
+
+class Writer(Protocol):
+    """Writer of a table, batch by batch."""
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """The next rows."""
+
+    def close(self) -> None:
+        """No more."""
+
+
+def _parquet(path: Path, schema: pa.Schema) -> Writer:
+    writer: Writer = pyarrow.parquet.ParquetWriter(path, schema)
+    return writer
+
+
+def _csv(path: Path, schema: pa.Schema) -> Writer:
+    writer: Writer = pyarrow.csv.CSVWriter(path, schema)
+    return writer
+
+
+WRITERS = {".parquet": _parquet, ".csv": _csv}
+
+
+def run_sample(chosen: argparse.Namespace) -> int:
+    """Draws rows and writes them into a new file, whole or not at all.
+
+    Raises:
+        UserError: the tree has no rows to draw, or the file cannot be written.
+    """
+    output = Path(chosen.output)
+    if output.suffix not in WRITERS:
+        raise UserError(f"--output {chosen.output}: its name must end in .parquet or .csv")
+    if output.exists():
+        raise UserError(f"--output {chosen.output}: it exists already")
+    (found,) = opened(chosen.release, chosen.window, chosen.to_date)
+    folder = found.folder
+    try:
+        sampler = folder.release.tree(_sampled_tree(folder, chosen)).sampler()
+        rows = sampler.total if chosen.n is None else chosen.n
+    except ValueError as error:
+        raise UserError(f"{chosen.release}: {error}") from None
+    if not 1 <= rows <= MOST_ROWS:
+        raise UserError(f"-n {rows}: it must be from 1 to {MOST_ROWS}")
+    with _written(output, sampler.schema) as writer:
+        for batch in sampler.batches(rows, sample_stream(chosen.seed)):
+            writer.write_batch(batch)
+    print_line(f"{rows:,} synthetic rows in {escaped(chosen.output)}")
+    return 0
+
+
+def _sampled_tree(folder: ReleaseFolder | WindowFolder, chosen: argparse.Namespace) -> str:
+    """Return the tree to draw rows from: the one that is named, or else the only one that has any.
+
+    Raises:
+        UserError: as `tree_name` does.
+    """
+    drawn = trees_with_rows(folder)
+    if chosen.tree is None and len(drawn) == 1:
+        return drawn[0]
+    return tree_name(folder, chosen)
+
+
+def trees_with_rows(folder: ReleaseFolder | WindowFolder) -> list[str]:
+    """List the names of the trees that synthetic rows can be drawn from."""
+    return [each.name for each in folder.plan.questions if _draws_rows(folder, each.name)]
+
+
+def _draws_rows(folder: ReleaseFolder | WindowFolder, name: str) -> bool:
+    try:
+        return bool(folder.release.tree(name).draws_rows)
+    except FolderError:  # of a series: no such periods together
+        return False
+
+
+def sample_stream(seed: int | None) -> RandomStream:
+    """Bits that protect nothing: all that they are used on is released."""
+    if seed is None:
+        return ReleaseKey.generate().stream("sample")
+    return public_stream("sample", seed)
+
+
+@contextmanager
+def _written(output: Path, schema: pa.Schema) -> Iterator[Writer]:
+    """A writer of a file that has its name only once it is whole.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    unfinished = output.with_name(f".{output.name}.{os.getpid()}.unfinished")
+    try:
+        writer = WRITERS[output.suffix](unfinished, schema)
+        try:
+            yield writer
+        finally:
+            writer.close()
+        unfinished.rename(output)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UserError(f"--output {output}: cannot be written ({reason})") from None
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Pages and summaries of releases, and the report of a plan."""

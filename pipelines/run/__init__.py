@@ -1,0 +1,1 @@
+"""The run of a release: jobs, outputs, stages, metrics."""

@@ -1,1 +1,0 @@
-"""Running a release: its job, its output, its stages."""

@@ -1,1 +1,0 @@
-"""Private keys: the first stage of a release, planned and described."""

@@ -1,0 +1,1 @@
+"""What people see of plans and answers: figures, charts, page parts, descriptions."""

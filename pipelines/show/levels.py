@@ -1,0 +1,506 @@
+"""Measured levels of trees, beside published mechanisms, an equal split, or a matrix mechanism."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any
+
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, compute_errors
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.irregular.forest import AsMeasuredForest, measured_level_rmse
+from dptrees.dpcore.irregular.plan import IrregularPlan, plan_errors
+from dptrees.dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
+from dptrees.dpcore.levels.irregular import LEAST_SQUARES, NONE, SMALLEST_FIRST, IrregularMechanism
+from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse, predicted_error
+from dptrees.dpcore.levels.uniform import UniformMechanism, estimate_errors
+from dptrees.dpcore.noise.laws import NoiseLaw, exact_scale
+from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.workload import candidates
+from dptrees.dpcore.privacy.composition import least_epsilon
+from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.repair.planner import assumed_rows, can_be_simulated, count_error
+from dptrees.dpcore.uniform.objectives import CdfObjective, Objective
+from dptrees.dpcore.uniform.plan import (
+    Consistency,
+    Measured,
+    TreePlan,
+    TreeSetting,
+    counted,
+    estimate_in_words,
+    moved_counts,
+)
+from dptrees.pipelines.process import UserError
+from dptrees.pipelines.show.description import (
+    CDF_ERRORS,
+    LEVEL_ERRORS,
+    PUBLIC_TOTAL,
+    UNMEASURED,
+    Column,
+    Description,
+    Errors,
+    Noise,
+    Table,
+    Unit,
+    level_noise,
+    spent_columns,
+    table_entries,
+)
+from dptrees.pipelines.show.figures import significant
+from dptrees.pipelines.show.targets import ErrorTarget
+from dptrees.pipelines.show.tree_page import (
+    ADDS_UP,
+    CENTERED,
+    STANDARD_ERROR,
+    Note,
+    consistent_count,
+    interval,
+    unbiased_estimate,
+)
+
+
+def uniform_description(question: OrderedQuestion[UniformMechanism]) -> Description:
+    """Describe the plan of a uniform tree, beside the published mechanisms."""
+    mechanism = question.mechanism
+    plan, shape = mechanism.plan, " x ".join(map(str, mechanism.plan.tree.fanouts)) or "1"
+    errors, predicted = uniform_level_errors(plan), ""
+    if question.is_ordered:
+        predicted = cdf_error_in_words(predicted_cdf_rmse(plan))
+    return Description(
+        entry=lambda: _uniform_entry(question),
+        errors=lambda entry: _compared(question, entry),
+        method=f" in a tree of {shape}" if question.is_ordered else "",
+        budget=plan.budget,
+        table=_uniform_table(plan, errors),
+        facts=_uniform_facts(mechanism),
+        predicted=predicted,
+        notes=linear_notes(),
+        level_errors=errors,
+    )
+
+
+def cdf_error_in_words(error: float) -> str:
+    """Return the predicted error of a CDF in words."""
+    return f"{error:,.4g} rows for a CDF point (root mean square over all cells)"
+
+
+def linear_notes(noun: str = "number of rows", *, signed: bool = False) -> tuple[Note, ...]:
+    """Explain numbers that are linear in all noisy counts."""
+    of_interval = "number" if noun == "number of rows" else noun
+    return (
+        unbiased_estimate(noun),
+        *consistent_count(ADDS_UP, signed=signed),
+        *interval(CENTERED, noun=of_interval),
+        STANDARD_ERROR,
+    )
+
+
+def _uniform_table(plan: TreePlan, errors: Sequence[float] | None = None) -> Table:
+    noises = [
+        level_noise(law, public=plan.public_total and level == 0)
+        for level, law in enumerate(plan.laws)
+    ]
+    columns = spent_columns(
+        plan.tree.level_sizes, plan.level_amounts, noises, plan.budget, keyed=plan.keyed
+    )
+    if errors is not None:
+        columns = (*columns, error_column(errors))
+    ((what, count),) = counted(plan, plan.tree.height).items()
+    if what != "nodes":
+        texts = [f"{size:>12,} nodes" for size in plan.tree.level_sizes[:-1]]
+        counts = Column("", [*texts, f"{count:>12,} {what}"], Unit.TEXT, "{}")
+        columns = (counts, columns[0]._replace(phrase=""), *columns[1:])
+    return Table(columns=columns)
+
+
+def error_column(errors: Sequence[float]) -> Column:
+    """Return the column of the largest error of an estimate of each level."""
+    return Column("Largest standard error of an estimate", errors, Unit.ERROR)
+
+
+def _uniform_facts(mechanism: UniformMechanism) -> dict[str, str]:
+    plan, counts = mechanism.plan, ""
+    estimates = ""
+    if plan.measured is Measured.PREFIXES:
+        estimates = "every CDF point has its own noise"
+    elif not plan.is_efficient:
+        estimates = f"by the estimator of a paper, not by least squares: {plan.estimator.value}"
+    if mechanism.consistency is Consistency.SHRUNK:
+        counts = (
+            "counts of siblings are moved towards equal counts, by as much as noise may separate "
+            "them"
+        )
+    elif mechanism.consistency is not Consistency.TOP_DOWN:
+        counts = f"from the closest CDF ({mechanism.consistency.value})"
+    made_for = "the counts, by a model, and not the estimates" if mechanism.for_counts else ""
+    facts = {"Estimates": estimates, "Counts": counts, "Planned for": made_for}
+    return {name: fact for name, fact in facts.items() if fact}
+
+
+def uniform_level_errors(plan: TreePlan) -> list[float]:
+    """Return the largest standard error of the estimates of each level, from the plan alone: of the
+    first nodes, the middle one and the last."""
+    errors = estimate_errors(plan)
+    return [
+        math.sqrt(
+            max(
+                errors.node(level, node).variance
+                for node in {0, min(1, size - 1), size // 2, size - 1}
+            )
+        )
+        for level, size in enumerate(plan.tree.level_sizes)
+    ]
+
+
+def _uniform_entry(question: OrderedQuestion[UniformMechanism]) -> dict[str, Any]:
+    """Return the plan beside the published mechanisms; of categories without an order, beside those
+    alone whose counts' errors are known."""
+    mechanism = question.mechanism
+    compared = candidates(mechanism.plan, mechanism.objective)
+    if not question.is_ordered:
+        compared = tuple(each for each in compared if each.plan.is_efficient)
+    return {
+        **_described(mechanism.plan),
+        "predicted": _predicted(mechanism.plan, question),
+        **_predicted_counts(mechanism),
+        "candidates": [
+            {
+                "label": each.label,
+                "estimation": each.plan.estimator.value,
+                "estimate": estimate_in_words(each.plan),
+                **_described(each.plan),
+                "predicted": _predicted(each.plan, question),
+            }
+            for each in compared
+        ],
+    }
+
+
+def _described(plan: TreePlan) -> dict[str, Any]:
+    return {
+        "mechanism": plan.measured.value,
+        "fanouts": list(plan.tree.fanouts),
+        "levels": table_entries(_uniform_table(plan)),
+    }
+
+
+def _predicted(plan: TreePlan, question: OrderedQuestion[UniformMechanism]) -> dict[str, float]:
+    """Return the error of a CDF point, where there is a CDF, and of the objective where that is
+    known: of efficient estimates, and of nodes only in the tree whose levels are weighted."""
+    objective = question.mechanism.objective
+    predicted = {"cdf_rmse": predicted_cdf_rmse(plan)} if question.is_ordered else {}
+    with suppress(ValueError):
+        if plan.is_efficient:
+            predicted[_error_name(objective)] = predicted_error(plan, objective)
+    return predicted
+
+
+def _predicted_counts(mechanism: UniformMechanism) -> dict[str, Any]:
+    """Return the errors of the counts, where they are requested and can be simulated."""
+    plan, rows = mechanism.plan, mechanism.guessed_rows
+    if (rows is None and not mechanism.for_counts) or not can_be_simulated(plan):
+        return {}
+    shrunk = mechanism.consistency is Consistency.SHRUNK
+    rows = rows or assumed_rows(plan.setting)
+    return {"predicted_counts": asdict(count_error(plan, mechanism.objective, rows, shrunk=shrunk))}
+
+
+def _error_name(objective: Objective) -> str:
+    return f"{objective.kind}_rmse" if objective.unit == "rows" else "quantiles_rmse_in_cells"
+
+
+# The estimators of candidates, whose names dpcore gives, in words.
+_ESTIMATORS = {"efficient": "least squares", "as published": "as in the paper"}
+
+
+def _compared(question: OrderedQuestion[UniformMechanism], entry: Mapping[str, Any]) -> Errors:
+    objective = question.mechanism.objective
+    names, heading = ["cdf_rmse"], CDF_ERRORS
+    if not question.is_ordered:
+        names = [_error_name(objective)]
+        heading = "predicted error of the count of a category, in rows (root mean square)"
+    elif objective != CdfObjective():
+        names.append(_error_name(objective))
+        heading += f",\nand of {objective.reads}, in {objective.unit}"
+    return Errors(
+        heading=heading,
+        rows=[
+            (
+                f"{each['label']}, {_ESTIMATORS.get(each['estimate'], each['estimate'])}",
+                [each["predicted"].get(name) for name in names],
+                shape_in_words(each["fanouts"]) if question.is_ordered else "",
+            )
+            for each in entry["candidates"]
+        ],
+        notes=tuple(_counts_in_words(question.mechanism, entry)),
+    )
+
+
+def _counts_in_words(mechanism: UniformMechanism, entry: Mapping[str, Any]) -> Iterator[str]:
+    if counts := entry.get("predicted_counts"):
+        rows = "a guess of" if mechanism.guessed_rows else "no guess, assuming"
+        yield count_error_in_words(counts, mechanism.objective, rows)
+
+
+def count_error_in_words(counts: Mapping[str, Any], objective: Objective, rows: str) -> str:
+    """Return the predicted error of counts, and where its number of rows comes from."""
+    typical, least, most = (significant(counts[key]) for key in ("typical", "least", "most"))
+    return (
+        f"counts, {objective.reads}: {typical} {objective.unit} expected error by a model "
+        f"({least} to {most} on public histograms; {rows} {counts['rows']:,} rows)"
+    )
+
+
+def shape_in_words(fanouts: Iterable[int]) -> str:
+    """Return fan-outs with repetitions as powers: 16^4."""
+    runs: list[list[int]] = []
+    for fanout in fanouts:
+        if runs and runs[-1][0] == fanout:
+            runs[-1][1] += 1
+        else:
+            runs.append([fanout, 1])
+    texts = [f"{fanout}^{count}" if count > 1 else str(fanout) for fanout, count in runs]
+    return " x ".join(texts) or "1"
+
+
+def uniform_target(target: ErrorTarget) -> dict[str, Any]:
+    """Return the budget of one tree alone for an error, with an epsilon that a rho keeps beside a
+    delta.
+
+    Raises:
+        UserError: the budget is fixed, or there is none.
+    """
+    if target.section.workload().has_fixed_amounts:
+        raise UserError(
+            f"--target-error: {target.place}.level_budgets fixes the budget; use equal or optimal"
+        )
+    mechanism = target.question.mechanism
+    result = target.to_entry(mechanism.objective.unit if mechanism.plan.is_efficient else "rows")
+    if target.delta is None or target.measure is not Measure.RHO:
+        return result
+    plan = target.planned(target.amount).plan
+    epsilon = least_epsilon(moved_counts(plan), plan.budget.amount, target.delta)
+    return result | {"epsilon": float(epsilon), "delta": float(target.delta)}
+
+
+_AS_MEASURED = (
+    "none: an estimate is the node's own noisy count, or for a node with a single child the "
+    "noisy count of this child; estimates of children do not add up, but counts do"
+)
+_CHAINS = (
+    "A node with a single child has its child's count: both are measured once, with the budget of "
+    "both, so the nodes of one level can differ in their noise."
+)
+SPARED = (
+    "If counts had to be lowered to keep others from being negative, the smallest ones of a node "
+    "were lowered first, so that large ones are unbiased."
+)
+
+
+def irregular_description(question: HierarchyQuestion[IrregularMechanism]) -> Description:
+    """Describe the plan of a tree of any shape, beside an equal split of the budget."""
+    mechanism, plan = question.mechanism, question.mechanism.plan
+    noun = "number of rows" if question.measure is None else "sum"
+    notes = list(linear_notes(noun, signed=question.is_signed))
+    if mechanism.consistency == SMALLEST_FIRST:
+        notes.insert(3, ("count", SPARED))
+    errors, levels = irregular_level_errors(question), range(plan.tree.height + 1)
+    noises = [_irregular_noise(plan, level) for level in levels]
+    spent = spent_columns(
+        plan.tree.level_sizes, plan.level_amounts, noises, plan.budget, keyed=plan.keyed
+    )
+    differ = any(len(set(_class_laws(plan, level))) > 1 for level in levels)
+    return Description(
+        entry=lambda: _irregular_entry(question),
+        errors=lambda entry: _split_errors(mechanism, entry),
+        budget=plan.budget,
+        table=Table(columns=(*spent, error_column(errors)), note=_CHAINS if differ else ""),
+        facts=_irregular_facts(question),
+        predicted=_predicted_in_words(question),
+        notes=tuple(notes),
+        level_errors=errors,
+    )
+
+
+def irregular_level_errors(question: HierarchyQuestion[IrregularMechanism]) -> list[float]:
+    """Return the largest standard error of the estimates of each level, from the plan alone."""
+    forest = question.forest
+    if isinstance(forest, AsMeasuredForest):
+        return [math.sqrt(level.max()) for level in forest.node_variances]
+    errors = plan_errors(question.mechanism.plan)
+    return [math.sqrt(each.max()) for each in (*errors.estimates, errors.leaf_estimates)]
+
+
+def _class_laws(plan: IrregularPlan, level: int) -> list[NoiseLaw | None]:
+    """Return the laws of the classes of a level's nodes, None for a class that is public."""
+    return [plan.law(level, chain) for chain in plan.classes(level)]
+
+
+def _irregular_noise(plan: IrregularPlan, level: int) -> Noise:
+    laws = [law for law in _class_laws(plan, level) if law is not None]
+    exact = any(plan.is_public(level, chain) for chain in plan.classes(level))
+    reason = UNMEASURED
+    if plan.public_level is not None and level <= plan.public_level:
+        reason = "public"
+    elif not plan.classes(level):
+        reason = "not measured: each node has a single child, which is measured once for both"
+    return Noise(laws=tuple(sorted(laws, key=lambda law: law.variance)), exact=exact, reason=reason)
+
+
+def _irregular_facts(question: HierarchyQuestion[IrregularMechanism]) -> dict[str, str]:
+    mechanism, names = question.mechanism, question.domain.tree.level_names
+    public, facts = mechanism.plan.public_level, {}
+    if public is not None:
+        which = f"the counts from {names[0]} to {names[public]}" if public else "the number of rows"
+        facts["Exact"] = f"{which}, public by declaration and not protected"
+    if mechanism.estimation == NONE:
+        facts["Estimation"] = _AS_MEASURED
+    if mechanism.objective is not None:
+        facts["Planned for"] = mechanism.objective.reads
+    return facts
+
+
+def _predicted_in_words(question: HierarchyQuestion[IrregularMechanism]) -> str:
+    mechanism = question.mechanism
+    if mechanism.objective is None:
+        return ""
+    return f"{mechanism.predicted_error:,.4g} {mechanism.objective.unit}"
+
+
+def _irregular_entry(question: HierarchyQuestion[IrregularMechanism]) -> dict[str, Any]:
+    """Return the plan as plain values; ``candidates`` holds an equal split of the budget over the
+    levels, and each of them read as it was measured."""
+    mechanism = question.mechanism
+    equal = with_equal_shares(mechanism.plan)
+    compared = {
+        "planned": mechanism,
+        "equal split": replace(mechanism, plan=equal, estimation=LEAST_SQUARES),
+    }
+    if mechanism.objective is not None:
+        compared["equal split, as measured"] = replace(mechanism, plan=equal, estimation=NONE)
+    own = mechanism.entry(question.domain.tree.level_names)
+    return {
+        **{name: own[name] for name in ("mechanism", "estimation", "levels")},
+        "predicted": _predicted_levels(question),
+        "candidates": [
+            {"label": label, "predicted": _predicted_levels(replace(question, mechanism=each))}
+            for label, each in compared.items()
+        ],
+    }
+
+
+def _predicted_levels(question: HierarchyQuestion[IrregularMechanism]) -> dict[str, Any]:
+    """Return the root mean square errors of each level's nodes, and of the objective."""
+    mechanism = question.mechanism
+    is_linear = mechanism.estimation == LEAST_SQUARES
+    levels = predicted_level_rmse if is_linear else measured_level_rmse
+    name = _objective_name(mechanism)
+    return {
+        "level_rmse": list(levels(mechanism.plan)),
+        name: mechanism.predicted_error,
+    }
+
+
+def _objective_name(mechanism: IrregularMechanism) -> str:
+    return "nodes_rmse" if mechanism.objective is None else mechanism.objective.metric
+
+
+def _split_errors(mechanism: IrregularMechanism, entry: Mapping[str, Any]) -> Errors:
+    objective, name = mechanism.objective, _objective_name(mechanism)
+    last = "as weighted" if objective is None else f"{objective.reads}, {objective.unit}"
+    rows = [
+        (each["label"], [*each["predicted"]["level_rmse"], each["predicted"][name]], "")
+        for each in entry["candidates"]
+    ]
+    return Errors(heading=f"{LEVEL_ERRORS};\nand {last}", rows=rows)
+
+
+def irregular_target(target: ErrorTarget) -> dict[str, Any]:
+    """Return the budget of one hierarchy alone at which its counts, as weighted, are this far off.
+
+    Raises:
+        UserError: it is for other errors, or there is none.
+    """
+    mechanism = target.question.mechanism
+    if mechanism.objective is not None:
+        raise UserError("--target-error: is for errors in rows, not for the objective relative")
+    if mechanism.estimation == NONE:
+        raise UserError("--target-error: is for least squares, not for the estimation none")
+    return target.to_entry()
+
+
+def factorized_description(question: OrderedQuestion[FactorizedMechanism]) -> Description:
+    """Describe the plan of weighted sums."""
+    mechanism, plan = question.mechanism, question.mechanism.plan
+    errors = compute_errors(plan)
+    predicted = math.sqrt(errors.prefixes.mean())
+    level_errors = [math.sqrt(float(each.max())) for each in errors.levels]
+    # In units of the sums: what a row at most adds is 1.
+    deviation = math.sqrt(plan.law.variance / plan.strategy.column_norm)
+    sums = (
+        f"{plan.tree.leaves:,} {mechanism.strategy_in_words}, each with discrete Gaussian noise of "
+        f"std error {significant(deviation)}, where a row moves all sums together by at most 1 "
+        "(root of the sum of squares)"
+    )
+    nodes = "sums of estimated cells; no level has its own noise"
+    title = "Nodes of each key" if plan.keyed else "Nodes"
+    sizes = Column(title, plan.tree.level_sizes, Unit.COUNT)
+    return Description(
+        entry=lambda: _entry(mechanism, predicted),
+        errors=_errors,
+        method=f", {plan.budget.measure.value} {float(plan.budget.amount):.4f}",
+        budget=plan.budget,
+        table=Table(columns=(sizes, error_column(level_errors)), caption="Errors per level"),
+        facts={"Measured": sums, "Nodes": nodes}
+        | ({"Total": PUBLIC_TOTAL} if plan.public_total else {}),
+        predicted=cdf_error_in_words(predicted),
+        notes=linear_notes(),
+        level_errors=level_errors,
+    )
+
+
+def _entry(mechanism: FactorizedMechanism, predicted: float) -> dict[str, Any]:
+    plan = mechanism.plan
+    tree = _planned_tree(mechanism)
+    return {
+        "mechanism": mechanism.kind,
+        "fanouts": list(plan.tree.fanouts),
+        "strategy": mechanism.strategy_in_words,
+        "sums": plan.tree.leaves,
+        plan.budget.measure.value: float(plan.budget.amount),
+        "scale": exact_scale(plan.law),
+        "row_moves": math.sqrt(plan.strategy.column_norm),
+        "predicted": {"cdf_rmse": predicted},
+        "candidates": [
+            {"label": "factorised", "predicted": {"cdf_rmse": predicted}},
+            {
+                "label": "planned tree",
+                "fanouts": list(tree.tree.fanouts),
+                "predicted": {"cdf_rmse": predicted_cdf_rmse(tree)},
+            },
+        ],
+    }
+
+
+def _planned_tree(mechanism: FactorizedMechanism) -> TreePlan:
+    """Return the plan of whole levels for the same cells and budget."""
+    plan = mechanism.plan
+    return plan_tree(
+        TreeSetting(
+            leaves=plan.tree.leaves,
+            budget=plan.budget,
+            unit=plan.unit,
+            public_total=plan.public_total,
+            keyed=plan.keyed,
+        )
+    )
+
+
+def _errors(entry: Mapping[str, Any]) -> Errors:
+    rows = []
+    for each in entry["candidates"]:
+        shape = shape_in_words(each["fanouts"]) if "fanouts" in each else ""
+        rows.append((each["label"], [each["predicted"]["cdf_rmse"]], shape))
+    return Errors(heading=CDF_ERRORS, rows=rows)

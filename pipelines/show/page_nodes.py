@@ -1,0 +1,386 @@
+"""The part of a release that its report shows: the largest nodes and keys, of a bounded number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dptrees.dpcore.arithmetic.sums import decimal_exponent, power_of_ten
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.released import NODES
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.rows.columns import map_chunks
+from dptrees.pipelines.show.charts import Bar
+from dptrees.pipelines.show.figures import figure, interval, with_margin
+
+# Together these keep the page below 600 KB, but for very long names.
+MAX_TREES = 12
+MAX_KEYS = 40
+MAX_POINTS = 5_600
+MAX_NODES = 5_000
+# What `dptrees report --path` adds: nodes, over all keys.
+MAX_CHOSEN_NODES = 6_000
+MAX_QUANTILES = 3_000
+TEXT_BYTES = 48
+
+
+def clip(text: str | None, size: int = TEXT_BYTES) -> str:
+    """A text of at most ``size`` bytes, without what is no visible character.
+
+    >>> clip("a long name", 6)
+    'a long…'
+    """
+    plain = "".join(sign if sign.isprintable() else "\ufffd" for sign in (text or "")[: size + 1])
+    if len(plain.encode()) <= size:
+        return plain
+    return plain.encode()[:size].decode(errors="ignore") + "\u2026"
+
+
+def left_out(shown: int, size: int, noun: str, which: str = "first") -> str:
+    """What the page says where it shows some of many.
+
+    >>> left_out(3, 1000, "keys")
+    'The first 3 of 1,000 keys are here; the tables hold all of them.'
+    """
+    if shown == size:
+        return ""
+    return f"The {which} {shown:,} of {size:,} {noun} are here; the tables hold all of them."
+
+
+def key_codes(batch: pa.RecordBatch, shown: Sequence[str | None]) -> Integers:
+    """The place of each row's key among those shown, -1 for the others."""
+    column = batch.column("key")
+    if shown == [None]:
+        return np.zeros(len(column), np.int64)
+    known = pa.array(shown, pa.string())
+
+    def places(plain: pa.Array) -> Integers:
+        found = pc.index_in(plain.cast(pa.string()), known).fill_null(-1)
+        return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+
+    return map_chunks(column, places, -1)
+
+
+COLUMNS = ("level", "node", "label", "estimate", "std_error", "ci_low", "ci_high", "count")
+# Which some kinds of trees have beside these.
+_MORE = ("ended",)
+
+
+class ReleasedTables(Protocol):
+    """What the page is made from: the plan, the manifest and the tables of a release."""
+
+    @property
+    def plan(self) -> ReleasePlan:
+        """The specification."""
+
+    @property
+    def manifest(self) -> Mapping[str, object]:
+        """Manifest of the release; the version is shown where it holds one."""
+
+    def batches(
+        self, kind: str, tree: str, *, keys: int | None = None, levels: int | None = None
+    ) -> Iterable[pa.RecordBatch]:
+        """Yield the rows of a tree in any order; rows of further keys and levels may be absent."""
+
+    def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:
+        """The rows of one part."""
+
+    def quantiles(self) -> pa.Table | None:
+        """Quantiles of all trees; None where none were requested."""
+
+
+def level_limits(sizes: Sequence[int], rows: int) -> list[int]:
+    """Return how many nodes of each level the page fits: upper levels whole, the next in part.
+
+    >>> level_limits((1, 10, 100, 1000), 50)
+    [1, 10, 39]
+    """
+    limits: list[int] = []
+    left = max(1, rows)
+    for size in sizes:
+        if left < 1 or (limits and limits[-1] < sizes[len(limits) - 1]):
+            break
+        limits.append(min(size, left))
+        left -= limits[-1]
+    return limits
+
+
+def node_levels(
+    sizes: Sequence[int],
+    limits: Sequence[int],
+    batches: Iterable[pa.RecordBatch],
+    shown: Sequence[str | None],
+) -> list[pa.Table]:
+    """Return as many nodes of each level as its limit: upper levels whole, the next one in part.
+
+    In the level that does not fit whole, each key keeps its largest counts; of equal counts the
+    first.
+
+    Args:
+        sizes: the nodes of every level.
+        limits: from `level_limits`.
+        batches: the rows of the table ``nodes``, at least the rows of these levels.
+        shown: the keys.
+
+    Returns:
+        for each level from the root, its rows with a column ``code`` (the place of the key), in the
+        order of keys and nodes.
+    """
+    kept: list[list[pa.Table]] = [[] for _ in limits]
+    for batch in batches:
+        codes = key_codes(batch, shown)
+        level = batch.column("level").to_numpy()
+        for wanted in np.unique(level[(codes >= 0) & (level < len(limits))]).tolist():
+            places = np.flatnonzero((codes >= 0) & (level == wanted))
+            part = pa.Table.from_batches([batch.take(pa.array(places))])
+            kept[wanted].append(largest(part, codes[places], limits[wanted], sizes[wanted]))
+    return [
+        largest(whole.drop_columns("code"), whole["code"].to_numpy(), limit, size)
+        for whole, limit, size in zip(map(pa.concat_tables, kept), limits, sizes, strict=False)
+    ]
+
+
+def largest(part: pa.Table, codes: Integers, limit: int, size: int) -> pa.Table:
+    """The rows of the ``limit`` largest counts of each key, in the order of keys and nodes."""
+    node, count = part["node"].to_numpy(), part["count"].to_numpy()
+    chosen = np.arange(len(codes))
+    if limit < size:
+        order = np.lexsort((node, -count, codes))
+        ordered = codes[order]
+        rank = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+        chosen = order[rank < limit]
+    chosen = chosen[np.lexsort((node[chosen], codes[chosen]))]
+    columns = [*COLUMNS, *(name for name in _MORE if name in part.column_names)]
+    return part.select(columns).take(pa.array(chosen)).append_column("code", [codes[chosen]])
+
+
+def whole_levels(levels: Sequence[pa.Table], sizes: Sequence[int]) -> int:
+    """How many levels from the root are there whole, and so the same under every key."""
+    for level, (table, size) in enumerate(zip(levels, sizes, strict=False)):
+        if len(select_shown_key(table, 0)) < size:
+            return level
+    return len(levels)
+
+
+def select_shown_key(table: pa.Table, place: int) -> pa.Table:
+    """The rows of one of the shown keys."""
+    first, end = np.searchsorted(table["code"].to_numpy(), [place, place + 1])
+    return table.slice(first, end - first)
+
+
+def outwards(name: str, values: npt.NDArray[Any], digits: int) -> npt.NDArray[np.float64]:
+    """A column of numbers to some decimals: the ends of intervals outwards, others to the nearest.
+
+    >>> [outwards(name, np.array([0.14, 2.0]), 1).tolist() for name in ("low", "estimate", "high")]
+    [[0.1, 2.0], [0.1, 2.0], [0.2, 2.0]]
+    """
+    scale, hidden = power_of_ten(digits), 1e-6
+    scaled = values * scale
+    ends = {"low": np.floor(scaled + hidden), "high": np.ceil(scaled - hidden)}
+    return np.asarray(ends.get(name, np.rint(scaled)) / scale + 0.0, np.float64)
+
+
+def number_columns(rows: pa.Table, digits: int) -> dict[str, Any]:
+    """The columns of numbers as the page's script reads them, intervals rounded outwards; an end
+    that is infinite is None."""
+    names = {"estimate": "estimate", "low": "ci_low", "high": "ci_high"}
+    columns: dict[str, Any] = {}
+    for name, column in names.items():
+        values = outwards(name, rows[column].to_numpy(), digits)
+        finite = values.tolist()
+        for place in np.flatnonzero(np.isinf(values)).tolist():
+            finite[place] = None
+        columns[name] = finite
+    return columns | {"count": rows["count"].to_pylist()}
+
+
+def ended_columns(rows: pa.Table, *, leaves: bool = False) -> dict[str, object]:
+    """Where nodes of an adaptive tree ended, as the page's script reads it: 0 where a node was
+    split, 1 where it was not, 2 inside one that was not; nothing of other trees.
+
+    Args:
+        rows: of one level.
+        leaves: it is the level of the leaves, which are never split.
+    """
+    if "ended" not in rows.column_names:
+        return {}
+    ended = rows["ended"].fill_null(-1).to_numpy()
+    own = np.where(ended == rows["level"].to_numpy(), int(not leaves), 2)
+    return {"ended": np.where(ended < 0, 0, own).tolist()}
+
+
+def shorten_labels(labels: pa.ChunkedArray | pa.Array) -> list[str]:
+    """Labels, shortened."""
+    return [clip(label) for label in labels.to_pylist()]
+
+
+def error_digits(error: float) -> int:
+    """Decimals that show two digits of a standard error, none of 10 or more.
+
+    >>> error_digits(32.0), error_digits(3.2), error_digits(0.05), error_digits(0.0)
+    (0, 1, 3, 0)
+    """
+    return min(6, max(0, 1 - decimal_exponent(error))) if error > 0 else 0
+
+
+# Of more, the first are shown: the roots of all would have to be read.
+_LOOKED_AT = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownKeys:
+    """Some keys of a tree, the largest first; [None] where it has none.
+
+    Args:
+        labels: of the keys.
+        codes: likewise.
+        size: how many the tree has.
+        largest: whether they are the largest, or the first.
+    """
+
+    labels: list[str | None]
+    codes: list[int]
+    size: int
+    largest: bool = True
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def read(self) -> int:
+        """How many keys of the tree, from the first on, hold them all."""
+        return max(self.codes) + 1
+
+    @property
+    def left_out(self) -> str:
+        """What the page says of the others."""
+        return left_out(len(self), self.size, "keys", "largest" if self.largest else "first")
+
+
+def shown_number(question: Question, trees: int) -> int:
+    """Return the number of keys that leaves each a curve of 70 points."""
+    return min(question.key_count, max(1, min(MAX_KEYS, MAX_POINTS // trees // 70)))
+
+
+def shown_keys(release: ReleasedTables, question: Question, trees: int) -> ShownKeys:
+    """The keys of a tree on the page, by their released counts.
+
+    Args:
+        release: the tables.
+        question: the tree.
+        trees: how many share the page.
+    """
+    size = question.key_count
+    most = shown_number(question, trees)
+    if size > _LOOKED_AT:
+        labels, codes = question.labels_between(0, most), list(range(most))
+        return ShownKeys(labels=labels, codes=codes, size=size, largest=False)
+    labels = question.labels_between(0, size)
+    counts = np.zeros(size, np.int64)
+    for batch in release.batches(NODES, question.name, levels=1) if size > 1 else ():
+        roots = np.flatnonzero(batch.column("level").to_numpy() == 0)
+        counts[key_codes(batch, labels)[roots]] = batch.column("count").to_numpy()[roots]
+    order = np.argsort(-counts, kind="stable")[:most].tolist()
+    return ShownKeys(labels=[labels[place] for place in order], codes=order, size=size)
+
+
+MAX_COLUMNS = 12
+MAX_ROWS = 100
+
+
+def crosstab(
+    noun: str, labels: pa.ChunkedArray, keys: Sequence[str], columns: Sequence[pa.Table]
+) -> dict[str, object]:
+    """The titles and rows of a table of counts.
+
+    Args:
+        noun: what the nodes are.
+        labels: of the nodes.
+        keys: the names of the columns.
+        columns: for each key the rows of the nodes.
+    """
+    cells = [list(map(_cell, *(each[name].to_pylist() for name in _NAMES))) for each in columns]
+    rows = [
+        [clip(label), *(column[place] for column in cells)]
+        for place, label in enumerate(labels.to_pylist())
+    ]
+    return {"titles": [noun, *keys], "rows": rows}
+
+
+_NAMES = ("count", "ci_low", "ci_high", "std_error")
+
+
+def _cell(count: int, low: float, high: float, error: float | None) -> dict[str, str]:
+    known = 0.0 if error == 0 else None
+    return {"value": figure(count, (high - low) / 4), "interval": interval(low, high, known)}
+
+
+def rows_text(rows: pa.Table, place: int = 0) -> str:
+    """The estimate of a node with its error: of the first row of a table, or another."""
+    low, high, estimate = (rows[name][place].as_py() for name in ("ci_low", "ci_high", "estimate"))
+    if estimate is None:
+        estimate = rows["count"][place].as_py()
+    error = rows["std_error"][place].as_py() if "std_error" in rows.column_names else None
+    return with_margin(estimate, low, high, error)
+
+
+def table_bars(
+    rows: pa.Table, names: Sequence[str | None], looks: Iterable[str] = repeat("")
+) -> Iterator[Bar]:
+    """The rows of a table of nodes as bars.
+
+    Args:
+        rows: of nodes.
+        names: of the bars.
+        looks: the classes of their colors; none: all have one color.
+    """
+    columns = [rows[name].to_pylist() for name in ("count", "ci_low", "ci_high", "estimate")]
+    has_errors = "std_error" in rows.column_names
+    columns.append(rows["std_error"].to_pylist() if has_errors else [None] * len(rows))
+    named = zip(names, *columns, strict=True)
+    for (name, count, low, high, estimate, error), look in zip(named, looks, strict=False):
+        yield Bar(
+            name=clip(name),
+            count=count,
+            low=low,
+            high=high,
+            estimate=estimate,
+            error=error,
+            look=look,
+        )
+
+
+def largest_rows(rows: pa.Table, most: int) -> pa.Table:
+    """The rows of the largest counts, in their order."""
+    order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:most]
+    return rows.take(pa.array(np.sort(order)))
+
+
+def headline_total(roots: pa.Table, noun: str) -> dict[str, Any]:
+    """Return the total of all roots as a `Headline` holds it; no text where its error is not known.
+
+    Args:
+        roots: of keys whose noise is independent.
+        noun: what is counted.
+    """
+    if len(roots) == 1:
+        width = roots["ci_high"][0].as_py() - roots["ci_low"][0].as_py()
+        return {"rows": rows_text(roots), "noun": noun, "error": width}
+    low, high = roots["ci_low"].to_numpy(), roots["ci_high"].to_numpy()
+    errors, estimate = roots["std_error"].to_numpy(), roots["estimate"].to_numpy()
+    centered = np.abs((low + high) / 2 - estimate) <= 0.02 * (high - low) + 1
+    if not (np.all(np.isfinite(errors)) and np.any(centered & (errors > 0))):
+        return {"rows": "", "noun": noun, "error": math.inf}
+    times = float(np.median(((high - low) / 2 / errors)[centered & (errors > 0)]))
+    half = times * float(np.sqrt(np.sum(np.square(errors))))
+    mean = float(np.sum(estimate))
+    return {"rows": with_margin(mean, mean - half, mean + half), "noun": noun, "error": 2 * half}

@@ -1,0 +1,282 @@
+"""A tree on the page of a report: its values, its noise in words, notes on how to read it.
+
+The notes of all trees are printed once. A kind that draws nothing of its own shows its first
+nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.released import NODES
+from dptrees.pipelines.show.charts import Chart
+from dptrees.pipelines.show.page_nodes import ReleasedTables, clip
+
+# A term, and a sentence on what it represents in one tree; a term may have several.
+Note = tuple[str, str]
+
+STANDARD_ERROR: Note = (
+    "standard error",
+    "The typical distance between an estimate and the true number. It depends on the noise "
+    "alone, not on the data.",
+)
+ADDS_UP = "The counts of a node's children add up to its own."
+BIASED = (
+    "Because no count is negative, counts are too large on average in nearly empty places, and "
+    "too small elsewhere. To add up numbers of your choice, use estimates."
+)
+CENTERED = (
+    "It is centered on the estimate and cut off at the smallest and largest possible values, so "
+    "a consistent count may be outside its interval."
+)
+
+
+def unbiased_estimate(noun: str) -> Note:
+    """Explain the estimates of a tree that are linear in all noisy counts.
+
+    Args:
+        noun: what is estimated.
+    """
+    return (
+        "estimate",
+        f"The unbiased estimate of the true {noun}: the least squares combination of all noisy "
+        "counts, unless the section of the tree states otherwise. It may be negative or "
+        "fractional.",
+    )
+
+
+def consistent_count(parts: str, *, signed: bool = False) -> tuple[Note, Note]:
+    """Explain the integers beside the estimates.
+
+    Args:
+        parts: what is true of a node's children.
+        signed: whether some may be negative.
+    """
+    size = "nonnegative whole number near the estimate"
+    if signed:
+        size = "whole number near the estimate, nonnegative if no value can be negative"
+    made = f"A {size}, made consistent."
+    if not signed:
+        made += f" {BIASED}"
+    return ("count", made), ("count", parts)
+
+
+def interval(more: str, *, noun: str = "number") -> tuple[Note, Note]:
+    """Explain the confidence intervals.
+
+    Args:
+        more: what does not hold of all intervals.
+        noun: what is estimated.
+    """
+    return (
+        "interval",
+        f"Contains the true {noun} with the stated confidence: for each number separately, not "
+        "for all numbers at once.",
+    ), ("interval", more)
+
+
+def merged(notes: Mapping[str, Iterable[Note]]) -> dict[str, list[dict[str, str]]]:
+    """The notes of several trees, each sentence once.
+
+    Args:
+        notes: by the name of their tree.
+
+    Returns:
+        by term the sentences, each with the names of its trees, or none where it is said of all.
+
+    >>> merged({"a": [("count", "Whole.")], "b": [("count", "Whole."), ("error", "Typical.")]})
+    {'count': [{'trees': '', 'text': 'Whole.'}], 'error': [{'trees': 'b', 'text': 'Typical.'}]}
+    """
+    said: dict[str, dict[str, list[str]]] = {}
+    for tree, own in notes.items():
+        for term, text in own:
+            said.setdefault(term, {}).setdefault(text, []).append(tree)
+
+    def names(trees: Sequence[str]) -> str:
+        return "" if len(trees) == len(notes) else ", ".join(trees)
+
+    return {
+        term: [{"trees": names(trees), "text": text} for text, trees in sentences.items()]
+        for term, sentences in said.items()
+    }
+
+
+PUBLIC = "none: public and exact"
+NOT_MEASURED = "not measured"
+
+
+def law_text(law: NoiseLaw | None, *, exact: bool) -> str:
+    """A law of noise in words; ``exact`` says why there is none.
+
+    >>> from fractions import Fraction
+    >>> law_text(DiscreteLaplace(scale=Fraction(5, 2)), exact=False), law_text(None, exact=True)
+    ('discrete Laplace, scale 2.5', 'none: public and exact')
+    """
+    if law is None:
+        return PUBLIC if exact else NOT_MEASURED
+    name, parameter, value = _parts(law)
+    return f"{name}, {parameter} {value:,.4g}"
+
+
+def laws_text(laws: Sequence[NoiseLaw], *, exact: bool) -> str:
+    """Several laws of one kind in words, from the least noise to the most.
+
+    Args:
+        laws: of the nodes of one level.
+        exact: whether some of its nodes are public and exact.
+
+    >>> from fractions import Fraction
+    >>> laws_text([DiscreteLaplace(scale=Fraction(n)) for n in (3, 2)], exact=True)
+    'discrete Laplace, scale 2 to 3; some nodes are public and exact'
+    """
+    if not laws:
+        return law_text(None, exact=exact)
+    parts = sorted({_parts(law) for law in laws}, key=lambda part: part[2])
+    name, parameter, least = parts[0]
+    text = f"{name}, {parameter} {span_text(least, parts[-1][2])}"
+    return f"{text}; some nodes are public and exact" if exact else text
+
+
+def span_text(least: float, most: float) -> str:
+    """A number, or two of them.
+
+    >>> span_text(1.5, 1.5), span_text(1.5, 2.25)
+    ('1.5', '1.5 to 2.25')
+    """
+    low, high = f"{least:,.4g}", f"{most:,.4g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _parts(law: NoiseLaw) -> tuple[str, str, float]:
+    """The name of a law, that of its parameter, and its value in rows."""
+    if isinstance(law, DiscreteLaplace):
+        return "discrete Laplace", "scale", float(law.scale)
+    if isinstance(law, DiscreteGaussian):
+        return "discrete Gaussian", "sigma", math.sqrt(float(law.sigma_squared))
+    if isinstance(law, TruncatedLaplace):
+        return "truncated discrete Laplace", "scale", float(law.scale)
+    raise TypeError(f"law: {type(law).__name__} has no name in the report")
+
+
+DROPPED = "row not counted in this tree"
+# Of an ordered domain.
+CELL_POLICIES = {
+    "clamp": "counted in the first or last cell",
+    "drop": DROPPED,
+    "first": "counted in the first cell",
+    "last": "counted in the last cell",
+}
+_KEYS = {"drop": DROPPED, "other": "counted under the key other"}
+
+
+def policies(question: Any, words: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """The rows of the table of policies: for the columns of a tree, and its keys.
+
+    Args:
+        question: the tree.
+        words: what a policy of its domain does, by its name.
+    """
+    spec, tree = question.domain.spec(), clip(question.name)
+    column = clip(", ".join(question.domain.columns))
+    said = {name: str(spec.get(name)) for name in ("outside", "missing", "unknown")}
+    yield {"column": column, "tree": tree} | {
+        name: words.get(policy, "") for name, policy in said.items()
+    }
+    if question.keys is not None:
+        unknown = _KEYS.get(str(question.keys.unknown), "")
+        row = {"column": clip(", ".join(question.keys.columns)), "tree": f"{tree} (keys)"}
+        yield row | {"outside": "", "missing": unknown, "unknown": unknown}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageRoom:
+    """The part of a page that a tree may take.
+
+    Args:
+        trees: how many trees share the page.
+        paths: of the nodes requested for the page beyond those that fit.
+    """
+
+    trees: int = 1
+    paths: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """What the top of the page says of a tree.
+
+    Args:
+        figure: one number.
+        label: what it is.
+        rows: the total of the tree, with its error; none where it is not known.
+        noun: what the total counts.
+        error: of the total, as the width of its interval; infinite where it is not known.
+    """
+
+    figure: str
+    label: str
+    rows: str = ""
+    noun: str = "rows"
+    error: float = math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreePage:
+    """A tree on the page.
+
+    Args:
+        said: what the template says of it; ``policies`` are the rows of the table of unusual
+            values.
+        data: what the scripts read; plain JSON values.
+        template: of its part of the page, from the folder of this package.
+        headline: what the top of the page says of it; None: its name alone.
+        scripts: likewise, in their order, after those that all share.
+        styles: likewise, after those that all share.
+        notes: how to read its numbers.
+        charts: by name, which is in the id of their element: ``figure-PLACE-NAME``.
+    """
+
+    said: dict[str, object]
+    data: dict[str, object]
+    template: str
+    headline: Headline | None = None
+    scripts: tuple[str, ...] = ()
+    styles: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    charts: Mapping[str, Chart] = field(default_factory=dict)
+
+
+MAX_ROWS = 1_000
+
+
+def plain_tree(release: ReleasedTables, question: Question, room: PageRoom) -> TreePage:
+    """The first rows of the table of nodes, column by column as they were released."""
+    most = MAX_ROWS // room.trees
+    parts: list[pa.Table] = []
+    for batch in release.batches(NODES, question.name):
+        if sum(map(len, parts)) < most:
+            parts.append(pa.Table.from_batches([batch]))
+    rows = pa.concat_tables(parts).slice(0, most)
+    said = {
+        "name": clip(question.name),
+        "columns": ", ".join(map(clip, question.columns)),
+        "confidence": f"{100 * question.confidence:.6g} %",
+        "titles": rows.column_names,
+        "rows": [[_text(value) for value in row.values()] for row in rows.to_pylist()],
+        "policies": [],
+    }
+    return TreePage(said=said, data={"kind": question.kind}, template="plain/page.html.j2")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "–"  # noqa: RUF001 - as the page writes what is not there
+    return f"{value:,.6g}" if isinstance(value, float) else clip(str(value))

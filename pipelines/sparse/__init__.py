@@ -1,1 +1,0 @@
-"""Trees too large to list: their section of a configuration, their plan in words, their page."""

@@ -1,1 +1,0 @@
-"""Bounds of values that are chosen privately, as a part of the first stage of a release."""
