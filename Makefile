@@ -220,7 +220,7 @@ docs: $(INSTALLED_DEV)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 drawn: $(INSTALLED)
-	@$(BIN)/python -m tests.rooms --write docs/architecture.md
+	@$(BIN)/python -m tests.order --write docs/architecture.md
 	@$(BIN)/python -m tests.docs.drawn --write
 
 screenshot: demo $(INSTALLED_DEV)

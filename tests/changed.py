@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 PROJECT = Path(__file__).resolve().parents[1]
-ALWAYS = ("tests/test_layers.py", "tests/test_rooms.py")
+ALWAYS = ("tests/test_layers.py", "tests/test_order.py")
 PACKAGES = ("dpcore", "transforms", "pipelines")
 
 

@@ -55,7 +55,6 @@ DIALECT = re.compile(
 )
 # Quotations that may hold such a word, by file.
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "tests/rooms.py": ("tests.rooms",),
     # Inputs of the long steps of CI: to be reworded with the next change of these.
     "tests/docs/test_deploy.py": ("tells",),
     "tests/pipelines/ledger/asked.py": ("ask of a ledger", "asks for"),

@@ -1,15 +1,12 @@
-"""Kinds of trees: a new one is registered, and nothing else of the commands knows kinds.
-
-The packages of pipelines are kept here too: no circle of imports, and none grows too large.
-"""
+"""Kinds of trees: a new one is registered, and nothing else of the commands knows kinds."""
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,65 +19,25 @@ from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.transforms.errors import ConservationError
 from dptrees.transforms.keys import KeyReference
 from tests import toy_kind
+from tests.order import PROJECT
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.report_page import parse_elements
-from tests.rooms import LARGEST_ROOM, PROJECT, find_imports
-from tests.test_rooms import circles
 from tests.transforms.eager import Change, EagerRelease
 
 PIPELINES = PROJECT / "pipelines"
-ROOMS_OF_KINDS = (
-    *("ordered", "hierarchy", "sparse", "hypercube", "table", "exponential", "distinct", "mean"),
+# What knows kinds and mechanisms by name: the packages of dpcore, the modules of pipelines, the
+# registries, and what writes a configuration as a person does.
+KINDS = ("ordered", "hierarchy", "sparse", "boxes", "tables", "exponential", "distinct", "mean")
+MECHANISMS = ("adaptive", "factorised", "levels")
+KNOWING = (
+    "pipelines/kinds/",
+    "pipelines/kind_pages/",
+    *(f"pipelines/show/{name}.py" for name in ("adaptive", "levels", "mechanisms")),
+    *("pipelines/config/registry.py", "pipelines/python/request.py"),
+    *("dpcore/release/kinds.py", "dpcore/release/mechanism_choice.py"),
 )
-# Packages of dpcore that are mechanisms, and the one of pipelines that describes them.
-MECHANISM_ROOMS = ("adaptive", "factorised", "levels", "mechanisms")
-ROOMS = (*ROOMS_OF_KINDS, *MECHANISM_ROOMS)
-# Where they are names of nothing else: adaptive trees are mechanisms of other kinds too, and
-# much else is called a table or a mean.
-NAMES = {*ROOMS_OF_KINDS, "adaptive_hierarchy", "factorised"} - {"table", "mean"}
-# The registries: kinds.py of dpcore and of pipelines, and this file.
-MECHANISMS = "dpcore/release/kinds.py"
-# It writes a configuration, as a person does.
-REQUESTS = "pipelines/python/request.py"
-# Kinds that are parts of a release as well, and the files that handle them there.
-FILES_OF_PARTS = {
-    "selection": {
-        "dpcore/release/plan.py",
-        "pipelines/config/configuration.py",
-        "pipelines/report/planning.py",
-        "pipelines/proof/tables.py",
-        "pipelines/proof/verified.py",
-        "pipelines/check/verifying.py",
-        "pipelines/run/first_stage.py",
-        "pipelines/run/output.py",
-        "pipelines/run/planned_once.py",
-        "pipelines/sections/tree.py",
-        "pipelines/sections/first_stages.py",
-    },
-    "series": {
-        "dpcore/release/guarantee.py",
-        "dpcore/release/released.py",
-        "pipelines/cli/release_commands.py",
-        "pipelines/cli/command.py",
-        "pipelines/config/configuration.py",
-        "pipelines/check/dry_run.py",
-        "pipelines/check/places.py",
-        "pipelines/proof/tables.py",
-        "pipelines/proof/manifest.py",
-        "pipelines/proof/verified.py",
-        "pipelines/python/calls.py",
-        "pipelines/python/making.py",
-        "pipelines/python/release.py",
-        "pipelines/python/tree.py",
-        "pipelines/query/querying.py",
-        "pipelines/run/releasing.py",
-        "pipelines/report/report.py",
-        "pipelines/run/planned_once.py",
-        "pipelines/config/release_section.py",
-        "transforms/steps/carry.py",
-        "transforms/steps/kept_plan.py",
-    },
-}
+# Names of kinds where they are names of nothing else: much is called a table or a mean.
+NAMES = {"ordered", "hierarchy", "sparse", "hypercube", "exponential", "distinct", "factorised"}
 
 
 @pytest.fixture
@@ -181,87 +138,50 @@ def test_a_kind_loses_nothing_and_draws_once(
 # --- the packages ---
 
 
-def modules() -> dict[str, Path]:
-    """The modules of pipelines by their dotted names."""
-    found = {}
-    for path in PIPELINES.rglob("*.py"):
-        name = ".".join(["dptrees", *path.relative_to(PROJECT).with_suffix("").parts])
-        found[name.removesuffix(".__init__")] = path
-    return found
-
-
-def test_no_imports_go_in_a_circle() -> None:
-    """Not even those within functions, and those for annotations alone."""
-    names = modules()
-    uses = {
-        name: {module for module, _ in find_imports(path.read_text()) if module in names}
-        for name, path in names.items()
-    }
-    assert uses["dptrees.pipelines.report.planning"] and circles(uses) == []
-
-
-def test_no_room_is_too_large() -> None:
-    for folder in [PIPELINES, *(path.parent for path in PIPELINES.glob("*/__init__.py"))]:
-        files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-        assert len(files) <= LARGEST_ROOM, folder
-
-
-def knows_kinds(
-    path: str, source: str, rooms: Collection[str] = ROOMS, names: set[str] = NAMES
-) -> Iterator[str]:
+def knows_kinds(path: str, source: str) -> Iterator[str]:
     """What a source says of a single kind of trees: its packages, its name, its class."""
-    place = PurePosixPath(path).parts
-    if place[1] in (*ROOMS, *rooms) or place[-1] == "kinds.py" or path in (MECHANISMS, REQUESTS):
+    if path.startswith(KNOWING):
         return
     for module, name in find_imports(source):
         parts = module.removeprefix("dptrees.").split(".")
-        shared = (module, name) in SHARED
-        if parts[0] in LAYERS and len(parts) > 1 and parts[1] in rooms and not shared:
-            yield f"imports {module}"
+        known = parts[0] == "dpcore" and parts[1:] and parts[1] in (*KINDS, *MECHANISMS)
+        if known and module not in PUBLIC_TABLES and (module, name) not in SHARED:
+            yield f"imports {module} {name}"
+        if parts[:2] == ["pipelines", "kind_pages"] or "/".join(parts) + ".py" in KNOWING[2:4]:
+            yield f"imports {module} {name}"
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and node.value in names:
+        if isinstance(node, ast.Constant) and node.value in NAMES:
             yield f"names the kind {node.value}"
 
 
-LAYERS = ("dpcore", "transforms", "pipelines")
+def find_imports(source: str) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) of every ``from module import name`` of a source."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+# Public tables of labels and keys are made before trees.
+PUBLIC_TABLES = tuple(
+    f"dptrees.dpcore.hierarchy.{name}" for name in ("universe", "leaf_codes", "leaves")
+)
 # What is in a kind's package of dpcore and speaks of no kind.
 SHARED = {
-    ("dptrees.dpcore.hierarchy.universe", "Universe"),
-    ("dptrees.dpcore.hierarchy.leaf_codes", "leaf_picture"),
-    ("dptrees.dpcore.hierarchy.leaf_codes", "parted_universe"),
-    ("dptrees.dpcore.hierarchy.leaf_codes", "universe_from_table"),
-    ("dptrees.dpcore.hierarchy.leaf_codes", "universe_tables"),
-    ("dptrees.dpcore.hierarchy.universe", "read_labels"),
     ("dptrees.dpcore.levels.planner", "budget_for_target"),
     # Each column of a box is an ordered domain.
     ("dptrees.dpcore.ordered.domain_kinds", "OrderedDomain"),
     ("dptrees.pipelines.kinds.domains", "read_domain"),
     ("dptrees.pipelines.kinds.domains", "ordered_schema"),
 }
-
-
 # All modules above, beside or below the kinds.
-ELSEWHERE = ("transforms", "dpcore/release", "dpcore/questions")
-FILES = [
-    *modules().values(),
-    *(path for each in ELSEWHERE for path in (PROJECT / each).rglob("*.py")),
-]
+FOLDERS = ("transforms", "pipelines", "dpcore/release", "dpcore/questions")
 
 
-def sources() -> Iterator[tuple[str, str]]:
-    return ((path.relative_to(PROJECT).as_posix(), path.read_text()) for path in FILES)
-
-
-def test_kinds_are_known_to_their_rooms_alone() -> None:
-    found = [f"{path} {each}" for path, source in sources() for each in knows_kinds(path, source)]
+def test_kinds_are_known_to_their_modules_alone() -> None:
+    paths = [path for each in FOLDERS for path in (PROJECT / each).rglob("*.py")]
+    sources = {path.relative_to(PROJECT).as_posix(): path.read_text() for path in paths}
+    found = [f"{path} {each}" for path, text in sources.items() for each in knows_kinds(path, text)]
     assert not found, "\n".join(found)
-
-
-@pytest.mark.parametrize("kind", FILES_OF_PARTS)
-def test_parts_of_a_release_are_known_to_few_files(kind: str) -> None:
-    found = {path for path, source in sources() if any(knows_kinds(path, source, {kind}, {kind}))}
-    own = {path for path in found if PurePosixPath(path).parts[1] in FILES_OF_PARTS}
-    assert found - own == FILES_OF_PARTS[kind]
 
 
 @pytest.mark.parametrize(

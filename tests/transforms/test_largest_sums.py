@@ -36,7 +36,7 @@ from tests.dpcore.factorised.test_forest import STRATEGIES, make_plan, planted, 
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
 from tests.dpcore.series.test_question import one_level
 from tests.dpcore.series_runs import EXACT, Runs
-from tests.rooms import PROJECT
+from tests.order import PROJECT
 from tests.transforms.every_kind import EPSILON, PLANS, ROW, ROWS, SUMS
 
 KEY = ReleaseKey(bytes(32))

@@ -1,0 +1,121 @@
+"""The order of the packages by their imports: a package imports only from packages below it.
+
+    python -m tests.order --write docs/architecture.md
+
+writes the generated part of that page; a test checks that it is up to date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from tests.size import FUNCTIONS, IMPORTS, PACKAGES, circles, imported_units, parsed
+
+PROJECT = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- drawn: begin -->\n", "<!-- drawn: end -->\n"
+
+Sources = Mapping[str, str]
+
+
+def unit(path: str) -> str:
+    """Return the package of a file, or the file itself if it is in none of them.
+
+    >>> unit("dpcore/trees/shape.py"), unit("dpcore/arrays.py")
+    ('dpcore.trees', 'dpcore.arrays')
+    """
+    return ".".join(PurePosixPath(path).with_suffix("").parts[:2])
+
+
+def edges(sources: Sources) -> dict[str, set[str]]:
+    """Return what each package imports, imports inside functions and for annotations included."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path, text in sources.items():
+        for node in ast.walk(parsed(text)[0]):
+            found[unit(path)] |= set(imported_units(node, sources))
+    return {name: uses - {name} for name, uses in found.items()}
+
+
+def floors(below: Mapping[str, set[str]]) -> dict[str, int]:
+    """Return the floor of each package: one above the highest that it imports.
+
+    Raises:
+        ValueError: if packages import each other.
+
+    >>> floors({"a": {"b"}, "b": set(), "c": {"a", "b"}})
+    {'b': 0, 'a': 1, 'c': 2}
+    """
+    found: dict[str, int] = {}
+    while left := [name for name in below if name not in found]:
+        ready = [name for name in left if below[name] <= found.keys()]
+        if not ready:
+            raise ValueError(f"these packages import each other: {circles(below)}")
+        for name in ready:
+            found[name] = 1 + max((found[each] for each in below[name]), default=-1)
+    return found
+
+
+def inside_functions(sources: Sources) -> dict[str, int]:
+    """Return how many imports of the project's modules a file has inside functions."""
+    found: dict[str, int] = {}
+    for path, text in sources.items():
+        tree, _ = parsed(text)
+        functions = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
+        hidden = {id(x): x for each in functions for x in ast.walk(each) if isinstance(x, IMPORTS)}
+        count = sum(bool(set(imported_units(node, sources))) for node in hidden.values())
+        if count:
+            found[path] = count
+    return found
+
+
+def purpose(text: str) -> str:
+    """Return the first line of a module's docstring, without its full stop."""
+    return (ast.get_docstring(parsed(text)[0]) or "").partition("\n")[0].rstrip(".")
+
+
+def drawing(sources: Sources) -> str:
+    """Return the part of docs/architecture.md that follows from the modules."""
+    below = edges(sources)
+    floor = floors(below)
+    files = defaultdict(list)
+    for path in sources:
+        if not path.endswith("__init__.py"):
+            files[unit(path)].append(path)
+    lines = []
+    for package in reversed(PACKAGES):
+        lines += [f"### {package}", ""]
+        units = [each for each in files if each.startswith(f"{package}.")]
+        for name in sorted(units, key=lambda each: (-floor[each], each)):
+            inner = sorted(each.partition(".")[2] for each in below[name] if each in units)
+            uses = f"; imports {', '.join(f'`{each}`' for each in inner)}" if inner else ""
+            start = f"{name.replace('.', '/')}/__init__.py"
+            if start in sources:
+                lines += [f"**{name}**: {purpose(sources[start])}{uses}.", ""]
+                lines += [f"- `{path}`: {purpose(sources[path])}" for path in files[name]]
+            else:
+                (path,) = files[name]
+                lines += [f"**{path}**: {purpose(sources[path])}{uses}."]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def redrawn(page: str, sources: Sources) -> str:
+    """Return a page with a new drawing between its marks."""
+    before, rest = page.split(BEGIN)
+    return before + BEGIN + drawing(sources) + END + rest.split(END)[1]
+
+
+if __name__ == "__main__":
+    from tests.size import present_sources
+
+    parser = argparse.ArgumentParser(description="Draw the packages from their imports.")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="into a page, between its marks")
+    chosen = parser.parse_args()
+    present = present_sources(PROJECT)
+    if chosen.write is None:
+        print(drawing(present), end="")
+    else:
+        chosen.write.write_text(redrawn(chosen.write.read_text(), present))

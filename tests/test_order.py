@@ -1,0 +1,87 @@
+"""The order of the packages: no circle, floors of pipelines, sizes, imports inside functions."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from tests.order import (
+    PROJECT,
+    edges,
+    floors,
+    inside_functions,
+    purpose,
+    redrawn,
+    unit,
+)
+from tests.size import circles, present_sources
+
+SOURCES = present_sources(PROJECT)
+MODULES = {path: text for path, text in SOURCES.items() if not path.endswith("__init__.py")}
+
+# A package of pipelines imports from those before it only.
+PIPELINES: tuple[str, ...] = (
+    *("terminal_text", "process", "sections", "show", "kinds", "kind_pages", "config", "query"),
+    *("monitoring", "ledger", "report", "proof", "run", "beam_yaml", "check", "python", "cli"),
+    "spark",
+)
+# Imports inside functions, and why they are not at the top.
+INSIDE: dict[str, tuple[int, str]] = {}
+MOST_INSIDE = 25
+MOST_FILES = 10
+LONGEST, SHORTEST = 650, 100
+
+
+def climbing(below: dict[str, set[str]]) -> list[tuple[str, str]]:
+    """Return the imports from a floor of pipelines to the same or a higher one."""
+    height = {f"pipelines.{name}": place for place, name in enumerate(PIPELINES)}
+    return [
+        (name, each)
+        for name in height
+        for each in below.get(name, ())
+        if each in height and height[each] >= height[name]
+    ]
+
+
+def test_no_packages_import_each_other() -> None:
+    assert circles(edges(SOURCES)) == []
+    with pytest.raises(ValueError, match="import each other"):
+        floors({"a": {"b"}, "b": {"a"}})
+
+
+def test_no_import_of_pipelines_climbs() -> None:
+    below = edges(SOURCES)
+    packages = {name.partition(".")[2] for name in below if name.startswith("pipelines.")}
+    assert packages - {"__init__"} == set(PIPELINES)
+    assert climbing(below) == []
+    first, second = PIPELINES[:2]
+    assert climbing({f"pipelines.{first}": {f"pipelines.{second}"}})
+
+
+def test_imports_inside_functions_are_few_and_have_a_reason() -> None:
+    assert inside_functions(SOURCES) == {path: count for path, (count, _) in INSIDE.items()}
+    assert sum(count for count, _ in INSIDE.values()) <= MOST_INSIDE
+    planted = {"dpcore/a.py": "", "dpcore/b.py": "def f():\n    from dptrees.dpcore.a import x\n"}
+    assert inside_functions(planted) == {"dpcore/b.py": 1}
+
+
+def test_packages_and_files_have_the_size_of_one_subject() -> None:
+    packages: dict[str, int] = {}
+    for path in MODULES:
+        folder = PurePosixPath(path).parent.as_posix()
+        packages[folder] = packages.get(folder, 0) + 1
+    assert {name: files for name, files in packages.items() if files > MOST_FILES} == {}
+    lengths = {path: text.count("\n") for path, text in MODULES.items()}
+    assert {path: lines for path, lines in lengths.items() if lines > LONGEST} == {}
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_a_module_says_what_it_is_for(path: str) -> None:
+    assert purpose(SOURCES[path]), path
+    assert unit(path)
+
+
+def test_the_page_of_the_architecture_is_as_drawn() -> None:
+    page = (PROJECT / "docs" / "architecture.md").read_text()
+    assert redrawn(page, SOURCES) == page
