@@ -21,8 +21,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
+from dptrees.dpcore.specification import MatrixError
 from dptrees.pipelines.process import ExitCode, UserError
 from dptrees.pipelines.terminal_text import print_line
+from dptrees.transforms.errors import ReleaseError, is_no_memory, may_pass, system_reason
 
 NO_MEMORY = "memory ran out; use a machine with more memory, or more workers with less work each"
 
@@ -52,11 +54,8 @@ def failure_outcome(error: BaseException, stopped: ExitCode | None = None) -> Ou
     """
     if stopped is not None or isinstance(error, KeyboardInterrupt):
         return Outcome(code=stopped or ExitCode.STOPPED, sentence="stopped")
-    from dptrees.dpcore.specification import MatrixError
-    from dptrees.pipelines.process import UserError
     from dptrees.pipelines.query.release_folder import FolderError
     from dptrees.pipelines.sections.document import ConfigurationError
-    from dptrees.transforms.errors import ReleaseError, is_no_memory, may_pass, system_reason
 
     if isinstance(error, ReleaseError):
         return _outcome(error.sentence, error.again)

@@ -8,6 +8,7 @@ person sees is registered in the pipelines.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -21,38 +22,29 @@ from dptrees.dpcore.rows.key_tables import KeyTable
 
 AnyMechanism = type[Mechanism[Any, Any]]
 
-# Each is imported when a release first has it: all of them take longer than most queries.
+
+def _later(place: str) -> Callable[[], Any]:
+    """What imports a name when it is first needed: all kinds take longer than most queries.
+
+    Args:
+        place: the module in dpcore, a colon, and the name.
+    """
+    module, _, name = place.partition(":")
+    return lambda: getattr(import_module(f"dptrees.dpcore.{module}"), name)
 
 
-def _uniform() -> AnyMechanism:
-    from dptrees.dpcore.levels.uniform import UniformMechanism
-
-    return UniformMechanism
-
-
-def _irregular() -> AnyMechanism:
-    from dptrees.dpcore.levels.irregular import IrregularMechanism
-
-    return IrregularMechanism
-
-
-def _adaptive() -> AnyMechanism:
-    from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
-
-    return AdaptiveMechanism
-
-
-def _factorized() -> AnyMechanism:
-    from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
-
-    return FactorizedMechanism
-
-
+_IRREGULAR = _later("levels.irregular:IrregularMechanism")
+_THRESHOLDS = _later("levels.irregular:ThresholdMechanism")
+_ADAPTIVE = _later("adaptive.mechanism:AdaptiveMechanism")
 # For each kind of domain, by the name in specifications, what imports the mechanism; one without a
 # name has the first.
 MECHANISMS: dict[str, dict[str, Callable[[], AnyMechanism]]] = {
-    "ordered": {"ordered": _uniform, "adaptive": _adaptive, "factorised": _factorized},
-    "hierarchy": {"hierarchy": _irregular, "adaptive_hierarchy": _adaptive},
+    "ordered": {
+        "ordered": _later("levels.uniform:UniformMechanism"),
+        "adaptive": _ADAPTIVE,
+        "factorised": _later("factorised.mechanism:FactorizedMechanism"),
+    },
+    "hierarchy": {"hierarchy": _IRREGULAR, "adaptive_hierarchy": _ADAPTIVE},
 }
 
 
@@ -71,12 +63,11 @@ def mechanism_from_entries(
     """
     name, keyed = str(left.get("kind", domain)), left["keys"] is not None
     imported = MECHANISMS[domain][name]
-    if "thresholds" in left and imported is _irregular:
-        from dptrees.dpcore.levels.irregular import ThresholdMechanism
-
+    if "thresholds" in left and imported is _IRREGULAR:
         # Both are named "hierarchy" in specifications; thresholds have the unit among theirs.
-        return ThresholdMechanism.from_entries(left, keyed=keyed, tree=context["tree"])
-    return imported().from_entries(left, keyed=keyed, **context)
+        imported, context = _THRESHOLDS, {"tree": context["tree"]}
+    mechanism: Mechanism[Any, Any] = imported().from_entries(left, keyed=keyed, **context)
+    return mechanism
 
 
 Spec = Mapping[str, Any]
@@ -113,180 +104,120 @@ class TreeKind(NamedTuple):
     released: Callable[[Any, ReadPart, Tables], Released]
 
 
-# Every kind is imported when a release first has one: all of them take longer than most queries.
+def _kind(read: Callable[[Any, Spec, ReadTerms], Question], reader: str, released: str) -> TreeKind:
+    """A kind whose answers come from its question and its parts alone.
+
+    Args:
+        read: makes the question by what reads it, from a specification.
+        reader, released: the places of what reads a question, and of the answers about it.
+    """
+    imported, answers = _later(reader), _later(released)
+    return TreeKind(
+        question=lambda spec, terms: read(imported(), spec, terms),
+        released=lambda question, read, tables: answers()(question, read),
+    )
 
 
 def _read_ordered(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.ordered.question import ordered_question_from_spec
-
-    return ordered_question_from_spec(
+    question: Question = _later("ordered.question:ordered_question_from_spec")()(
         spec,
         terms.unit,
         lambda left, unit: mechanism_from_entries(
             "ordered", left, unit=unit, measure=terms.measure
         ),
     )
+    return question
 
 
-def _released_ordered(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.ordered.released import ReleasedCdf
-
-    return ReleasedCdf(question, read, tables.get(QUANTILES))
-
-
-def _read_hierarchy(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.hierarchy.question import hierarchy_question_from_spec
-
+def _read_hierarchy(read: Any, spec: Spec, terms: ReadTerms) -> Question:
     if terms.read_universe is None:
         raise ValueError(f"trees: the universe of {spec['name']} is not at hand")
     context = {"unit": terms.unit, "measure": terms.measure}
-    return hierarchy_question_from_spec(
+    question: Question = read(
         spec,
         terms.read_universe(spec["domain"]["universe"]),
         lambda left, domain: mechanism_from_entries(
             "hierarchy", left, tree=domain.tree.shape, **context
         ),
     )
+    return question
 
 
-def _released_hierarchy(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.hierarchy.question import ReleasedHierarchy
-
-    return ReleasedHierarchy(question, read)
-
-
-def _read_sparse(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.sparse.question import SparseQuestion
-
-    return SparseQuestion.from_spec(spec)
+def _by_spec(read: Any, spec: Spec, terms: ReadTerms) -> Question:
+    question: Question = read.from_spec(spec)
+    return question
 
 
-def _released_sparse(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.sparse.released import ReleasedSparse
-
-    return ReleasedSparse(question, read)
-
-
-def _read_selection(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.choices.key_selection import SelectionQuestion
-
-    return SelectionQuestion.from_spec(spec, unit=terms.unit)
+def _by_unit(read: Any, spec: Spec, terms: ReadTerms) -> Question:
+    question: Question = read(spec, terms.unit, terms.measure)
+    return question
 
 
-def _released_selection(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.choices.key_selection import ReleasedSelection
-
-    return ReleasedSelection(question, read)
-
-
-def _read_bound(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.choices.unit_bounds import BoundQuestion
-
-    return BoundQuestion.from_spec(spec, unit=terms.unit.once, measure=terms.measure)
+def _of_first_stage(read: Any, spec: Spec, terms: ReadTerms) -> Question:
+    question: Question = read.from_spec(spec, unit=terms.unit.once, measure=terms.measure)
+    return question
 
 
-def _released_bound(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.choices.unit_bounds import ReleasedBound
-
-    return ReleasedBound(question, read)
-
-
-def _read_value_bounds(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.choices.value_bounds import ValueBoundsQuestion
-
-    return ValueBoundsQuestion.from_spec(spec, unit=terms.unit.once, measure=terms.measure)
-
-
-def _released_value_bounds(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.choices.value_bounds import ReleasedValueBounds
-
-    return ReleasedValueBounds(question, read)
-
-
-def _read_exponential(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.exponential.question import exponential_question_from_spec
-
-    return exponential_question_from_spec(spec, terms.unit, terms.measure)
-
-
-def _released_exponential(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.exponential.question import ReleasedQuantiles
-
-    return ReleasedQuantiles(question, tables[QUANTILES])
-
-
-def _read_hypercube(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.boxes.question import HypercubeQuestion
-
-    return HypercubeQuestion.from_spec(spec)
-
-
-def _released_hypercube(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.boxes.released import ReleasedHypercube
-
-    return ReleasedHypercube(question, read)
-
-
-def _read_table(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.tables.question import table_question_from_spec
-
-    return table_question_from_spec(spec, terms.unit, terms.measure)
-
-
-def _released_table(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.tables.released import ReleasedTable
-
-    return ReleasedTable(question, read)
-
-
-def _read_distinct(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.distinct import distinct_question_from_spec
-
-    return distinct_question_from_spec(spec, terms.unit, terms.measure)
-
-
-def _released_distinct(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.distinct import ReleasedDistinct
-
-    return ReleasedDistinct(question, read)
-
-
-def _read_mean(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.mean import mean_question_from_spec
-
-    return mean_question_from_spec(spec, terms.unit, terms.measure)
-
-
-def _released_mean(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.mean import ReleasedMean
-
-    return ReleasedMean(question, read)
+def _of_keys(read: Any, spec: Spec, terms: ReadTerms) -> Question:
+    question: Question = read.from_spec(spec, unit=terms.unit)
+    return question
 
 
 def _read_series(spec: Spec, terms: ReadTerms) -> Question:
-    from dptrees.dpcore.series.workload import series_question_from_spec
-
-    return series_question_from_spec(spec, lambda level: find_kind(level).question(level, terms))
+    read = _later("series.workload:series_question_from_spec")()
+    question: Question = read(spec, lambda level: find_kind(level).question(level, terms))
+    return question
 
 
 def _released_series(question: Any, read: ReadPart, tables: Tables) -> Released:
-    from dptrees.dpcore.series.released import own_period
+    own_period = _later("series.released:own_period")()
+    period: Released = own_period(
+        question, read, tables, lambda tree: kind_named(tree.kind).released
+    )
+    return period
 
-    return own_period(question, read, tables, lambda tree: kind_named(tree.kind).released)
 
-
+_RELEASED_CDF = _later("ordered.released:ReleasedCdf")
+_RELEASED_QUANTILES = _later("exponential.question:ReleasedQuantiles")
+_EXPONENTIAL = _later("exponential.question:exponential_question_from_spec")
 KINDS: dict[str, TreeKind] = {
-    "ordered": TreeKind(_read_ordered, _released_ordered),
-    "hierarchy": TreeKind(_read_hierarchy, _released_hierarchy),
-    "sparse": TreeKind(_read_sparse, _released_sparse),
-    "selection": TreeKind(_read_selection, _released_selection),
-    "bound": TreeKind(_read_bound, _released_bound),
-    "value_bounds": TreeKind(_read_value_bounds, _released_value_bounds),
-    "exponential": TreeKind(_read_exponential, _released_exponential),
-    "hypercube": TreeKind(_read_hypercube, _released_hypercube),
-    "table": TreeKind(_read_table, _released_table),
-    "distinct": TreeKind(_read_distinct, _released_distinct),
-    "mean": TreeKind(_read_mean, _released_mean),
+    "ordered": TreeKind(
+        _read_ordered,
+        lambda question, read, tables: _RELEASED_CDF()(question, read, tables.get(QUANTILES)),
+    ),
+    "hierarchy": _kind(
+        _read_hierarchy,
+        "hierarchy.question:hierarchy_question_from_spec",
+        "hierarchy.question:ReleasedHierarchy",
+    ),
+    "sparse": _kind(_by_spec, "sparse.question:SparseQuestion", "sparse.released:ReleasedSparse"),
+    "selection": _kind(
+        _of_keys,
+        "choices.key_selection:SelectionQuestion",
+        "choices.key_selection:ReleasedSelection",
+    ),
+    "bound": _kind(
+        _of_first_stage, "choices.unit_bounds:BoundQuestion", "choices.unit_bounds:ReleasedBound"
+    ),
+    "value_bounds": _kind(
+        _of_first_stage,
+        "choices.value_bounds:ValueBoundsQuestion",
+        "choices.value_bounds:ReleasedValueBounds",
+    ),
+    "exponential": TreeKind(
+        lambda spec, terms: _by_unit(_EXPONENTIAL(), spec, terms),
+        lambda question, read, tables: _RELEASED_QUANTILES()(question, tables[QUANTILES]),
+    ),
+    "hypercube": _kind(
+        _by_spec, "boxes.question:HypercubeQuestion", "boxes.released:ReleasedHypercube"
+    ),
+    "table": _kind(
+        _by_unit, "tables.question:table_question_from_spec", "tables.released:ReleasedTable"
+    ),
+    "distinct": _kind(
+        _by_unit, "distinct:distinct_question_from_spec", "distinct:ReleasedDistinct"
+    ),
+    "mean": _kind(_by_unit, "mean:mean_question_from_spec", "mean:ReleasedMean"),
     "series": TreeKind(_read_series, _released_series),
 }
 

@@ -22,12 +22,15 @@ import pyarrow.parquet as pq
 from dptrees.dpcore import __version__
 from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION, CHECKSUM, LATER_NUMBERS
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.config.configuration import Configuration
+from dptrees.pipelines.config.configuration import Configuration, load_configuration
 from dptrees.pipelines.proof.check import CheckFailed
 from dptrees.pipelines.proof.manifest import first_difference, plain
+from dptrees.pipelines.proof.verified import Verified
+from dptrees.pipelines.run.first_stage import selected_keys
 from dptrees.pipelines.run.job import beam_options, run_job
 from dptrees.pipelines.run.planned_once import changed_key
 from dptrees.pipelines.run.stage import table_rows
+from dptrees.pipelines.sections.parameters import CONFIGURATIONS
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import MANIFEST, SHARED_NAMES
 from dptrees.transforms.folder.universe import share_universes
@@ -278,3 +281,38 @@ def _other_bytes(name: str, manifest: Mapping[str, Any]) -> CheckFailed:
         f"dptrees {manifest['dptrees']} ran with other libraries than dptrees {__version__} with "
         f"pyarrow {pyarrow.__version__} here"
     )
+
+
+def replayed(
+    release: Verified,
+    data: Sequence[str],
+    parameters: Mapping[str, str],
+    reference: KeyReference | None,
+) -> str:
+    """The release of these rows under its key is this one, bit for bit.
+
+    Args:
+        release: the release.
+        data: one configuration, or files of the rows.
+        parameters: of the configuration.
+        reference: the key; None: the one of the configuration.
+    """
+    if data[0].endswith(CONFIGURATIONS):
+        configuration = load_configuration(data[0], parameters)
+        if configuration.chooses_bounds and release.plan.bounds is not None:
+            configuration = configuration.with_chosen(release.plan.bounds)
+        if release.has_stage and configuration.selections:
+            actual = selected_keys(release.stage.folder, configuration)
+            configuration = replace(configuration, selected=actual)
+        reference = reference or configuration.key
+        folder = files.absolute(release.folder)
+        rows = rows_of_configuration(configuration, release.manifest, folder, reference)
+    else:
+        rows = rows_of_files(data, release.manifest["spec"].get("dialect"))
+    assert reference is not None
+    # First stages are made again first: the bounds and the keys of the trees were compared with
+    # theirs.
+    for each in (*release.first_stages, release):
+        key = reference.checked(each.manifest["key_id"])
+        reason = check_replay(each.manifest, each.plan, rows, key, files.absolute(each.folder))
+    return reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import count, takewhile
 
@@ -12,12 +12,10 @@ from dptrees.pipelines.process import UserError
 from dptrees.pipelines.proof.check import Check, Finding, run_checks
 from dptrees.pipelines.proof.verified import Verified, raise_first
 from dptrees.pipelines.query.release_folder import holds_release
-from dptrees.pipelines.sections.parameters import given_parameters
+from dptrees.pipelines.sections.parameters import CONFIGURATIONS, given_parameters
 from dptrees.pipelines.terminal_text import print_json, print_line
 from dptrees.transforms.folder.layout import run_folder
 from dptrees.transforms.keys import KeyReference, has_scheme
-
-_CONFIGURATIONS = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +40,7 @@ class VerifyRequest:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        configured = bool(self.data) and self.data[0].endswith(_CONFIGURATIONS)
+        configured = bool(self.data) and self.data[0].endswith(CONFIGURATIONS)
         if configured and len(self.data) > 1:
             raise UserError("--data: takes one configuration, or files of rows")
         if self.data and not configured and self.key is None:
@@ -102,32 +100,9 @@ def run_verify(chosen: argparse.Namespace) -> int:
 
 
 def _replay(release: Verified, request: VerifyRequest, reference: KeyReference | None) -> str:
-    """The release of these rows under its key is this one, bit for bit."""
-    from dptrees.pipelines.check.replay import check_replay, rows_of_configuration, rows_of_files
-    from dptrees.pipelines.config.configuration import load_configuration
-    from dptrees.pipelines.run.first_stage import selected_keys
-    from dptrees.transforms.folder import files
+    from dptrees.pipelines.check.replay import replayed
 
-    staged, data = release.has_stage, request.data
-    if data[0].endswith(_CONFIGURATIONS):
-        configuration = load_configuration(data[0], request.parameters)
-        if configuration.chooses_bounds and release.plan.bounds is not None:
-            configuration = configuration.with_chosen(release.plan.bounds)
-        if staged and configuration.selections:
-            actual = selected_keys(release.stage.folder, configuration)
-            configuration = replace(configuration, selected=actual)
-        reference = reference or configuration.key
-        folder = files.absolute(release.folder)
-        rows = rows_of_configuration(configuration, release.manifest, folder, reference)
-    else:
-        rows = rows_of_files(data, release.manifest["spec"].get("dialect"))
-    assert reference is not None
-    # First stages are made again first: the bounds and the keys of the trees were compared with
-    # theirs.
-    for each in (*release.first_stages, release):
-        key = reference.checked(each.manifest["key_id"])
-        reason = check_replay(each.manifest, each.plan, rows, key, files.absolute(each.folder))
-    return reason
+    return replayed(release, request.data, request.parameters, reference)
 
 
 def _checks(release: Verified, request: VerifyRequest) -> list[Check]:

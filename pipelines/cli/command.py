@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from dptrees.dpcore import __version__
@@ -44,16 +45,18 @@ def add_check(commands: Commands) -> None:
         logging.getLogger().setLevel(logging.CRITICAL)  # as of release
         with without_collections():
             import_beam()
-            from dptrees.pipelines.check.checking import run_check
-            from dptrees.pipelines.sections.parameters import given_parameters
+            checking_module = import_module("dptrees.pipelines.check.checking")
+            parameters_module = import_module("dptrees.pipelines.sections.parameters")
 
-        return run_check(
-            chosen.config,
-            rest,
-            given_parameters(chosen.set),
-            most=chosen.rows,
-            with_rows=not chosen.no_rows,
-            as_json=chosen.json,
+        return int(
+            checking_module.run_check(
+                chosen.config,
+                rest,
+                parameters_module.given_parameters(chosen.set),
+                most=chosen.rows,
+                with_rows=not chosen.no_rows,
+                as_json=chosen.json,
+            )
         )
 
     parser = add_command(
@@ -88,9 +91,9 @@ def _rows(text: str) -> int:
 
 def add_init(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from dptrees.pipelines.config.draft import run_init
+        draft_module = import_module("dptrees.pipelines.config.draft")
 
-        return run_init(chosen.file, chosen.input, header=chosen.header)
+        return int(draft_module.run_init(chosen.file, chosen.input, header=chosen.header))
 
     parser = add_command(
         commands,
@@ -115,11 +118,9 @@ def add_init(commands: Commands) -> None:
 
 def add_keygen(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from dptrees.pipelines.proof.keygen import run_keygen, run_rotation, run_signing_keygen
-
-        if chosen.signing:
-            return run_signing_keygen(chosen.file)
-        return run_rotation(chosen.file) if chosen.rotate else run_keygen(chosen.file)
+        keygen = import_module("dptrees.pipelines.proof.keygen")
+        make = keygen.run_rotation if chosen.rotate else keygen.run_keygen
+        return int((keygen.run_signing_keygen if chosen.signing else make)(chosen.file))
 
     parser = add_command(
         commands, "keygen", "Make a release key in a new file that only you can read.", run
@@ -140,12 +141,12 @@ def add_keygen(commands: Commands) -> None:
 
 def add_ledger(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from dptrees.pipelines.ledger import commands as ledger
+        ledger = import_module("dptrees.pipelines.ledger.commands")
 
         steps = {"init": ledger.run_init, "show": ledger.run_show}
         steps |= {"history": ledger.run_history, "upgrade": ledger.run_upgrade}
         steps |= {"metrics": ledger.run_metrics}
-        return steps[chosen.step](chosen)
+        return int(steps[chosen.step](chosen))
 
     parser = add_command(
         commands, "ledger", "Track the privacy budget of data sets over all releases.", run
@@ -200,16 +201,18 @@ def add_ledger(commands: Commands) -> None:
 
 def add_plan(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from dptrees.pipelines.report.planning import run_plan
-        from dptrees.pipelines.sections.parameters import given_parameters
+        planning_module = import_module("dptrees.pipelines.report.planning")
+        parameters_module = import_module("dptrees.pipelines.sections.parameters")
 
-        return run_plan(
-            chosen.config,
-            target_errors=chosen.target_error,
-            rows_guess=chosen.rows_guess,
-            units=chosen.units,
-            as_json=chosen.json,
-            parameters=given_parameters(chosen.set),
+        return int(
+            planning_module.run_plan(
+                chosen.config,
+                target_errors=chosen.target_error,
+                rows_guess=chosen.rows_guess,
+                units=chosen.units,
+                as_json=chosen.json,
+                parameters=parameters_module.given_parameters(chosen.set),
+            )
         )
 
     parser = add_command(
@@ -241,19 +244,20 @@ def add_plan(commands: Commands) -> None:
 
 def _target_errors(text: str) -> TargetErrors:
     """The errors of a text; argparse says what is wrong with another."""
-    from dptrees.pipelines.show.targets import TargetErrors
+    targets_module = import_module("dptrees.pipelines.show.targets")
 
     try:
-        return TargetErrors.from_text(text)
+        errors: TargetErrors = targets_module.TargetErrors.from_text(text)
+        return errors
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_report(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from dptrees.pipelines.report.summary import run_report
+        summary_module = import_module("dptrees.pipelines.report.summary")
 
-        return run_report(chosen.release, chosen.path, chosen.tree)
+        return int(summary_module.run_report(chosen.release, chosen.path, chosen.tree))
 
     parser = add_command(
         commands, "report", "Write report.html again: one page that works without a network.", run
@@ -271,18 +275,18 @@ def add_report(commands: Commands) -> None:
 
 def add_schema(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from dptrees.pipelines.config.release_section import run_schema
+        release_section_module = import_module("dptrees.pipelines.config.release_section")
 
-        return run_schema()
+        return int(release_section_module.run_schema())
 
     add_command(commands, "schema", "Print the JSON Schema of a configuration, for editors.", run)
 
 
 def add_series(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from dptrees.pipelines.query.series_totals import run_compact
+        series_totals_module = import_module("dptrees.pipelines.query.series_totals")
 
-        return run_compact(chosen)
+        return int(series_totals_module.run_compact(chosen))
 
     parser = add_command(commands, "series", "Maintain the folder of a series.", run)
     kinds = parser.add_subparsers(dest="step", required=True, metavar="STEP")
@@ -304,9 +308,9 @@ def add_verify(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
         if chosen.data:
             logging.getLogger().setLevel(logging.CRITICAL)  # as of release
-        from dptrees.pipelines.check.verifying import run_verify
+        verifying_module = import_module("dptrees.pipelines.check.verifying")
 
-        return run_verify(chosen)
+        return int(verifying_module.run_verify(chosen))
 
     parser = add_command(
         commands,
@@ -378,14 +382,14 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def _unreadable(chosen: argparse.Namespace, error: BaseException) -> Outcome | None:
     """How an error of a command that reads a release is reported, if the release is at fault."""
-    from dptrees.pipelines.proof.check import UNREADABLE
+    check_module = import_module("dptrees.pipelines.proof.check")
 
     path = getattr(chosen, "release", None) or getattr(chosen, "series", None)
-    if not isinstance(path, str) or not isinstance(error, UNREADABLE):
+    if not isinstance(path, str) or not isinstance(error, check_module.UNREADABLE):
         return None
-    from dptrees.pipelines.check.verifying import reason_unreadable
+    verifying_module = import_module("dptrees.pipelines.check.verifying")
 
-    reason = reason_unreadable(path)
+    reason = verifying_module.reason_unreadable(path)
     return None if reason is None else Outcome(code=ExitCode.MISTAKE, sentence=reason)
 
 

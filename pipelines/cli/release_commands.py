@@ -9,7 +9,8 @@ import re
 import time
 from collections.abc import Callable
 from datetime import date
-from typing import NoReturn, TypeAlias
+from importlib import import_module
+from typing import Any, NoReturn, TypeAlias
 
 from dptrees.pipelines.monitoring import FORMATS, run_id
 from dptrees.pipelines.process import import_beam, parse_seconds, time_limit, without_collections
@@ -149,9 +150,9 @@ Kinds: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def add_query(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from dptrees.pipelines.query.querying import run_query
+        querying_module = import_module("dptrees.pipelines.query.querying")
 
-        return run_query(chosen)
+        return int(querying_module.run_query(chosen))
 
     parser = add_command(commands, "query", "Query a release; costs no budget.", run)
     parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
@@ -334,9 +335,9 @@ def _add_common(kind: argparse.ArgumentParser) -> None:
 
 def add_sample(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        from dptrees.pipelines.query.querying import run_sample
+        querying_module = import_module("dptrees.pipelines.query.querying")
 
-        return run_sample(chosen)
+        return int(querying_module.run_sample(chosen))
 
     parser = add_command(
         commands, "sample", "Draw synthetic rows from a release; costs no budget.", run
@@ -376,17 +377,19 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
         logging.getLogger().setLevel(logging.CRITICAL)
     with without_collections():
         import_beam()
-        from dptrees.pipelines.run.metrics import CommandRun, Watch
-        from dptrees.pipelines.run.output import FolderRequest
-        from dptrees.pipelines.run.releasing import run_due, run_release
-        from dptrees.pipelines.sections.parameters import given_parameters
+        metrics_module = import_module("dptrees.pipelines.run.metrics")
+        output_module = import_module("dptrees.pipelines.run.output")
+        releasing_module = import_module("dptrees.pipelines.run.releasing")
+        parameters_module = import_module("dptrees.pipelines.sections.parameters")
 
-    request = FolderRequest(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
-    parameters = given_parameters(chosen.set)
-    run = CommandRun()
+    request = output_module.FolderRequest(
+        nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard
+    )
+    parameters = parameters_module.given_parameters(chosen.set)
+    run = metrics_module.CommandRun()
 
-    def watching() -> Watch:
-        return Watch(
+    def watching() -> Any:
+        return metrics_module.Watch(
             config=chosen.config,
             metrics_file=chosen.metrics_file,
             run=run,
@@ -398,21 +401,27 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
     )
     if chosen.through is None:
         with watching() as watch, time_limit(chosen.timeout, too_long):
-            return run_release(
-                chosen.config, rest, request, parameters, as_json=chosen.json, watch=watch
+            return int(
+                releasing_module.run_release(
+                    chosen.config, rest, request, parameters, as_json=chosen.json, watch=watch
+                )
             )
-    return run_due(
-        chosen.config,
-        rest,
-        parameters,
-        request=request,
-        through=chosen.through,
-        as_json=chosen.json,
-        watching=watching,
-        limit=lambda: time_limit(
-            None if chosen.timeout is None else max(0.01, run.begun + chosen.timeout - time.time()),
-            too_long,
-        ),
+    return int(
+        releasing_module.run_due(
+            chosen.config,
+            rest,
+            parameters,
+            request=request,
+            through=chosen.through,
+            as_json=chosen.json,
+            watching=watching,
+            limit=lambda: time_limit(
+                None
+                if chosen.timeout is None
+                else max(0.01, run.begun + chosen.timeout - time.time()),
+                too_long,
+            ),
+        )
     )
 
 
@@ -490,10 +499,11 @@ def _add_again(parser: argparse.ArgumentParser) -> None:
 
 def _day(text: str) -> date:
     """The day of a text; argparse says what is wrong with another."""
-    from dptrees.pipelines.run.releasing import parse_day
+    releasing_module = import_module("dptrees.pipelines.run.releasing")
 
     try:
-        return parse_day(text)
+        day: date = releasing_module.parse_day(text)
+        return day
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{text!r} must be a date such as 2013-01-31, or yesterday"

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from dptrees.dpcore import __version__
 from dptrees.dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
 from dptrees.dpcore.release.guarantee import (
     ARITHMETIC_VERSION,
@@ -154,7 +155,6 @@ def check_noise(manifest: Mapping[str, Any], plan: ReleasePlan) -> str:
 
 
 def _version(manifest: Mapping[str, Any]) -> str:
-    from dptrees.dpcore import __version__
 
     made = manifest["dptrees"]
     return "" if made == __version__ else f" (made by dptrees {made}; verify it with that one)"

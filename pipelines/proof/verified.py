@@ -24,6 +24,7 @@ from dptrees.pipelines.proof.manifest import (
     check_sensitivities,
     read_plan,
 )
+from dptrees.pipelines.proof.signature import is_signed, load_signer
 from dptrees.pipelines.proof.tables import (
     Names,
     check_composition,
@@ -262,7 +263,6 @@ class Verified:
 
     def signature(self, signer: str) -> str:
         """The manifest's bytes are signed by a signer."""
-        from dptrees.pipelines.proof.signature import is_signed, load_signer
 
         key = load_signer(signer)
         try:

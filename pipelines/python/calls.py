@@ -9,15 +9,17 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.pipelines.python.config import AnyConfig, Privacy
-from dptrees.pipelines.python.error import short_traceback, user_errors
+from dptrees.pipelines.python.error import quiet_import, short_traceback, user_errors
+from dptrees.transforms.errors import sentence_in
+from dptrees.transforms.keys import KeyReference
 
 if TYPE_CHECKING:
     from dptrees.dpcore.release.plan import ReleasePlan
     from dptrees.pipelines.python.checked import RowCheck
     from dptrees.pipelines.python.release import Plan, Release
     from dptrees.pipelines.python.request import Request
-    from dptrees.transforms.keys import KeyReference
 
 
 _Path = str | os.PathLike[str]
@@ -66,7 +68,6 @@ def release(
     Raises:
         Error: in one sentence that says what to fix.
     """
-    from dptrees.pipelines.python.error import quiet_import
 
     with user_errors():
         making = quiet_import()
@@ -112,11 +113,7 @@ def of(
     Returns:
         A request without queries; add them with its methods.
     """
-    from dptrees.pipelines.python.error import quiet_import
-
-    quiet_import()  # in one thread at a time
-    from dptrees.pipelines.python.request import Request
-
+    request = quiet_import("request")
     privacy = Privacy(
         neighbors=neighbors,
         epsilon=epsilon,
@@ -126,7 +123,8 @@ def of(
         max_rows=max_rows,
         max_keys=max_keys,
     )
-    return Request(rows=rows, privacy=privacy)
+    made: Request = request.Request(rows=rows, privacy=privacy)
+    return made
 
 
 @short_traceback
@@ -150,15 +148,14 @@ def plan(
     Raises:
         Error: in one sentence that says what to fix.
     """
-    from dptrees.pipelines.python.error import quiet_import
-
-    quiet_import()  # in one thread at a time
-    from dptrees.pipelines.python.release import planned
-
+    release = quiet_import("release")
     with user_errors():
         if units is None or isinstance(units, (str, os.PathLike)):
-            return planned(config, set, None if units is None else os.fspath(units))
-        return planned(config, set, units.place)
+            place = None if units is None else os.fspath(units)
+        else:
+            place = units.place
+        made: Plan = release.planned(config, set, place)
+    return made
 
 
 @short_traceback
@@ -179,10 +176,10 @@ def load(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> Relea
     Raises:
         Error: in one sentence that says what to fix.
     """
-    from dptrees.pipelines.python.release import requested_configuration
-
+    release = quiet_import("release")
     with user_errors():
-        return requested_configuration(config, {}, set).plan()
+        plan: ReleasePlan = release.requested_configuration(config, {}, set).plan()
+    return plan
 
 
 def key(place: _Path) -> KeyReference:
@@ -200,10 +197,7 @@ def key(place: _Path) -> KeyReference:
     >>> key("/etc/release.key").reference, key("env:RELEASE_KEY").reference
     ('file:/etc/release.key', 'env:RELEASE_KEY')
     """
-    from dptrees.pipelines.python.release import key_values
-    from dptrees.transforms.keys import KeyReference
-
-    reference = key_values(place)["key"]
+    reference = str(quiet_import("release").key_values(place)["key"])
     scheme, _, path = reference.partition(":")
     if scheme == "file":
         reference = f"file:{os.path.abspath(path)}"
@@ -221,8 +215,6 @@ def error_sentence(error: BaseException) -> str | None:
 
     >>> error_sentence(ValueError("another error"))
     """
-    from dptrees.transforms.errors import sentence_in
-
     return sentence_in(str(error))
 
 
@@ -250,13 +242,9 @@ def check(
     Raises:
         Error: in one sentence that says what to fix.
     """
-    from dptrees.pipelines.python.error import quiet_import
-
     with user_errors():
-        quiet_import()
-        from dptrees.pipelines.python.checked import row_check
-
-        return row_check(rows, config, set, most)
+        found: RowCheck = quiet_import("checked").row_check(rows, config, set, most)
+    return found
 
 
 @short_traceback
@@ -273,16 +261,14 @@ def open(path: _Path, *, window: str | None = None) -> Release:
     Raises:
         Error: if there is no release, or it is damaged.
     """
-    from dptrees.pipelines.python.error import quiet_import
-
-    quiet_import()  # in one thread at a time
-    from dptrees.pipelines.python.release import Release
+    release = quiet_import("release")
     from dptrees.pipelines.query.series_folder import opened
 
     place = os.fspath(path)
     with user_errors():
         (found,) = opened(place, window, None)
-        return Release(found.folder, path=place)
+        made: Release = release.Release(found.folder, path=place)
+    return made
 
 
 @short_traceback
@@ -302,7 +288,6 @@ def keygen(path: _Path) -> str:
     Raises:
         Error: if the file exists (a key is never overwritten), or cannot be written.
     """
-    from dptrees.dpcore.noise.randomness import ReleaseKey
     from dptrees.pipelines.proof.keygen import write_new
 
     place = os.fspath(path)

@@ -21,7 +21,9 @@ from threading import RLock
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from dptrees.pipelines.process import quiet_logs
+from dptrees.pipelines.process import UserError, quiet_logs
+from dptrees.pipelines.proof.check import UNREADABLE
+from dptrees.transforms.errors import ReleaseError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -116,11 +118,8 @@ def user_errors(*, is_query: bool = False, release: str | None = None) -> Iterat
     dptrees.Error: range: 5 is above 1
     """
     # Not above: this module is imported where an import must be quick.
-    from dptrees.pipelines.process import UserError
-    from dptrees.pipelines.proof.check import UNREADABLE
     from dptrees.pipelines.query.release_folder import FolderError
     from dptrees.pipelines.sections.document import ConfigurationError
-    from dptrees.transforms.errors import ReleaseError
 
     try:
         yield
@@ -167,12 +166,16 @@ IMPORT_LOCK = RLock()
 _imported: list[ModuleType] = []
 
 
-def quiet_import() -> ModuleType:
-    """Import the module that makes releases, without the warnings of Beam, and return it."""
+def quiet_import(module: str = "making") -> ModuleType:
+    """Import what makes releases, without the warnings of Beam; return a module of this package.
+
+    Args:
+        module: its name.
+    """
     with IMPORT_LOCK:
         if not _imported:
             _imported.append(_import_making())
-        return _imported[0]
+        return import_module(f"dptrees.pipelines.python.{module}")
 
 
 def _import_making() -> ModuleType:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dptrees.dpcore.release.guarantee import stated_guarantee
 from dptrees.dpcore.release.released import ReleaseReader
+from dptrees.pipelines.check.verifying import VerifyRequest, verify_release
 from dptrees.pipelines.config.configuration import Configuration, checked_configuration
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.proof.verified import raise_first
@@ -477,7 +478,6 @@ class Release:
         Raises:
             Error: if a check fails; the message names it and the reason.
         """
-        from dptrees.pipelines.check.verifying import VerifyRequest, verify_release
 
         paths = [data] if isinstance(data, (str, os.PathLike)) else data
         try:
@@ -547,6 +547,5 @@ class Release:
 
 def _forget(path: str) -> None:
     """Remove a release from memory."""
-    from dptrees.transforms.held import KeptFiles
 
     KeptFiles.taken(path)

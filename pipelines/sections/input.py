@@ -19,7 +19,7 @@ from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT, POLICIES, CsvF
 from dptrees.transforms.readers.csv_values import CsvTexts
 from dptrees.transforms.readers.formats import FORMATS
 from dptrees.transforms.readers.json_rows import JsonFormat
-from dptrees.transforms.tables.table import TABLES
+from dptrees.transforms.tables.table import TABLES, BigqueryTable, DeltaTable, IcebergTable
 
 if TYPE_CHECKING:
     from dptrees.transforms.tables.table import InputTable
@@ -296,7 +296,6 @@ class IcebergInput(TableInput):
     @property
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
-        from dptrees.transforms.tables.table import IcebergTable
 
         return IcebergTable(table=self.table, catalog=self.catalog, version=self.version)
 
@@ -310,7 +309,6 @@ class DeltaInput(TableInput):
     @property
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
-        from dptrees.transforms.tables.table import DeltaTable
 
         return DeltaTable(table=self.table, version=self.version)
 
@@ -326,7 +324,6 @@ class BigqueryInput(TableInput):
     @property
     def table_source(self) -> InputTable:
         """The table, not yet looked for."""
-        from dptrees.transforms.tables.table import BigqueryTable
 
         return BigqueryTable(table=self.table, version=self.version, billed=self.billed)
 

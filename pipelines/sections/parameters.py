@@ -33,6 +33,8 @@ from dptrees.pipelines.sections.rules import Section
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 _PLACE = re.compile(rf"\$\$\{{|\$\{{(?:({_NAME.pattern})\}})?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+# Endings of the names of configurations.
+CONFIGURATIONS = (".yaml", ".yml")
 # These keys hold strings alone, so a parameter is inserted there as its text, whatever its type.
 _TEXTS = ("release", "output", "key_file", "key", "signing_key", "input")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from dptrees.dpcore.adaptive.hierarchy_planner import modelled_errors, predicted_rmse, split_errors
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.adaptive.planner import (
@@ -112,7 +113,6 @@ def _level_errors(mechanism: AdaptiveMechanism) -> list[float]:
     if mechanism.is_ordered:
         return uniform_level_errors(if_all_split(mechanism.plan))
     # Imported here and below: trees over ordered domains have no use for it.
-    from dptrees.dpcore.adaptive.hierarchy_planner import split_errors
 
     return list(split_errors(mechanism))
 
@@ -231,11 +231,6 @@ def _hierarchy_entry(question: TreeQuestion[AdaptiveMechanism]) -> dict[str, Any
     have where no node is sparse. ``for_guess`` follows from the model of
     `dpcore.adaptive.hierarchy_planner`, and ``ends`` is the level where it expects nodes to end.
     """
-    from dptrees.dpcore.adaptive.hierarchy_planner import (
-        modelled_errors,
-        predicted_rmse,
-        split_errors,
-    )
 
     mechanism, rows, domain = question.mechanism, question.mechanism.guessed_rows, question.domain
     names = domain.tree.level_names  # type: ignore[attr-defined]

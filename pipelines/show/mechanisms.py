@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 from dptrees.dpcore.exponential.plan import rank_errors, root_mean_square
@@ -178,55 +179,30 @@ class Described(NamedTuple):
     target: Callable[[ErrorTarget], dict[str, Any]] = ErrorTarget.to_entry
 
 
-# Each is imported when a plan first has it: all of them take longer than most plans.
+def _later(describe: str, target: str | None = None) -> Callable[[], Described]:
+    """What imports a mechanism's functions when a plan first has it: all take longer than a plan.
 
+    Args:
+        describe, target: each a module of `pipelines.show`, a colon, and the name of a function.
+    """
 
-def _uniform() -> Described:
-    from dptrees.pipelines.show.levels import uniform_description, uniform_target
+    def imported(place: str) -> Any:
+        module, _, name = place.partition(":")
+        return getattr(import_module(f"dptrees.pipelines.show.{module}"), name)
 
-    return Described(uniform_description, uniform_target)
-
-
-def _irregular() -> Described:
-    from dptrees.pipelines.show.levels import irregular_description, irregular_target
-
-    return Described(irregular_description, irregular_target)
-
-
-def _thresholds() -> Described:
-    from dptrees.pipelines.show.levels import irregular_target
-
-    pass
-
-    return Described(threshold_description, irregular_target)
-
-
-def _adaptive() -> Described:
-    from dptrees.pipelines.show.adaptive import adaptive_description, adaptive_target
-
-    return Described(adaptive_description, adaptive_target)
-
-
-def _factorized() -> Described:
-    from dptrees.pipelines.show.levels import factorized_description
-
-    return Described(factorized_description)
-
-
-def _exponential() -> Described:
-    pass
-
-    return Described(exponential_description)
+    if target is None:
+        return lambda: Described(imported(describe))
+    return lambda: Described(imported(describe), imported(target))
 
 
 # By the name of the class.
 MECHANISMS: dict[str, Callable[[], Described]] = {
-    "UniformMechanism": _uniform,
-    "IrregularMechanism": _irregular,
-    "ThresholdMechanism": _thresholds,
-    "AdaptiveMechanism": _adaptive,
-    "FactorizedMechanism": _factorized,
-    "ExponentialMechanism": _exponential,
+    "UniformMechanism": _later("levels:uniform_description", "levels:uniform_target"),
+    "IrregularMechanism": _later("levels:irregular_description", "levels:irregular_target"),
+    "ThresholdMechanism": _later("mechanisms:threshold_description", "levels:irregular_target"),
+    "AdaptiveMechanism": _later("adaptive:adaptive_description", "adaptive:adaptive_target"),
+    "FactorizedMechanism": _later("levels:factorized_description"),
+    "ExponentialMechanism": _later("mechanisms:exponential_description"),
 }
 
 
