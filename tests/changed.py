@@ -1,7 +1,7 @@
 """The tests of what changed since a commit, as paths for pytest: `make check` runs them.
 
-A changed test is its own test; a module's are those named after it (dpcore/rows/keys.py:
-tests/dpcore/rows/test_keys.py, test_keys_*.py), or all of its package if there are none; a page's
+A changed test is its own test; a module's are all of its package (dpcore/rows/keys.py:
+tests/dpcore/rows), or of its name if it is in none (dpcore/mean.py: tests/dpcore/mean); a page's
 are all of tests/docs. Which modules import a changed one is not looked at: `make test-all`
 runs everything.
 """
@@ -40,11 +40,11 @@ def find_tests(path: str, present: set[str]) -> Iterator[str]:
         path: from the project's folder.
         present: the paths of all test files.
 
-    >>> present = {"tests/dpcore/rows/test_keys.py", "tests/dpcore/rows/test_sums.py"}
-    >>> sorted(find_tests("dpcore/rows/keys.py", present))
+    >>> present = {"tests/dpcore/rows/test_keys.py", "tests/dpcore/mean/test_plan.py"}
+    >>> list(find_tests("dpcore/rows/policies.py", present))
     ['tests/dpcore/rows/test_keys.py']
-    >>> len(list(find_tests("dpcore/rows/policies.py", present)))
-    2
+    >>> list(find_tests("dpcore/mean.py", present))
+    ['tests/dpcore/mean/test_plan.py']
     >>> list(find_tests("docs/start.md", {"tests/docs/test_pages.py"}))
     ['tests/docs/test_pages.py']
     """
@@ -54,14 +54,9 @@ def find_tests(path: str, present: set[str]) -> Iterator[str]:
     elif file.suffix == ".md":
         yield from (each for each in present if each.startswith("tests/docs/"))
     elif file.suffix == ".py" and file.parts[0] in PACKAGES:
-        room = f"tests/{file.parent}/"
-        beside = {each for each in present if each.startswith(room)}
-        own = {
-            each
-            for each in beside
-            if each == f"{room}test_{file.stem}.py" or each.startswith(f"{room}test_{file.stem}_")
-        }
-        yield from own or (beside if len(file.parts) > 2 else set())
+        is_package = len(file.parts) > 2
+        folder = f"tests/{file.parent if is_package else file.with_suffix('')}/"
+        yield from (each for each in present if each.startswith(folder))
 
 
 def main(since: str) -> None:

@@ -144,7 +144,7 @@ def test_a_key_whose_id_is_another_is_refused(workspace: Workspace) -> None:
 
 KILLED = """
 import os, signal, sys
-from dptrees.pipelines import keygen
+from dptrees.pipelines.proof import keygen
 left = int(sys.argv[2])
 def killing(name):
     act = getattr(os, name)

@@ -59,7 +59,7 @@ MOMENTS = ("first temporary part", "manifest")
 # The command in a process that kills itself, with no chance to clean up, once it has come so far.
 KILLED = """
 import os, signal, sys
-from dptrees.transforms import files
+from dptrees.transforms.folder import files
 from dptrees.pipelines.cli.command import main
 moment = sys.argv.pop(1)
 put, finished = files._put, files._finished

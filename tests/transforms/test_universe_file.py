@@ -30,7 +30,7 @@ from tests.transforms.test_object_store import BUCKET, MemoryStore
 PROJECT = Path(__file__).resolve().parents[2]
 READ = """
 import pickle, sys
-from dptrees.transforms import files
+from dptrees.transforms.folder import files
 reads, read = [], files.read_bytes
 files.read_bytes = lambda path: reads.append(path) or read(path)
 plans = [pickle.loads(open(sys.argv[1], "rb").read()) for _ in range(3)]

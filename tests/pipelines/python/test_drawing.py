@@ -5,14 +5,12 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import dptrees
-from dptrees.pipelines import charts
 from dptrees.pipelines.python.answers import (
     COLORS,
     CURVES,
@@ -22,6 +20,7 @@ from dptrees.pipelines.python.answers import (
     QUANTILES,
     Drawing,
 )
+from dptrees.pipelines.report.report import TEMPLATES
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -187,7 +186,7 @@ def test_statistics_are_points_with_whiskers() -> None:
 
 
 def test_keys_have_the_colors_of_the_page() -> None:
-    style = Path(charts.__file__).with_name("chart.css").read_text()
+    style = (TEMPLATES / "charts" / "chart.css").read_text()
     listed = re.findall(r"--s\d: (#\w+)", style.splitlines()[0])
     assert tuple(listed) == COLORS
     axes = drawn(CURVES, key=["a", "b"], upper=[1, 1], **errors([1.0, 2.0]))

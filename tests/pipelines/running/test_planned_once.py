@@ -299,7 +299,7 @@ def test_a_damaged_plan(again: Workspace, text: str) -> None:
 
 KILLED = """
 import os, signal, sys
-from dptrees.transforms import files
+from dptrees.transforms.folder import files
 from dptrees.pipelines.cli.command import main
 moment = sys.argv.pop(1)
 finished = files._finished

@@ -14,7 +14,7 @@ from dptrees.dpcore.tables.estimates import (
     on_simplex,
     row_estimate,
 )
-from tests.dpcore.marginals.tiny_tables import SHAPE, make_plan
+from tests.dpcore.tables.tiny_tables import SHAPE, make_plan
 
 
 @given(st.lists(st.integers(-50, 100), min_size=1, max_size=20), st.integers(1, 500))

@@ -12,7 +12,7 @@ import pytest
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.tables import released
 from dptrees.dpcore.tables.released import TableSampler
-from tests.dpcore.table.tables import people, released_people
+from tests.dpcore.tables.tables import people, released_people
 
 ROWS = people(4000)
 

@@ -16,7 +16,7 @@ from dptrees.dpcore.boxes.partition import (
     whole_counts,
 )
 from dptrees.dpcore.boxes.plan import GrowthRule, grow
-from tests.dpcore.partitions.grown_trees import ROOTS, random_tree
+from tests.dpcore.boxes.grown_trees import ROOTS, random_tree
 
 
 def compute_counts(tree: GrownTree) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:

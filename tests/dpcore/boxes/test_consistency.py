@@ -19,7 +19,7 @@ from dptrees.dpcore.boxes.partition import (
     GrowthConsistency,
     Running,
 )
-from tests.dpcore.partitions.grown_trees import ROOTS, DenseTree, random_tree
+from tests.dpcore.boxes.grown_trees import ROOTS, DenseTree, random_tree
 
 
 def algorithm_4(parent: float, left: float, right: float) -> tuple[float, float]:

@@ -23,7 +23,7 @@ from dptrees.dpcore.ordered.dates import DateDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
 from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
-from tests.dpcore.hypercube.boxes import box_domain, draw_rows, plan_question, released
+from tests.dpcore.boxes.boxes import box_domain, draw_rows, plan_question, released
 
 FALSE_ALARM = 1e-6
 BOX = box_domain(6, 11)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dptrees.dpcore.tables.released import ReleasedTable
-from tests.dpcore.table.tables import people, released_people
+from tests.dpcore.tables.tables import people, released_people
 
 ROWS = people(4000)
 SIDES = {

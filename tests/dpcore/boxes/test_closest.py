@@ -13,7 +13,7 @@ from dptrees.dpcore.boxes.question import plan_closest
 from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.sketches.sketch import SketchKind
 from dptrees.dpcore.specification import Refusal
-from tests.dpcore.partitions.test_planner import make_setting
+from tests.dpcore.boxes.test_planner import make_setting
 
 
 def make_choices(**given: Any) -> PartitionChoices:

@@ -15,7 +15,7 @@ from dptrees.dpcore.tables.estimates import MeasuredTables, PairTable
 from dptrees.dpcore.tables.model import TableModel
 from dptrees.dpcore.tables.plan import Pair
 from dptrees.dpcore.tables.question import measure_tables
-from tests.dpcore.marginals.tiny_tables import SHAPE, chained_rows, make_plan, make_source
+from tests.dpcore.tables.tiny_tables import SHAPE, chained_rows, make_plan, make_source
 
 COUNTS = SHAPE.counted(chained_rows())
 GRAPHS: dict[str, list[Pair]] = {

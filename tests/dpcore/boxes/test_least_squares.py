@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.boxes.partition import GrownTree, least_squares
-from tests.dpcore.partitions.grown_trees import ROOTS, DenseTree, random_tree, sum_variance
+from tests.dpcore.boxes.grown_trees import ROOTS, DenseTree, random_tree, sum_variance
 
 TREES = 60
 

@@ -14,7 +14,7 @@ from dptrees.dpcore.tables.domain import (
     row_texts,
     table_number,
 )
-from tests.dpcore.table.tables import people, people_domain
+from tests.dpcore.tables.tables import people, people_domain
 
 DOMAIN = people_domain()
 

@@ -23,7 +23,7 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Measure
-from tests.dpcore.hypercube.boxes import (
+from tests.dpcore.boxes.boxes import (
     box_domain,
     covered_shares,
     draw_rows,
@@ -31,7 +31,7 @@ from tests.dpcore.hypercube.boxes import (
     released,
     rows_in,
 )
-from tests.dpcore.partitions.grown_trees import DenseTree
+from tests.dpcore.boxes.grown_trees import DenseTree
 
 BOX = box_domain(6, 11)
 ROWS = draw_rows(BOX, 3000)

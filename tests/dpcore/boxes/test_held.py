@@ -24,7 +24,7 @@ from dptrees.dpcore.questions.messages import Increments, Place
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.rows.columns import unpack
 from dptrees.dpcore.sketches.sketch import SketchKind, update
-from tests.dpcore.hypercube.boxes import HOLDINGS, KEY, box_domain, plan_question
+from tests.dpcore.boxes.boxes import HOLDINGS, KEY, box_domain, plan_question
 
 BOX = box_domain(64, 64)
 CHOICES = KeyedChoices(key=KEY, release="boxes")

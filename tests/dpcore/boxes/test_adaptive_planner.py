@@ -17,7 +17,7 @@ from dptrees.dpcore.boxes.planner import PartitionChoices, PartitionSetting
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Measure
 from dptrees.dpcore.sketches.sketch import SketchKind
 from dptrees.dpcore.specification import Refusal
-from tests.dpcore.partitions.test_planner import draw_setting, make_setting
+from tests.dpcore.boxes.test_planner import draw_setting, make_setting
 
 
 def make_choices(**given: Any) -> PartitionChoices:

@@ -37,7 +37,7 @@ from dptrees.dpcore.release.released import release_counts, release_rows
 from dptrees.dpcore.rows.columns import unpack
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.sketches.sketch import SketchKind
-from tests.dpcore.hypercube.boxes import (
+from tests.dpcore.boxes.boxes import (
     HOLDINGS,
     KEY,
     MECHANISMS,

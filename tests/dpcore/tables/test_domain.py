@@ -23,7 +23,7 @@ from dptrees.dpcore.tables.domain import (
     text_cells,
     text_codes,
 )
-from tests.dpcore.table.tables import people, people_domain
+from tests.dpcore.tables.tables import people, people_domain
 
 
 def whole(cells: int, name: str = "x", **policies: str) -> IntegerDomain:

@@ -14,8 +14,8 @@ from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.boxes.partition import NodeNoise
 from dptrees.dpcore.boxes.question import interval, standard_margin
 from dptrees.dpcore.privacy.unit import Measure
-from tests.dpcore.hypercube.boxes import draw_rows, plan_question, released
-from tests.dpcore.hypercube.test_coverage import BOX, EXACT, FALSE_ALARM, WiderNoise, grown
+from tests.dpcore.boxes.boxes import draw_rows, plan_question, released
+from tests.dpcore.boxes.test_coverage import BOX, EXACT, FALSE_ALARM, WiderNoise, grown
 
 DRAWS = 400
 AMOUNTS = {Measure.EPSILON: Fraction(1, 2), Measure.RHO: Fraction(1, 50)}

@@ -14,7 +14,7 @@ from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.tables.estimates import MeasuredTables, grouped_table
 from dptrees.dpcore.tables.model import ChordalGraph, TableModel
 from dptrees.dpcore.tables.question import choose_pairs, choose_score, measure_tables, pair_amounts
-from tests.dpcore.marginals.tiny_tables import SHAPE, chained_rows, make_plan, make_source
+from tests.dpcore.tables.tiny_tables import SHAPE, chained_rows, make_plan, make_source
 
 COUNTS = SHAPE.counted(chained_rows())
 

@@ -30,7 +30,7 @@ from dptrees.dpcore.tables.model import ChordalGraph
 from dptrees.dpcore.tables.plan import MarginalsPlan, Pair, PairDesign, TableShape
 from dptrees.dpcore.tables.question import choose_pairs, choose_score, is_small, table_distance
 from tests.dpcore.exponential.enumerated_law import Choices
-from tests.dpcore.marginals.tiny_tables import make_plan
+from tests.dpcore.tables.tiny_tables import make_plan
 
 UNITS = {
     "row": ADD_REMOVE_ROW,

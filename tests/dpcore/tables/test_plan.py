@@ -12,7 +12,7 @@ from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.tables.plan import MarginalsPlan, PairDesign, TableShape, mean_size
-from tests.dpcore.marginals.tiny_tables import make_plan
+from tests.dpcore.tables.tiny_tables import make_plan
 
 
 @pytest.mark.parametrize("measure", Measure)

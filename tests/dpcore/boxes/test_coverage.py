@@ -20,7 +20,7 @@ from dptrees.dpcore.boxes.question import HypercubeQuestion, interval, standard_
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.unit import Measure
-from tests.dpcore.hypercube.boxes import box_domain, draw_rows, plan_question
+from tests.dpcore.boxes.boxes import box_domain, draw_rows, plan_question
 
 FALSE_ALARM = 1e-6
 BOX = box_domain(16, 16)
