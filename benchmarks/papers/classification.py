@@ -111,7 +111,11 @@ class Classification:
     @cached_property
     def error(self) -> int:
         """Delta, (16 c / epsilon) ln(2 d / eta) rounded up: the error of the search for levels."""
-        return self.sparse_vector.accuracy(self.depth, self.eta)
+        # With a probability of at least 1 - eta every answer up to the c-th TOP is right within
+        # (8 c / epsilon) ln(2 d / eta), of monotone queries half of that, rounded up to an even
+        # integer: each of the at most 2 d noises exceeds its half with at most eta / (2 d).
+        scale = float(self.sparse_vector.query_law.scale)
+        return 2 * math.ceil(scale * (math.log(2 * self.depth) - math.log(self.eta)))
 
     @cached_property
     def noise(self) -> TruncatedLaplace:

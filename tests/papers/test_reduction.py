@@ -14,7 +14,7 @@ from benchmarks.papers import reduction as threshold_reduction
 from benchmarks.papers.classification import Classification
 from benchmarks.papers.reduction import Reduction, reduce_to_classification
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
+from dptrees.dpcore.trees.shapes import UniformTree
 
 ALPHA, BETA, RATIO = Fraction(1, 2), Fraction(1, 17), Fraction(4, 3)
 TREE = UniformTree(leaves=22, fanouts=(3, 2, 4))
@@ -73,27 +73,6 @@ def test_a_tree_below_the_largest_threshold_is_handed_on() -> None:
     assert levels[1][1:] == [400, 400] and levels[3][4] == 400
 
 
-def test_irregular_trees_are_estimated_too() -> None:
-    tree = IrregularTree.from_fanouts([[3], [1, 4, 2], [1, 3, 1, 1, 2, 2, 1]])
-    counts = np.array([0, 900, 3, 0, 650, 1400, 20, 0, 0, 700, 1200])
-    estimates = reduce_to_classification(tree, counts, PRECISE, public_stream("irregular"))
-    for estimate, weight in zip(estimates, tree.level_counts(counts), strict=True):
-        assert np.all(np.abs(estimate - weight) <= 0.5 * np.maximum(weight, 800))
-    several = IrregularTree.from_fanouts([[1, 1]], roots=2)
-    with pytest.raises(ValueError, match="2 roots"):
-        reduce_to_classification(several, np.array([1, 2]), PRECISE, public_stream("roots"))
-
-
-@pytest.mark.parametrize("epsilon", [1, 100])
-def test_a_parents_estimate_is_at_least_its_childrens(epsilon: int) -> None:
-    for seed in range(5):
-        parameters = rounds(400, 10, epsilon)
-        stream = public_stream("monotone", seed)
-        estimates = reduce_to_classification(TREE, draw_counts(seed), parameters, stream)
-        for level in range(TREE.height):
-            assert np.all(TREE.to_children(level, estimates[level]) >= estimates[level + 1])
-
-
 def test_each_round_classifies_once_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the proof of privacy supposes: every budget once, on disjoint trees not yet found."""
     requested: list[Classification] = []
@@ -117,13 +96,6 @@ def test_each_round_classifies_once_what_is_left(monkeypatch: pytest.MonkeyPatch
     assert requested == list(reversed(PRECISE.steps))
     assert PRECISE.epsilon == 16 * 100
     assert PRECISE.delta == Fraction(16, 10**6)
-
-
-def test_without_rounds_all_estimates_are_the_least() -> None:
-    parameters = Reduction(least=Fraction(15, 2), steps=())
-    assert (parameters.epsilon, parameters.delta) == (0, 0)
-    estimates = reduce_to_classification(TREE, draw_counts(0), parameters, public_stream("none"))
-    assert all((level == 7).all() for level in estimates)
 
 
 def wrong_step(**changes: object) -> Reduction:

@@ -9,15 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from benchmarks.papers.relative_estimation import Estimation, estimate, smallest_threshold
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.noise.truncated_laplace import truncated_laplace
-from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dptrees.dpcore.trees.shapes import UniformTree
-from tests.dpcore.units import bounded_unit
 
 
 def estimation(
@@ -67,13 +62,6 @@ def test_the_rounds_spend_half_of_the_budget_and_no_more(case: dict) -> None:
     assert noise.delta(parameters.epsilon / 2) <= parameters.delta / 2
 
 
-def test_the_printed_series_overspends() -> None:
-    """eps_i = (eps / C) i r^(i-1) with r > 1: a few rounds cost more than the budget."""
-    r = float(estimation().ratio)
-    printed_c = (1 - r) ** -2  # of the divergent sum
-    assert sum(i * r ** (i - 1) / printed_c for i in range(1, 11)) > 10
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_the_smallest_threshold_is_enough_and_hardly_too_much(case: dict) -> None:
     parameters = estimation(**case)
@@ -87,24 +75,6 @@ def test_the_smallest_threshold_is_enough_and_hardly_too_much(case: dict) -> Non
     planted.__dict__["tau_min"] = parameters.tau_min * Fraction(9, 10)
     with pytest.raises(ValueError, match="Delta"):
         planted.step(1).check_accuracy()
-
-
-def test_the_papers_closed_form_needs_more() -> None:
-    alpha, epsilon, delta, depth, eta = 0.5, 1.0, 1e-6, 20, 1 / 400
-    logs = max(8 * math.log(4 * depth / eta), math.log(1 + 2 * math.expm1(epsilon / 4) / delta))
-    printed = 324 * (1 + alpha) ** 2 / (alpha**4 * epsilon) * logs
-    corrected = printed * (1 + 2 * alpha / 3) ** 2
-    least = smallest_threshold(
-        depth=20,
-        alpha=Fraction(1, 2),
-        epsilon=Fraction(1),
-        delta=Fraction(1, 10**6),
-        eta=Fraction(1, 400),
-    )
-    assert printed == pytest.approx(967_992, rel=1e-4)
-    assert corrected == pytest.approx(1_720_875, rel=1e-4)
-    assert least == pytest.approx(497_647, rel=1e-4)
-    assert least < corrected
 
 
 def test_the_rounds_reach_the_roots_bound() -> None:
@@ -137,58 +107,6 @@ def test_estimates_are_within_alpha(epsilon: Fraction) -> None:
             assert np.all(np.abs(got - weight) <= 0.5 * np.maximum(weight, tau))
     again = estimate(tree, counts, parameters, public_stream("estimate", 3))
     np.testing.assert_array_equal(np.concatenate(again), np.concatenate(estimates))
-
-
-def test_the_roots_bound_is_never_below_its_count_and_has_the_stated_noise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    parameters, runs, weight = estimation(epsilon=Fraction(2), delta=Fraction(1, 50)), 4000, 7
-    radius = parameters.root_noise.radius
-    bounds: list[int] = []
-    reduction = Estimation.reduction
-
-    def spy(self: Estimation, root_bound: int) -> object:
-        bounds.append(root_bound)
-        return reduction(self, root_bound)
-
-    monkeypatch.setattr(Estimation, "reduction", spy)
-    for run in range(runs):
-        counts = np.array([weight])
-        estimate(UniformTree(leaves=1, fanouts=()), counts, parameters, public_stream("root", run))
-    assert weight <= min(bounds) and max(bounds) <= weight + 2 * radius
-    x = np.arange(-radius, radius + 1)
-    observed = np.bincount(np.array(bounds) - weight, minlength=2 * radius + 1)
-
-    def p_value(scale: float) -> float:
-        expected = np.exp(-np.abs(x) / scale)
-        return float(stats.chisquare(observed, expected * runs / expected.sum()).pvalue)
-
-    assert p_value(1.0) > 1e-6
-    assert p_value(0.7) < 1e-6
-
-
-@pytest.mark.parametrize("rows", [1, 2, 20])
-@pytest.mark.parametrize("unit", ROW_UNITS)
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(3)])
-def test_group_privacy_by_enumeration(rows: int, unit: PrivacyUnit, epsilon: Fraction) -> None:
-    group = GroupPrivacy(epsilon=epsilon, delta=Fraction(1, 10**4), unit=bounded_unit(unit, rows))
-    steps = 2 * rows if unit == SUBSTITUTE_ROW else rows
-    assert group.row_epsilon * steps == epsilon
-    series = sum(math.exp(j * group.row_epsilon) for j in range(steps))
-    assert float(group.row_delta) * series == pytest.approx(1e-4, rel=1e-9)
-    assert float(group.row_delta) * series <= 1e-4 * (1 + 1e-12)
-    # A count that moves by all the rows at once is the worst case, exactly.
-    law = truncated_laplace(group.row_epsilon, group.row_delta)
-    assert law.delta(epsilon, sensitivity=steps) <= group.delta
-    planted = truncated_laplace(group.row_epsilon, 2 * group.row_delta * series)
-    if steps > 1:
-        assert planted.delta(epsilon, sensitivity=steps) > group.delta
-
-
-def test_one_row_added_is_the_row_itself() -> None:
-    group = GroupPrivacy(epsilon=Fraction(1), delta=Fraction(1, 7), unit=ADD_REMOVE_ROW)
-    assert group.row_epsilon == 1
-    assert Fraction(1, 7) * (1 - Fraction(1, 2**38)) < group.row_delta <= Fraction(1, 7)
 
 
 @pytest.mark.parametrize(

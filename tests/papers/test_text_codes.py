@@ -48,20 +48,6 @@ def test_however_the_column_is_held(kind: str, hashing: TextHash) -> None:
     assert found.tolist() == hashing.codes(pa.array(TEXTS)).tolist()
 
 
-@pytest.mark.parametrize("column", [pa.array([], pa.string()), pa.chunked_array([], pa.string())])
-def test_no_rows(column: pa.Array | pa.ChunkedArray, hashing: TextHash) -> None:
-    assert hashing.codes(column).tolist() == []
-
-
-def test_each_distinct_value_is_hashed_once(
-    hashing: TextHash, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[bytes] = []
-    monkeypatch.setattr(TextHash, "code", lambda self, value: len(seen.append(value) or seen))
-    assert hashing.codes(pa.array(TEXTS * 100)).size == 700
-    assert seen == [text.encode() for text in dict.fromkeys(TEXTS)]
-
-
 def test_another_stream_gives_other_codes(hashing: TextHash) -> None:
     other = TextHash(public_stream("other texts")).codes(pa.array(TEXTS))
     assert not set(other.tolist()) & set(hashing.codes(pa.array(TEXTS)).tolist())
@@ -78,11 +64,6 @@ def test_another_stream_gives_other_codes(hashing: TextHash) -> None:
 def test_a_null_has_no_code(column: pa.Array, hashing: TextHash) -> None:
     with pytest.raises(ValueError, match="a row is null"):
         hashing.codes(column)
-
-
-def test_numbers_are_no_texts(hashing: TextHash) -> None:
-    with pytest.raises(TypeError, match="int64 is neither text nor bytes"):
-        hashing.codes(pa.array([1, 2]))
 
 
 def test_the_seed_does_not_show_or_travel(hashing: TextHash) -> None:

@@ -8,7 +8,6 @@ shown to fail on noise 30 % too small and 30 % too large (one on half and twice 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -103,29 +102,9 @@ def test_a_simulation_of_one_data_set_is_its_release(
 # --- Rameshwar, Tandon, Sharma, Figure 1 ---------------------------------------------------------
 
 
-def test_the_closed_forms_are_those_of_the_paper() -> None:
-    """K = 256, epsilon = 1, written out from Lemmas III.1, III.2, IV.4 and Theorem IV.1."""
-    k = 256
-    expected = {
-        "independent": 2 * (k - 1) ** 3,
-        "histogram": 4 * k * (k - 1),
-        "binary tree": 4 * k * 8 * 8**2,
-        "16-ary tree": 4 * k * 2 * 15 * 2**2,
-        "16-ary, refined": 2 * k * 15 * 2**2 * (1 / (1 + 1 / 16) + 1),
-    }
-    found = {curve.label: curve.paper for curve in cdf_errors.curves(Fraction(1)) if curve.paper}
-    assert found == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize("curve", list(cdf_errors.curves(Fraction(1))), ids=lambda c: c.label)
 def test_figure_1_is_measured(curve: cdf_errors.Curve) -> None:
     assert_measured(curve.plan, curve.exact / 256)
-
-
-def test_discrete_noise_comes_close_to_the_closed_forms_where_it_is_large() -> None:
-    for curve in cdf_errors.curves(Fraction(1, 10)):
-        if curve.paper is not None:
-            assert curve.exact == pytest.approx(curve.paper, rel=3e-4)
 
 
 # --- Rameshwar, Tandon, Sharma, VI-3 -------------------------------------------------------------
@@ -178,20 +157,6 @@ def test_the_best_shapes_are_those_of_the_paper() -> None:
     """All but the printed decimals of beta*, which are an erratum."""
     agrees = {what: agreed for what, _, _, agreed in tree_shapes.claims()}
     assert [what for what, agreed in agrees.items() if not agreed] == ["`beta*`, Lemma IV.3"]
-
-
-def test_budgets_that_are_not_the_best_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tree_shapes.budgets_are_best((2, 2, 28))
-    equal = (Fraction(1, 3),) * 3
-    monkeypatch.setattr(tree_shapes, "optimal_level_budgets", lambda *_: equal)
-    assert not tree_shapes.budgets_are_best((2, 2, 28))
-
-
-def test_unequal_fanouts_divide_the_error_by_three() -> None:
-    """Lemma V.2: from t = 11 on. For t = 11: 3^2 (7 + 15 + 15) against 11^3 (2 - 1)."""
-    ratios = {t: tree_shapes.unequal_fanouts_ratio(t)[1] for t in tree_shapes.EXPONENTS}
-    assert ratios[11] == pytest.approx(9 * 37 / 11**3, rel=1e-12)
-    assert {t for t, ratio in ratios.items() if ratio < 1 / 3} == {11, 13, 17, 19, 23}
 
 
 @pytest.mark.parametrize("fanouts", tree_shapes.REFINED_SHAPES, ids=str)
@@ -256,14 +221,6 @@ def test_worked_examples_and_the_corrected_limit() -> None:
     assert verdicts == ["agrees"] * 4 + ["erratum"] * 2
 
 
-def test_the_discrete_gaussian_has_the_variance_of_the_continuous_one() -> None:
-    """At sigma = 3, by the definition: sums over the integers."""
-    squares = np.arange(1, 200.0) ** 2
-    weights = np.exp(-squares / 18)
-    variance = 2 * math.fsum(weights * squares) / (1 + 2 * math.fsum(weights))
-    assert variance == pytest.approx(9, rel=1e-14)
-
-
 # --- planned trees -------------------------------------------------------------------------------
 
 
@@ -279,17 +236,6 @@ def test_planned_trees_reach_their_aims(aim: planned_trees.Aim) -> None:
     assert aim.is_reached(found)
     assert not aim.is_reached(found * 1.01)
     assert planned_trees.paper_error(aim) > (3 if aim.measure is Measure.EPSILON else 3.9) * found
-
-
-def test_the_best_errors_before_estimation_are_those_of_the_closed_form() -> None:
-    """4 sum_i (n_i - 1) / epsilon_i^2, and 1/2 sum_i (n_i - 1) / rho_i, a point."""
-    errors = {
-        (aim.leaves, aim.measure): planned_trees.paper_error(aim) for aim in planned_trees.AIMS
-    }
-    for leaves, error in {256: 480, 1024: 992, 4096: 1620, 2**16: 3840, 2**20: 7500}.items():
-        assert errors[leaves, Measure.EPSILON] == pytest.approx(error, rel=1e-9)
-    assert errors[1024, Measure.RHO] == pytest.approx(37.5, rel=1e-9)
-    assert errors[2**16, Measure.RHO] == pytest.approx(96.0, rel=1e-9)
 
 
 @pytest.mark.parametrize("place", [0, 6])

@@ -6,16 +6,13 @@ with the page's, to within the last digits that another machine's exponential ma
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from benchmarks import relative_error as benchmark
 from dptrees.dpcore.noise.source import MAX_COUNT
-from dptrees.dpcore.privacy.conversion import zcdp_rho
 from dptrees.dpcore.thresholds.plan import ThresholdPlan
 
 PAGE = Path(__file__).parents[2] / "docs" / "relative-error.md"
@@ -60,18 +57,6 @@ def test_a_row_is_as_the_page_says() -> None:
     assert not agree([*stated[:5], "thresholds", *stated[6:]], stated)
 
 
-def test_raw_trees_have_the_root_of_their_variance() -> None:
-    name, alpha, digits, bound, _ = FIRST
-    errors = benchmark.row(name, benchmark.worst_case(alpha), digits, bound)
-    levels = benchmark.shape(name).height + 1
-    # Discrete Laplace of scale s: 2 q / (1 - q)^2, q = exp(-1 / s).
-    q = math.exp(-1 / levels)
-    assert errors["Laplace tree"] == pytest.approx(math.sqrt(2 * q) / (1 - q), rel=1e-6)
-    rho = float(zcdp_rho(benchmark.EPSILON, Fraction(1, 10**digits)))
-    assert errors["Gaussian tree"] == pytest.approx(math.sqrt(levels / (2 * rho)), rel=1e-3)
-    assert benchmark.best(errors) == "LS, Laplace"
-
-
 def test_thresholds_stay_below_their_bound_unless_they_estimate_otherwise() -> None:
     name, alpha, digits, root_bound, _ = FIRST
     plan, bound = benchmark.threshold_plan(name, benchmark.worst_case(alpha), digits, root_bound)
@@ -105,9 +90,3 @@ def check_winner(stated: list[str]) -> None:
         assert stated[5] == benchmark.COLUMNS[figures.index(min(figures))]
     if stated[6] != "-":
         assert float(stated[6]) <= figures[4] + 6 * float(stated[7])
-
-
-def test_depth_weight_alpha_and_delta_vary_in_the_tables() -> None:
-    shapes, alphas, deltas, bounds, _ = zip(*benchmark.WORST, strict=True)
-    assert min(len(set(each)) for each in (shapes, alphas, deltas, bounds)) >= 3
-    assert min(len(set(each)) for each in zip(*benchmark.GUESSED, strict=True)) >= 2
