@@ -2,7 +2,7 @@
 
     python -m benchmarks.relative_error [--releases 10]
 
-Every candidate of `dpcore.levels.relative_errors` at epsilon = 1, add_remove: the Laplace and
+Every candidate of `dpcore.levels.relative_planner` at epsilon = 1, add_remove: the Laplace and
 the Gaussian tree, least squares on either (the better of an equal and of the best split of the
 budget; above 24 levels Laplace's equal split alone), and counts between thresholds (Ghazi et al.,
 calibrated). Errors are in rows.
@@ -28,13 +28,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from benchmarks.harness import print_lines
 from benchmarks.papers.relative_estimation import smallest_threshold
-from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.levels.relative_errors import (
-    RelativeCandidate,
     RelativeObjective,
     noise_candidates,
     threshold_candidate,
@@ -96,27 +95,24 @@ def shape(name: str) -> IrregularTree:
     return IrregularTree.from_fanouts([[2] * 2**level for level in range(height)])
 
 
+def worst_case(alpha: float) -> RelativeObjective:
+    """The alpha-mRMSE."""
+    return RelativeObjective(metric="alpha_mrmse", alpha=alpha)
+
+
 @lru_cache
-def noise_errors(name: str, objective: RelativeObjective, digits: int | None) -> dict[str, float]:
-    """The least predicted errors of one noise, by column: of Laplace where there are no digits."""
-    measure = Measure.EPSILON if digits is None else Measure.RHO
-    amount = EPSILON if digits is None else zcdp_rho(EPSILON, Fraction(1, 10**digits))
-    plan = IrregularPlan(
-        tree=shape(name),
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=measure, amount=amount),
-    )
-    found = noise_candidates(plan, objective)
+def noise_errors(name: str, objective: RelativeObjective, digits: int) -> dict[str, float]:
+    """The least predicted errors of both noises, by column."""
     errors: dict[str, float] = {}
-    for each in found:
-        column = _column(each)
-        errors[column] = min(errors.get(column, math.inf), each.predicted)
+    rho = zcdp_rho(EPSILON, Fraction(1, 10**digits))
+    for measure, amount in ((Measure.EPSILON, EPSILON), (Measure.RHO, rho)):
+        budget = Budget(measure=measure, amount=amount)
+        plan = IrregularPlan(tree=shape(name), unit=ADD_REMOVE_ROW, budget=budget)
+        for each in noise_candidates(plan, objective):
+            noise = "Laplace" if "Laplace" in each.label else "Gaussian"
+            column = f"{noise} tree" if each.estimation == "none" else f"LS, {noise}"
+            errors[column] = min(errors.get(column, math.inf), each.predicted)
     return errors
-
-
-def _column(candidate: RelativeCandidate) -> str:
-    noise = "Laplace" if "Laplace" in candidate.label else "Gaussian"
-    return f"{noise} tree" if candidate.estimation == "none" else f"LS, {noise}"
 
 
 @lru_cache
@@ -124,60 +120,36 @@ def threshold_plan(
     name: str, objective: RelativeObjective, digits: int, root_bound: int
 ) -> tuple[ThresholdPlan, float]:
     """The calibrated plan and the bound of its error."""
-    found = threshold_candidate(
-        shape(name),
-        GroupPrivacy(
-            epsilon=EPSILON,
-            delta=Fraction(1, 10**digits),
-            unit=ADD_REMOVE_ROW,
-        ),
-        objective,
-        root_bound=root_bound,
-    )
+    delta = Fraction(1, 10**digits)
+    unit = GroupPrivacy(epsilon=EPSILON, delta=delta, unit=ADD_REMOVE_ROW)
+    found = threshold_candidate(shape(name), unit, objective, root_bound=root_bound)
     assert found is not None and isinstance(found.plan, ThresholdPlan)
     return found.plan, found.predicted
-
-
-def worst_case(alpha: float) -> RelativeObjective:
-    """The alpha-mRMSE."""
-    return RelativeObjective(metric="alpha_mrmse", alpha=alpha)
-
-
-def row(name: str, objective: RelativeObjective, digits: int, root_bound: int) -> dict[str, float]:
-    """The predicted errors of all candidates."""
-    # In the worst case noise does not depend on alpha.
-    shared = objective if objective.guess is not None else worst_case(0.5)
-    bound = threshold_plan(name, objective, digits, root_bound)[1]
-    return {
-        **noise_errors(name, shared, None),
-        **noise_errors(name, shared, digits),
-        "thresholds": bound,
-    }
-
-
-def line(head: str, errors: dict[str, float], measured: str = "-") -> str:
-    """One line of a table."""
-    cells = "".join(f"{_short(errors[column]):>15}" for column in COLUMNS)
-    return f"{head:{HEAD}}{cells}   {best(errors):<14}{measured}"
-
-
-def best(errors: dict[str, float]) -> str:
-    """The column of the least error; where several are printed as 0 there is none."""
-    zeros = [column for column, error in errors.items() if _short(error) == "0"]
-    return "several" if len(zeros) > 1 else min(errors, key=lambda column: errors[column])
 
 
 def _short(value: float) -> str:
     return "0" if value < 5e-4 else f"{value:.4g}"
 
 
+def line(
+    head: str, name: str, objective: RelativeObjective, digits: int, bound: int, measured: str
+) -> str:
+    """One line of a table; where several errors are printed as 0 there is no best one."""
+    # In the worst case noise does not depend on alpha.
+    shared = objective if objective.guess is not None else worst_case(0.5)
+    errors = noise_errors(name, shared, digits) | {
+        "thresholds": threshold_plan(name, objective, digits, bound)[1]
+    }
+    zeros = [column for column, error in errors.items() if _short(error) == "0"]
+    best = "several" if len(zeros) > 1 else min(errors, key=lambda column: errors[column])
+    cells = "".join(f"{_short(errors[column]):>15}" for column in COLUMNS)
+    return f"{head:{HEAD}}{cells}   {best:<14}{measured}"
+
+
 def title(head: str) -> str:
     """The heading of a table."""
-    return (
-        f"{head:{HEAD}}"
-        + "".join(f"{column:>15}" for column in COLUMNS)
-        + "   best          measured"
-    )
+    cells = "".join(f"{column:>15}" for column in COLUMNS)
+    return f"{head:{HEAD}}{cells}   best          measured"
 
 
 # --- simulated releases ---
@@ -197,10 +169,10 @@ def hard_counts(plan: ThresholdPlan, tree: IrregularTree, root_bound: int) -> It
 
 def squares(
     plan: ThresholdPlan, tree: IrregularTree, counts: Integers, alpha: float, releases: int
-) -> list[npt.NDArray[np.float64]]:
+) -> list[Floats]:
     """Per level, (releases, n) the squared errors beyond what alpha forgives."""
     exact = tree.level_counts(counts)
-    found: list[list[npt.NDArray[np.float64]]] = [[] for _ in exact]
+    found: list[list[Floats]] = [[] for _ in exact]
     for release in range(releases):
         stream = public_stream("relative", repr(counts[:2].tolist()), release)
         for level, rounds in enumerate(finding_rounds(plan, tree, [counts], [stream])):
@@ -210,34 +182,29 @@ def squares(
     return [np.array(level) for level in found]
 
 
+def _measured(runs: Floats) -> str:
+    """The root of the mean of squares and its standard error, 0 where only rounding is left."""
+    root = math.sqrt(float(runs.mean()))
+    error = float(runs.std()) / math.sqrt(len(runs)) / max(2 * root, 1e-9)
+    return f"{root:.4g} ({error if error > 1e-9 else 0:.2g})"
+
+
 def measured_worst(plan: ThresholdPlan, name: str, alpha: float, bound: int, releases: int) -> str:
     """The largest RMSE_alpha of a node over the hard data sets."""
-    worst = (0.0, 0.0)
-    for counts in hard_counts(plan, shape(name), bound):
-        for level in squares(plan, shape(name), counts, alpha, releases):
-            means = level.mean(axis=0)
-            place = int(means.argmax())
-            root = math.sqrt(float(means[place]))
-            if root > worst[0]:
-                error = float(level[:, place].std()) / math.sqrt(releases) / (2 * root)
-                worst = root, error
-    return _measured(*worst)
+    nodes = (
+        level[:, level.mean(axis=0).argmax()]
+        for counts in hard_counts(plan, shape(name), bound)
+        for level in squares(plan, shape(name), counts, alpha, releases)
+    )
+    return _measured(max(nodes, key=lambda runs: float(runs.mean())))
 
 
 def measured_mean(plan: ThresholdPlan, name: str, alpha: float, rows: int, releases: int) -> str:
     """The objective of a guess on rows spread evenly."""
     tree = shape(name)
     edges: Integers = np.linspace(0, rows, tree.leaves + 1).astype(np.int64)
-    counts = edges[1:] - edges[:-1]
-    levels = squares(plan, tree, counts, alpha, releases)
-    each = np.mean([level.mean(axis=1) for level in levels], axis=0)
-    root = math.sqrt(float(each.mean()))
-    return _measured(root, float(each.std()) / math.sqrt(releases) / max(2 * root, 1e-9))
-
-
-def _measured(root: float, error: float) -> str:
-    """A measured error and its standard error, which is 0 where only rounding is left of it."""
-    return f"{root:.4g} ({error if error > 1e-9 else 0:.2g})"
+    levels = squares(plan, tree, np.diff(edges), alpha, releases)
+    return _measured(np.mean([level.mean(axis=1) for level in levels], axis=0))
 
 
 # --- tables ---
@@ -247,11 +214,11 @@ def worst_line(
     name: str, alpha: float, digits: int, bound: int, is_measured: bool, releases: int
 ) -> str:
     """One line of the worst case."""
-    errors = row(name, worst_case(alpha), digits, bound)
     plan = threshold_plan(name, worst_case(alpha), digits, bound)[0]
     measured = measured_worst(plan, name, alpha, bound, releases) if is_measured else "-"
     rows = "2^40" if bound == MAX_COUNT else f"10^{round(math.log10(bound))}"
-    return line(f"{name}, alpha {alpha:g}, delta 1e-{digits}, M {rows}", errors, measured)
+    head = f"{name}, alpha {alpha:g}, delta 1e-{digits}, M {rows}"
+    return line(head, name, worst_case(alpha), digits, bound, measured)
 
 
 def guess_line(height: int, alpha: float, digits: int, rows: int, releases: int) -> str:
@@ -259,78 +226,55 @@ def guess_line(height: int, alpha: float, digits: int, rows: int, releases: int)
     name = f"binary {height}"
     guess = tuple(rows / 2**level for level in range(height + 1))
     objective = RelativeObjective(metric="alpha_rmse", alpha=alpha, guess=guess)
-    errors = row(name, objective, digits, 10 * rows)
     plan = threshold_plan(name, objective, digits, 10 * rows)[0]
     measured = measured_mean(plan, name, alpha, rows, releases)
     head = f"{name}, alpha {alpha:g}, delta 1e-{digits}, N 10^{round(math.log10(rows))}"
-    return line(head, errors, measured)
+    return line(head, name, objective, digits, 10 * rows, measured)
 
 
-def constants() -> None:
-    """The budgets that the paper's constants require, and the result of calibration."""
-    tau_min = smallest_threshold(
-        depth=20,
-        alpha=Fraction(1, 2),
-        epsilon=EPSILON,
-        delta=Fraction(1, 10**6),
-        eta=Fraction(1, 400),
-    )
+def lines(releases: int) -> Iterator[str]:
+    """Yield the budgets that the paper's constants require and the result of calibration, then all
+    tables."""
+    given = {"depth": 20, "alpha": Fraction(1, 2), "epsilon": EPSILON}
+    tau = smallest_threshold(**given, delta=Fraction(1, 10**6), eta=Fraction(1, 400))
+    yield "20 levels, alpha 0.5, delta 1e-6"
+    yield f"paper's constants, eta 1/400: threshold {tau:,.0f}, error {tau / 2:,.0f}"
     bound = threshold_plan("comb 19", worst_case(0.5), 6, 10**6)[1]
-    print("20 levels, alpha 0.5, delta 1e-6")
-    print(f"paper's constants, eta 1/400: threshold {tau_min:,.0f}, error {tau_min / 2:,.0f}")
-    print(f"calibrated, M 10^6: largest alpha-RMSE {bound:.1f}\n", flush=True)
-
-
-def worst_table(releases: int) -> None:
-    """The worst case over the counts."""
-    print(title("alpha-mRMSE, worst case"))
+    yield f"calibrated, M 10^6: largest alpha-RMSE {bound:.1f}\n"
+    yield title("alpha-mRMSE, worst case")
     for each in WORST:
-        print(worst_line(*each, releases), flush=True)
+        yield worst_line(*each, releases)
 
+    def bounds(name: str, alpha: float) -> float:
+        return threshold_plan(name, worst_case(alpha), 6, 10**4)[1]
 
-def alpha_table() -> None:
-    """Thresholds beside the best of the others, in the worst case, where alpha is near 1."""
     heads = "".join(f"{alpha:>9g}" for alpha in ALPHAS)
-    print(f"\n{'alpha-mRMSE by alpha':21}{heads}   least squares   tree")
+    yield f"\n{'alpha-mRMSE by alpha':21}{heads}   least squares   tree"
     for name in NEAR_ONE:
-        noise = {**noise_errors(name, worst_case(0.5), None)}
-        noise |= noise_errors(name, worst_case(0.5), 6)
-        bounds = [threshold_plan(name, worst_case(alpha), 6, 10**4)[1] for alpha in ALPHAS]
-        cells = "".join(f"{bound:9.2f}" for bound in bounds)
-        squares = min(value for column, value in noise.items() if column.startswith("LS"))
-        trees = min(value for column, value in noise.items() if column.endswith("tree"))
-        print(f"{'thresholds, ' + name:21}{cells}{squares:16.2f}{trees:7.2f}", flush=True)
-
-
-def depth_table() -> None:
-    """Thresholds beside the Gaussian tree alone, whose error grows with the root of the depth."""
-    print(f"\n{'alpha-mRMSE by depth':21}" + "".join(f"{height:>9}" for height in DEPTHS))
+        noise = noise_errors(name, worst_case(0.5), 6)
+        least, tree = (
+            min(value for column, value in noise.items() if word in column)
+            for word in ("LS", "tree")
+        )
+        cells = "".join(f"{bounds(name, alpha):9.2f}" for alpha in ALPHAS)
+        yield f"{'thresholds, ' + name:21}{cells}{least:16.2f}{tree:7.2f}"
+    yield f"\n{'alpha-mRMSE by depth':21}" + "".join(f"{height:>9}" for height in DEPTHS)
     rho = float(zcdp_rho(EPSILON, Fraction(1, 10**6)))
     trees = [math.sqrt((height + 1) / (2 * rho)) for height in DEPTHS]
-    print(f"{'Gaussian tree':21}" + "".join(f"{value:9.1f}" for value in trees))
+    yield f"{'Gaussian tree':21}" + "".join(f"{value:9.1f}" for value in trees)
     for alpha in (0.5, 0.9):
-        plans = [threshold_plan(f"comb {height}", worst_case(alpha), 6, 10**4) for height in DEPTHS]
-        head = f"thresholds, {alpha:g}"
-        print(f"{head:21}" + "".join(f"{bound:9.1f}" for _, bound in plans), flush=True)
-
-
-def guess_table(releases: int) -> None:
-    """The mean error for rows spread evenly."""
-    print("\n" + title("alpha-RMSE, rows spread evenly"))
-    for each in GUESSED:
-        print(guess_line(*each, releases), flush=True)
+        cells = "".join(f"{bounds(f'comb {height}', alpha):9.1f}" for height in DEPTHS)
+        yield f"{f'thresholds, {alpha:g}':21}{cells}"
+    yield "\n" + title("alpha-RMSE, rows spread evenly")
+    for guessed in GUESSED:
+        yield guess_line(*guessed, releases)
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--releases", type=int, default=RELEASES)
-    releases = parser.parse_args().releases
-    constants()
-    worst_table(releases)
-    alpha_table()
-    depth_table()
-    guess_table(releases)
+    print_lines(lines(parser.parse_args().releases))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Synthetic rows of wide tables: how far all pairs of columns are from the data's.
 
-Run as ``python -m benchmarks.wide_tables [--data FOLDER] [--diamonds FILE] [--rho] [--runs 3]
-[--columns 4 6 8 12 14] [--epsilons 0.1 1 10] [--peers PYTHON]``.
+Run as ``python -m benchmarks.wide_tables [--data FOLDER] [--rho] [--runs 3] [--columns 4 6 8 12 14]
+[--epsilons 0.1 1 10] [--peers PYTHON]``.
 
 The number is the mean total variation over all pairs of columns, between the rows and as many
 synthetic rows (`model`: between the rows and the model's own tables). ``apart`` are columns that
@@ -11,8 +11,6 @@ files are there:
     adult     the first columns of FOLDER/adult.csv, in the codes of that file (UCI Adult, 48,842
               rows; ages, weights of the survey and hours are ordered)
     adult*    its first seven columns with education twice, under other codes: as UCI has it
-    diamonds  the first eight columns of FILE, 53,940 rows, numbers in 45 cells of equal width
-              between the least and the largest; the package plotnine on PyPI has the file
 
 and four shapes that took no part in any choice of `dpcore.tables.plan`: a chain of ordered
 columns, three latent classes, correlated normal columns, and independent ones, 50,000 rows each.
@@ -29,8 +27,6 @@ Adult.
 from __future__ import annotations
 
 import argparse
-import csv
-import importlib.util
 import json
 import secrets
 import subprocess
@@ -38,12 +34,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 
 from benchmarks.harness import SHARED_DATA, print_lines, table
 from dptrees.dpcore.arrays import Floats, Integers
@@ -69,12 +63,7 @@ from dptrees.dpcore.tables.question import TableWorkload, measure_tables
 ORDERED_OF_ADULT = {
     *("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"),
 }
-GRADES = {
-    "cut": ["Fair", "Good", "Very Good", "Premium", "Ideal"],
-    "color": list("DEFGHIJ"),
-    "clarity": ["I1", "SI2", "SI1", "VS2", "VS1", "VVS2", "VVS1", "IF"],
-}
-DIAMOND_CELLS, SHAPE_ROWS = 45, 50_000
+SHAPE_ROWS = 50_000
 DELTA = 1e-5
 PEERS = {"AIM": "aim.AIMGM", "MST": "mst.MSTGM", "PrivBayes": "priv_bayes.PrivBayesGM"}
 PEER = """
@@ -146,23 +135,6 @@ def with_education(whole: Table) -> Table:
     sizes = tuple(whole.shape.sizes[each] for each in places)
     shape = TableShape(sizes=sizes, ordered=tuple(ordered))
     return Table(name="adult*", shape=shape, columns=columns)
-
-
-def diamonds(path: Path) -> Table:
-    """The first eight columns of a file like diamonds.csv."""
-    with path.open(encoding="utf-8") as lines:
-        names, *rows = csv.reader(lines)
-    columns, sizes = [], []
-    for place, name in enumerate(names[:8]):
-        values = [row[place] for row in rows]
-        if name in GRADES:
-            columns.append(np.array([GRADES[name].index(each) for each in values]))
-            sizes.append(len(GRADES[name]))
-        else:
-            columns.append(equal_cells(np.array(values, np.float64), DIAMOND_CELLS))
-            sizes.append(DIAMOND_CELLS)
-    shape = TableShape(sizes=tuple(sizes), ordered=(True,) * 8)
-    return Table(name="diamonds", shape=shape, columns=columns)
 
 
 def equal_cells(values: Floats, cells: int) -> Integers:
@@ -287,8 +259,6 @@ def tables(options: argparse.Namespace) -> Iterator[Table]:
         for number in options.columns:
             yield replace(whole.first(number), name=f"adult, {number}")
         yield with_education(whole)
-    if options.diamonds is not None:
-        yield diamonds(options.diamonds)
     if options.shapes:
         yield from shapes()
 
@@ -307,14 +277,6 @@ def measure(table: Table, options: argparse.Namespace) -> Iterator[list[str]]:
         if options.peers is not None:
             found += [peer(table, counts, epsilon, each, options.peers) for each in PEERS]
         yield [f"{table.name}, {epsilon:g}", *(f"{each:.3f}" for each in found)]
-
-
-def installed_diamonds() -> Path | None:
-    """The file in the package plotnine, where it is installed."""
-    spec = importlib.util.find_spec("plotnine")
-    if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent / "data" / "diamonds.csv"
 
 
 # --- a box or a table ---
@@ -352,35 +314,22 @@ def synthetic(workload: Workload, rows: pa.Table, epsilon: Fraction, seed: int) 
     return pa.Table.from_batches(batches, schema=sampler.schema)
 
 
-def pair_distance(rows: pa.Table, made: pa.Table, sizes: Mapping[str, int]) -> float:
-    """The mean total variation of two-way counts."""
-    found = []
-    for one, other in combinations(sizes, 2):
-        shape = sizes[one] * sizes[other]
-        shares = [
-            np.bincount(
-                each[one].to_numpy() * sizes[other] + each[other].to_numpy(), minlength=shape
-            )
-            / len(each)
-            for each in (rows, made)
-        ]
-        found.append(np.abs(shares[0] - shares[1]).sum() / 2)
-    return float(np.mean(found))
-
-
 def kind_lines(folder: Path, repeat: int) -> Iterator[str]:
     """The table of boxes and tables of the first columns of Adult."""
-    every = pyarrow.csv.read_csv(folder / "adult.csv")
-    sizes = json.loads((folder / "adult-domain.json").read_text(encoding="utf-8"))
+    whole = adult(folder)
+    names = [*json.loads((folder / "adult-domain.json").read_text(encoding="utf-8"))]
     yield "| columns | epsilon | box | table |\n| ---: | ---: | ---: | ---: |"
     for number in (2, 3, 4, 5, 6, 8):
-        own = {name: sizes[name] for name in [*sizes][:number]}
-        rows = every.select(list(own)).combine_chunks()
+        own = whole.first(number)
+        sizes = dict(zip(names, own.shape.sizes, strict=False))
+        rows, counts = pa.table(own.columns, names=list(sizes)), own.shape.counted(own.columns)
         for epsilon in (Fraction(1), Fraction(1, 10)):
             cells = []
-            for workload in workloads(own, len(rows)).values():
+            for workload in workloads(sizes, own.rows).values():
                 made = (synthetic(workload, rows, epsilon, seed) for seed in range(repeat))
-                cells.append(f"{np.mean([pair_distance(rows, each, own) for each in made]):.3f}")
+                columns = ([each[name].to_numpy() for name in sizes] for each in made)
+                found = [distance(own, counts, own.shape.counted(each)) for each in columns]
+                cells.append(f"{np.mean(found):.3f}")
             yield f"| {number} | {float(epsilon):g} | {' | '.join(cells)} |"
 
 
@@ -388,7 +337,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=SHARED_DATA, help="a folder with adult.csv")
-    parser.add_argument("--diamonds", type=Path, default=installed_diamonds())
     parser.add_argument("--rho", action="store_true", help="zCDP in place of a pure epsilon")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--columns", type=int, nargs="*", default=[4, 6, 8, 12, 14])

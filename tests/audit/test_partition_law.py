@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.audit.trees import WHOLE_LEVELS
 from dptrees.dpcore.boxes.domain import HypercubeDomain
 from dptrees.dpcore.boxes.partition import MeasuredNodes
 from dptrees.dpcore.boxes.plan import Estimation, GrowthRule, PartitionPlan
@@ -134,7 +133,7 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("estimation", WHOLE_LEVELS)
+@pytest.mark.parametrize("estimation", list(Estimation))
 @pytest.mark.parametrize("unit", ROW_UNITS)
 @pytest.mark.parametrize("rule", RULES)
 def test_no_outcome_reveals_more_than_epsilon(
