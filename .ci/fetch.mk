@@ -149,7 +149,7 @@ test-oldest-beam: $(BEAM)/fetched
 	@echo "Running tests on Beam $(OLDEST_BEAM), the oldest that setup.py allows (two minutes)"
 	@PYTHONPATH="$(CURDIR)" $(BEAM)/bin/python -m pytest -q -n 2 --dist worksteal \
 		-m "not engines and not slow" --ignore-glob="*test_oldest*" \
-		tests/golden tests/pipelines/beam_yaml tests/pipelines/running \
+		tests/golden tests/pipelines/beam_yaml tests/pipelines/run \
 		tests/pipelines/test_kinds.py tests/pipelines/test_releasing.py tests/transforms
 
 black-box: $(INSTALLED)

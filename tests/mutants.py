@@ -25,8 +25,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
-from tests.changed import find_tests
-
 PROJECT = Path(__file__).resolve().parents[1]
 SAMPLE = Path(__file__).with_suffix(".jsonl")
 TOUCHED = 20
@@ -235,13 +233,14 @@ def limit() -> None:
 
 
 def folder_tests(module: str, project: Path) -> list[str]:
-    """Return the tests of a module: those named after it, its doctests, the rest of its folder."""
+    """Return the tests of a module: its doctests, and all of its folder."""
+    if module.count("/") == 1 and (own := project / "tests" / module.removesuffix(".py")).is_dir():
+        names = sorted(path.relative_to(project).as_posix() for path in own.glob("test_*.py"))
+        return [f"dptrees/{module}", *names]
     folder = project / "tests" / PurePosixPath(module).parent
     # The modules beside the folders of dpcore: only the tests beside the folders of tests/dpcore.
     found = folder.glob("test_*.py") if module.count("/") == 1 else folder.rglob("test_*.py")
-    beside = {path.relative_to(project).as_posix() for path in found}
-    first = sorted(find_tests(module, beside))
-    return [*first, f"dptrees/{module}", *sorted(beside.difference(first))]
+    return [f"dptrees/{module}", *sorted(path.relative_to(project).as_posix() for path in found)]
 
 
 class Copy:

@@ -16,7 +16,7 @@ from dptrees.transforms.errors import InputError
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.release import ReleaseTrees
 from tests.pipelines.conftest import PROJECT, search_path
-from tests.pipelines.running.test_planned_once import contents
+from tests.pipelines.run.test_planned_once import contents
 
 if TYPE_CHECKING:
     from pathlib import Path

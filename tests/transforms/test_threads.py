@@ -4,7 +4,7 @@ Some versions of cryptography raise an error where two threads use one, others g
 and then. Here each encryptor watches who uses it, so that one that a cache hands to a second thread
 is found with every version, without a race.
 
-`tests.pipelines.running.test_threads` releases many rows on several threads at once.
+`tests.pipelines.run.test_threads` releases many rows on several threads at once.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ import numpy
 import pytest
 
 from tests.pipelines.conftest import NONCE
-from tests.pipelines.running.older_packages import imported_versions, older_packages, path_with
-from tests.pipelines.running.test_planned_once import contents
+from tests.pipelines.run.older_packages import imported_versions, older_packages, path_with
+from tests.pipelines.run.test_planned_once import contents
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Workspace

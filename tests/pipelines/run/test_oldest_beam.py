@@ -17,8 +17,8 @@ import pyarrow
 import pytest
 
 from tests.pipelines.conftest import NONCE, PROJECT, Workspace
-from tests.pipelines.running.older_packages import imported_versions, older_packages, path_with
-from tests.pipelines.running.test_planned_once import contents
+from tests.pipelines.run.older_packages import imported_versions, older_packages, path_with
+from tests.pipelines.run.test_planned_once import contents
 
 RANGES = re.findall(
     r'"apache-beam(?:\[\w+\])?>=([\d.]+),<([\d.]+)"', (PROJECT / "setup.py").read_text("utf-8")
