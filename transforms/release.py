@@ -169,22 +169,41 @@ class ReleaseTrees(beam.PTransform):
             raise another_plan(self._output)
 
     def _released(self, rows: Any, plan: ReleasePlan, key: KeyReference, nonce: bytes) -> Any:
+        """The whole flow of the data; a comment has the elements after each step.
+
+        A place is a tree, a group and a number in it, such as a chunk of a tree's leaves.
+        """
+        # pa.RecordBatch; (name, number) of the rows that the readers gave
         batches, given = rows
         own = self._again or self._output
         carry = Carry(plan, key, own) if carries(plan) else None
         earlier = OpenUnits(plan, key, own) if has_earlier_units(plan) else None
+
         counted = batches | "Count" >> CountRows(plan, key, carry, earlier, self._counting)
+        # counts: (place, exact counts as bytes), each place of the plan once
+        # digest: 40 bytes for each place
+        # units: (tree and shard, sealed periods of units), only in a series that bounds them
         counts, digests = counted["counts"], counted["digest"]
+
+        # (name, difference): each name adds up to zero, or the engine lost or repeated data
         balance = (given, counted[BALANCE]) | "Balance" >> beam.Flatten()
+
+        # 48 bytes, once: the nonce and the digest of all counts, written before any noise is drawn
         record = RecordDraw(plan, key, self._output, nonce, self._witness)
         recorded = (digests, balance) | "Record" >> record
+
+        # (place, bytes), each place once: what noise is drawn from, after the rounds of such trees
         if round_count(plan):
             counts = (counts, recorded) | "Rounds" >> Rounds(plan, key)
+
+        # bytes: a receipt of each part that was written, after noise, estimation and consistency
         receipts = (counts, recorded) | "Draw" >> DrawTrees(plan, key, self._output)
         if leaves_units(plan):
             step = SealUnits(plan, key, self._output)
             units = (counted["units"], recorded) | "Units" >> step
             receipts = (receipts, units) | "Receipts" >> beam.Flatten()
+
+        # str, once: the path of the manifest, which makes the parts a release
         entries = plan_manifest(plan) | {name: each for name, each in self._public.items() if each}
         commit = Commit(plan, key, self._output, entries)
         return (receipts, recorded) | "Commit" >> commit
