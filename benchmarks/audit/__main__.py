@@ -23,19 +23,23 @@ from typing import Any
 
 from benchmarks.audit import black_box
 from benchmarks.audit.choices import audit_bounds, audit_value_bounds
-from benchmarks.audit.exact import KINDS, MEASURES, Finding, audit
+from benchmarks.audit.exact import (
+    KINDS,
+    KINDS_OF_UNITS,
+    MEASURES,
+    Finding,
+    audit,
+    audit_units,
+)
 from benchmarks.audit.published import audit_sparse, audit_thresholds
 from benchmarks.audit.tables import WORKLOADS, audit_columns, audit_tables
+from benchmarks.audit.trees import UNITS
 from benchmarks.audit.units import (
-    KINDS_OF_UNITS,
-    UNITS,
     audit_selection,
     audit_series,
     audit_sparse_units,
     audit_threshold_units,
-    audit_units,
 )
-from benchmarks.audit.whole import audit_whole
 from benchmarks.harness import holds, section, table
 
 # (kind of release, measure, finding), from a name and a number of random plans.
@@ -114,7 +118,6 @@ PARTS: dict[str, Make] = {
     **{kind: of_kind(kind, audit) for kind in KINDS},
     "sparse trees": stated(audit_sparse),
     "searches between thresholds": stated(audit_thresholds),
-    "all kinds at once": stated(audit_whole),
     **{f"{kind}, of units": of_kind(kind, audit_units) for kind in KINDS_OF_UNITS},
     "sparse trees, of units": stated(functools.partial(audit_sparse_units, units=SMALL)),
     "searches between thresholds, of units": stated(audit_threshold_units),

@@ -11,14 +11,12 @@ enumerated. Neighbors differ in one unit of up to nine rows.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from random import Random
 from typing import Any
 from unittest.mock import patch
-from unittest.mock import patch as patched
 
 import pyarrow as pa
 
@@ -133,25 +131,40 @@ def neighboring_tables(rng: Random, neighbors: Neighbors) -> Iterator[list[Row]]
         yield rows
 
 
-def bound_law(question: BoundQuestion, rows: list[Row]) -> list[Fraction]:
-    """The law of the choice that a release makes from rows."""
+def chosen_law(question: Any, columns: dict[str, pa.Array]) -> list[Fraction]:
+    """The law of the choices that a release makes from rows."""
     found: list[list[Fraction]] = []
 
-    def chosen(self: BoundPlan, counts: Any, stream: Any) -> int:
-        found.append(self.probabilities(counts))
-        return self.sizes[0]
+    def chosen(self: Any, counts: Any, stream: Any) -> Any:
+        if isinstance(self, BoundPlan):
+            found.append(self.probabilities(counts))
+            return self.sizes[0]
+        found.append(joint_law(self, counts))
+        return self.candidates[: len(self.sides)]
 
-    table = pa.table(
-        {
-            "person": pa.array([unit for unit, _ in rows], pa.string()),
-            "shop": pa.array([key for _, key in rows], pa.string()),
-        }
-    )
     plan = ReleasePlan(name="r", unit=question.unit, budget=question.budget, questions=(question,))
-    with patch.object(BoundPlan, "chosen", chosen):
-        release_rows(plan, table.to_batches(max_chunksize=50), ReleaseKey(SECRET))
+    with patch.object(type(question.plan), "chosen", chosen):
+        rows = pa.table(columns).to_batches(max_chunksize=50)
+        release_rows(plan, rows, ReleaseKey(SECRET))
     (result,) = found
     return result
+
+
+def choice_ratio(question: Any, tables: Iterator[list[Any]], name: str, kind: Any) -> float:
+    """What a pair of tables reveals by a choice, in parts of the claim.
+
+    Args:
+        question: the choice.
+        tables: of rows of a unit and a value.
+        name, kind: of the column of values.
+    """
+    laws = []
+    for rows in tables:
+        units, values = zip(*rows, strict=True) if rows else ((), ())
+        columns = {"person": pa.array(units, pa.string()), name: pa.array(values, kind)}
+        laws.append(chosen_law(question, columns))
+    loss = law_loss(laws[0], laws[1], question.budget.measure)
+    return loss / float(question.budget.amount)
 
 
 def audit_bounds(measure: str, *, plans: int, pairs: int, seed: int = 0) -> Finding:
@@ -166,17 +179,14 @@ def audit_bounds(measure: str, *, plans: int, pairs: int, seed: int = 0) -> Find
         neighbors = rng.choice(list(Neighbors))
         question = bound_question(rng, neighbors, Measure(measure))
         for _ in range(pairs):
-            laws = [bound_law(question, rows) for rows in neighboring_tables(rng, neighbors)]
-            loss = law_loss(laws[0], laws[1], question.budget.measure)
-            found.add(loss / float(question.budget.amount), leaked=False)
+            tables = neighboring_tables(rng, neighbors)
+            found.add(choice_ratio(question, tables, "shop", pa.string()), leaked=False)
     return found
 
 
 ValueRow = tuple[str, float | None]  # its unit and its value
-KEY = ReleaseKey(bytes(range(32)))
 CANDIDATES = (0.0, 1.0, 2.0, 4.0)
 VALUES = (-math.inf, -1.0, 0.0, 1.5, 3.0, 9.0, math.nan, None)
-JOINT_ORDERS = (1.5, 2.0, 8.0, 40.0)
 
 
 def make_question(rng: Random, neighbors: Neighbors, measure: Measure) -> ValueBoundsQuestion:
@@ -212,48 +222,15 @@ def neighboring_values(rng: Random, unit: PrivacyUnit) -> Iterator[list[ValueRow
         yield rows
 
 
-def joint_law(plan: ValueBoundsPlan, counts: Any) -> list[float]:
+def joint_law(plan: ValueBoundsPlan, counts: Any) -> list[Fraction]:
     """The law of all bounds that a plan chooses."""
     if len(plan.sides) == 1:
-        return [float(each) for each in plan.probabilities(plan.sides[0], counts)]
+        return [Fraction(each) for each in plan.probabilities(plan.sides[0], counts)]
     return [
-        float(lower * upper)
+        Fraction(lower) * Fraction(upper)
         for place, lower in enumerate(plan.probabilities("lower", counts))
         for upper in plan.probabilities("upper", counts, place + 1)
     ]
-
-
-def chosen_law(question: ValueBoundsQuestion, rows: list[ValueRow]) -> list[float]:
-    """The law of the choices that a release makes from rows."""
-    found: list[list[float]] = []
-
-    def chosen(self: ValueBoundsPlan, counts: Any, stream: Any) -> tuple[float, ...]:
-        found.append(joint_law(self, counts))
-        return self.candidates[: len(self.sides)]
-
-    table = pa.table(
-        {
-            "person": pa.array([unit for unit, _ in rows], pa.string()),
-            "x": pa.array([value for _, value in rows], pa.float64()),
-        }
-    )
-    plan = ReleasePlan(name="r", unit=question.unit, budget=question.budget, questions=(question,))
-    with patched.object(ValueBoundsPlan, "chosen", chosen):
-        release_rows(plan, table.to_batches(max_chunksize=3), KEY)
-    (result,) = found
-    return result
-
-
-def loss(question: ValueBoundsQuestion, one: list[float], two: list[float]) -> float:
-    """What a pair of laws reveals, in parts of the claim."""
-    claim = float(question.budget.amount)
-    pairs = (list(zip(one, two, strict=True)), list(zip(two, one, strict=True)))
-    if question.budget.measure is Measure.EPSILON:
-        return max(abs(math.log(a / b)) for a, b in pairs[0]) / claim
-    return max(
-        math.log(math.fsum(b * (a / b) ** order for a, b in each)) / (order * (order - 1)) / claim
-        for each, order in itertools.product(pairs, JOINT_ORDERS)
-    )
 
 
 def losses(measure: Measure, pairs: int = 200) -> Iterator[float]:
@@ -261,10 +238,8 @@ def losses(measure: Measure, pairs: int = 200) -> Iterator[float]:
     rng = Random(f"values {measure.value}")
     for _ in range(pairs):
         question = make_question(rng, rng.choice(list(Neighbors)), measure)
-        yield loss(
-            question,
-            *(chosen_law(question, rows) for rows in neighboring_values(rng, question.unit)),
-        )
+        tables = neighboring_values(rng, question.unit)
+        yield choice_ratio(question, tables, "x", pa.float64())
 
 
 def audit_value_bounds(measure: str, *, plans: int, pairs: int) -> Finding:

@@ -38,18 +38,20 @@ from benchmarks.audit.recording import (
     recorded_release,
 )
 from benchmarks.audit.trees import (
+    UNITS,
+    Counted,
     Draft,
     Integers,
     Palettes,
-    Row,
     adaptive_draft,
     batches,
     box_draft,
+    exact_counts,
     hierarchy_draft,
-    neighboring_rows,
+    neighbors,
     ordered_draft,
     shared,
-    tree_counts,
+    with_units,
 )
 from dptrees.dpcore.boxes.question import HypercubeQuestion
 from dptrees.dpcore.irregular.plan import IrregularPlan
@@ -60,7 +62,6 @@ from dptrees.dpcore.privacy.composition import certified_delta
 from dptrees.dpcore.privacy.conversion import calibrated_rho, zcdp_rho
 from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.release.plan import ReleasePlan, total_spending
 
@@ -221,15 +222,6 @@ def stated_release(
 # --- pairs of tables ------------------------------------------------------------------------------
 
 
-Counted = Integers | NodeCounts
-
-
-def exact_counts(rng: Random, case: Case, rows: Sequence[Row]) -> dict[str, Counted]:
-    """The exact counts of every tree, from batches of the rows."""
-    parts = batches(rng, case.palettes, rows)
-    return {question.name: tree_counts(question, parts) for question in case.plan.questions}
-
-
 def are_neighbors(case: Case, one: Mapping[str, Counted], two: Mapping[str, Counted]) -> bool:
     """Whether two tables agree on the counts that are public; all else makes them neighbors."""
     return all(
@@ -257,8 +249,8 @@ def neighboring_counts(
 ) -> tuple[dict[str, Counted], dict[str, Counted]] | None:
     """The exact counts of two neighboring tables; None if none were found that agree."""
     for _ in range(60):
-        tables = neighboring_rows(rng, case.palettes, case.plan.unit, rng.randrange(12))
-        one, two = (exact_counts(rng, case, rows) for rows in tables)
+        tables = neighbors(rng, case.palettes, case.plan.unit, rng.randrange(12))
+        one, two = (exact_counts(case.plan, batches(rng, case.palettes, rows)) for rows in tables)
         if are_neighbors(case, one, two):
             return one, two
     return None
@@ -381,7 +373,25 @@ def shows_more(first: Recorded, again: Recorded) -> bool:
     return public_output(first.release) != public_output(again.release)
 
 
-def audit(kind: str, measure: str, *, plans: int, pairs: int, seed: int = 0) -> Finding:
+def unit_case(rng: Random, kind: str, measure: str, unit: PrivacyUnit) -> Case:
+    """A random release that protects a unit; one with more keys than the unit may have, where its
+    keys are bounded and the kind has any."""
+    for _ in range(1 if unit.keys is None or "box" in kind else 40):
+        case = make_case(rng, kind, measure, units=(unit,))
+        if any(each.key_count > (unit.keys or 0) for each in case.plan.questions if each.is_keyed):
+            break
+    return Case(plan=case.plan, palettes=with_units(case.palettes))
+
+
+def audit(
+    kind: str,
+    measure: str,
+    *,
+    plans: int,
+    pairs: int,
+    seed: int = 0,
+    units: Sequence[PrivacyUnit] = (),
+) -> Finding:
     """Random releases of a kind, each with random pairs of neighboring tables.
 
     Args:
@@ -389,12 +399,20 @@ def audit(kind: str, measure: str, *, plans: int, pairs: int, seed: int = 0) -> 
         measure: one of `MEASURES`.
         plans, pairs: how many releases, and pairs of tables of each.
         seed: of the plans and tables; noise is keyed.
+        units: which units of many rows are protected, all in turn; none: rows.
     """
-    rng, found = Random(f"{kind} {measure} {seed}"), Finding()
-    for _ in range(plans):
-        case = make_case(rng, kind, measure)
+    rng, found = Random(f"{'units ' if units else ''}{kind} {measure} {seed}"), Finding()
+    order = rng.sample(units, len(units))
+    for number in range(plans):
+        unit = order[number % len(order)] if order else None
+        case = unit_case(rng, kind, measure, unit) if unit else make_case(rng, kind, measure)
         for _ in range(pairs):
             tables = neighboring_counts(rng, case)
             if tables is not None:
                 found.add(*audit_pair(case, *tables, replay=rng.random() < 0.5))
     return found
+
+
+# Public counts belong to a table whose rows are the units.
+KINDS_OF_UNITS = tuple(kind for kind in KINDS if kind != "hierarchies, public counts")
+audit_units = functools.partial(audit, units=UNITS)

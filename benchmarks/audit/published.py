@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -53,11 +53,11 @@ from benchmarks.audit.trees import (
     Palette,
     Palettes,
     batches,
+    exact_counts,
     key_palette,
-    leaf_counts,
-    neighboring_rows,
+    neighbors,
     sparse_draft,
-    sparse_leaf_counts,
+    with_units,
 )
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
@@ -270,18 +270,22 @@ def _shown(recorded: Recorded) -> list[Any]:
     ]
 
 
-def audit_sparse(*, plans: int, pairs: int, seed: int = 0) -> Finding:
+def audit_sparse(
+    *, plans: int, pairs: int, seed: int = 0, units: Sequence[PrivacyUnit] = ()
+) -> Finding:
     """Random sparse trees, each with random pairs of neighboring tables; as `exact.audit`."""
-    rng, found = Random(f"sparse {seed}"), Finding()
-    for _ in range(plans):
-        unit = rng.choice(ROW_UNITS)
-        epsilon, delta = rng.choice(STATED)
-        question, palettes = sparse_draft(rng, "tree", unit, epsilon, delta)
-        plan = sparse_plan(question, epsilon, delta)
+    rng, found = Random(f"{'units of sparse trees' if units else 'sparse'} {seed}"), Finding()
+    order = rng.sample(units, len(units))
+    for number in range(plans):
+        unit = order[number % len(order)] if order else rng.choice(ROW_UNITS)
+        stated = rng.choice(STATED)
+        question, palettes = sparse_draft(rng, "tree", unit, *stated)
+        palettes = palettes if unit.is_row else with_units(palettes)
+        plan = sparse_plan(question, *stated)
         for _ in range(pairs):
-            tables = neighboring_rows(rng, palettes, unit, rng.choice([0, 3, 12, 40]))
-            leaves = [sparse_leaf_counts(question, batches(rng, palettes, rows)) for rows in tables]
-            found.add(*sparse_pair(plan, *leaves))
+            tables = neighbors(rng, palettes, unit, rng.choice([0, 3, 12, 40]))
+            one, two = (exact_counts(plan, batches(rng, palettes, rows)) for rows in tables)
+            found.add(*sparse_pair(plan, one["tree"], two["tree"]))
     return found
 
 
@@ -581,16 +585,20 @@ def search_shows_more(
     return outputs[0] != outputs[1]
 
 
-def audit_thresholds(*, plans: int, pairs: int, seed: int = 0) -> Finding:
+def audit_thresholds(
+    *, plans: int, pairs: int, seed: int = 0, units: Sequence[PrivacyUnit] = ()
+) -> Finding:
     """Random searches, each with random pairs of neighboring tables; as `exact.audit`."""
-    rng, found = Random(f"thresholds {seed}"), Finding()
+    rng, found = Random(f"{'units of searches' if units else 'thresholds'} {seed}"), Finding()
     for number in range(plans):
-        unit = rng.choice(ROW_UNITS)
+        unit = units[number % len(units)] if units else rng.choice(ROW_UNITS)
         question, palettes = threshold_question(rng, unit, keyed=number % 4 == 3)
-        epsilon, delta = question.spending.own
+        palettes = palettes if unit.is_row else with_units(palettes)
+        plan, (epsilon, delta) = threshold_plan(question), question.spending.own
         for _ in range(pairs):
-            tables = neighboring_rows(rng, palettes, unit, rng.randrange(30))
-            one, two = (leaf_counts(question, batches(rng, palettes, rows)) for rows in tables)
+            tables = neighbors(rng, palettes, unit, rng.randrange(30))
+            parts = (batches(rng, palettes, rows) for rows in tables)
+            one, two = (exact_counts(plan, each)[question.name] for each in parts)
             ratio = threshold_loss(question, one, two, float(delta)) / float(epsilon)
             found.add(ratio, search_shows_more(question, one, two))
     return found

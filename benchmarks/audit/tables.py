@@ -33,19 +33,17 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.audit.choices import flip_law, law_loss, weight_law
-from benchmarks.audit.exact import Case, Finding, Loss, losses, shows_more
+from benchmarks.audit.exact import Case, Finding, losses, shows_more
 from benchmarks.audit.recording import (
     SECRET,
     Draw,
     NamedStream,
     Place,
     Recorded,
-    public_output,
-    recorded,
     recorded_release,
 )
-from benchmarks.audit.trees import Palettes, batches, neighboring_rows, ordered_domain
-from benchmarks.audit.units import neighboring_units, with_units
+from benchmarks.audit.trees import Palettes, batches, neighbors, ordered_domain, with_units
+from benchmarks.audit.units import series_loss
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.distinct import DistinctDomain, DistinctWorkload
 from dptrees.dpcore.exponential.choice import Chosen, flipped, weighed
@@ -56,7 +54,7 @@ from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.unit import ROW_UNITS, Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.released import _bounded_increments, _plain_increments, release_rows
+from dptrees.dpcore.release.released import _bounded_increments, _plain_increments
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.tables import question as choosing
 from dptrees.dpcore.tables.domain import ALL_TABLES, TableDomain
@@ -92,8 +90,7 @@ def table_case(rng: Random, unit: PrivacyUnit, measure: Measure) -> Case:
         plan = _plan_by_hand(rng, domain.shape, unit, budget)
     question = TableQuestion(name=NAME, domain=domain, plan=plan)
     release = ReleasePlan(name="r", unit=unit, budget=budget, questions=(question,))
-    case = Case(plan=release, palettes=palettes)
-    return case if unit.is_row else with_units(case)
+    return Case(plan=release, palettes=palettes if unit.is_row else with_units(palettes))
 
 
 def _domain(rng: Random) -> tuple[TableDomain, Palettes]:
@@ -246,8 +243,7 @@ def table_counts(plan: ReleasePlan, parts: Sequence[Mapping[str, pa.Array]]) -> 
 def neighboring_tables(rng: Random, case: Case) -> list[Integers]:
     """The exact counts of two neighboring tables of rows, in any order."""
     unit, size = case.plan.unit, rng.choice(SIZES)
-    neighboring = neighboring_rows if unit.is_row else neighboring_units
-    tables = neighboring(rng, case.palettes, unit, size)
+    tables = neighbors(rng, case.palettes, unit, size)
     result = [table_counts(case.plan, batches(rng, case.palettes, rows)) for rows in tables]
     rng.shuffle(result)
     return result
@@ -361,19 +357,6 @@ def neighboring_columns(rng: Random, unit: PrivacyUnit) -> Iterator[list[Row]]:
         yield rows
 
 
-def released(
-    plan: ReleasePlan, rows: Sequence[Row], wanted: Callable[[Place, Draw], Any]
-) -> Recorded:
-    """A release of the rows with a record of its draws."""
-    columns = {
-        "person": pa.array([unit for unit, _, _ in rows], pa.string()),
-        "place": pa.array([key for _, key, _ in rows], pa.string()),
-        "value": pa.array([value for _, _, value in rows], pa.float64()),
-    }
-    batches = pa.table(columns).to_batches(max_chunksize=7)
-    return recorded(lambda key: release_rows(plan, batches, key), wanted)
-
-
 def audit_columns(kind: str, measure: str, *, plans: int, pairs: int, seed: int = 0) -> Finding:
     """Random questions, each with random pairs of neighboring tables; as `exact.audit`.
 
@@ -394,21 +377,6 @@ def audit_columns(kind: str, measure: str, *, plans: int, pairs: int, seed: int 
         question = workload.planned(Share(budget=budget), ReleaseTerms(unit=unit))
         plan = ReleasePlan(name="r", unit=unit, budget=budget, questions=(question,))
         for _ in range(pairs):
-            found.add(*_pair(rng, plan))
+            one, two = neighboring_columns(rng, unit)
+            found.add(*series_loss([plan], [one], [two], "float64"))
     return found
-
-
-def _pair(rng: Random, plan: ReleasePlan) -> tuple[Fraction, bool]:
-    """The loss of a pair of neighbors in parts of the claim, and whether the second release showed
-    anything exact once it was given the noisy sums of the first."""
-    one_rows, two_rows = neighboring_columns(rng, plan.unit)
-    one = released(plan, one_rows, lambda place, draw: None)
-    two = released(plan, two_rows, lambda place, draw: one.draws[place].noisy)
-    loss = Loss()
-    for place, draw in one.draws.items():
-        other = two.draws[place]
-        assert draw.law == other.law and draw.exact is not None and other.exact is not None
-        loss.add(draw.law, (draw.exact - other.exact).tolist())
-    assert one.release is not None and two.release is not None
-    spent = loss.epsilon if plan.budget.measure is Measure.EPSILON else loss.rho
-    return spent / plan.budget.amount, public_output(one.release) != public_output(two.release)

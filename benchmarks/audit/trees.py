@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.audit.recording import SECRET
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan
 from dptrees.dpcore.boxes.domain import HypercubeDomain, cell_bits
@@ -51,16 +52,28 @@ from dptrees.dpcore.irregular.planner import (
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.levels.planner import plan_mechanism, plan_tree
 from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
 from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, PrivacyUnit
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    SUBSTITUTE_ROW,
+    Budget,
+    Neighbors,
+    NullUnits,
+    PrivacyUnit,
+)
+from dptrees.dpcore.questions.messages import Increments
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.release.released import _bounded_increments, _plain_increments
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape
@@ -165,30 +178,107 @@ def batches(rng: Random, palettes: Palettes, rows: Sequence[Row]) -> list[dict[s
     return found
 
 
-def leaf_counts(question: TreeQuestion, parts: Sequence[Mapping[str, pa.Array]]) -> Integers:
-    """(keys * K,) the exact counts, or sums, of all leaves, by the question's own map."""
+COLUMN, HEAVY = "person", "heavy"
+OTHERS = ("a", "b", "c", "d")
+# Rows a key, keys and rows that meet each other in every way: one binds, or another, or all.
+BOUNDS = (
+    {"rows": 1},
+    {"rows": 4},
+    {"rows": 3, "keys": 1},
+    {"rows": 6, "keys": 2, "rows_per_key": 3},
+    {"rows": 5, "keys": 3, "rows_per_key": 2},
+    {"rows": 3, "rows_per_key": 2},
+    {"rows": 9, "keys": 1, "rows_per_key": 2},
+    {"rows": 9, "keys": 2, "rows_per_key": 1},
+)
+UNITS = tuple(
+    PrivacyUnit(neighbors=neighbors, columns=(COLUMN,), nulls=nulls, **bounds)
+    for bounds in BOUNDS
+    for neighbors in Neighbors
+    for nulls in NullUnits
+)
+
+
+def heavy_rows(rng: Random, palettes: Palettes, unit: PrivacyUnit) -> list[Row]:
+    """Rows of one unit, most often more than are counted of it, wherever they may do harm."""
+    names = list(palettes)
+    first = random_row(rng, palettes)
+    kind = rng.randrange(5)
+    if kind == 0:  # a row that has no unit, and is one of its own or none
+        found = [_of(first, names, **{COLUMN: None})] if unit.nulls is NullUnits.OWN else []
+        return found
+    many = unit.rows + rng.randint(1, 3)
+    if kind == 1:
+        found = [first] * many
+    elif kind == 2:
+        found = [random_row(rng, palettes) for _ in range(rng.randint(1, 8))]
+    else:  # under every key, alike but for it or not
+        found = []
+        for name in [each for each in names if each.endswith("_by") or each == "by"] or [COLUMN]:
+            for value in palettes[name].values:
+                row = first if kind == 3 else random_row(rng, palettes)
+                found += [_of(row, names, **{name: value})] * many
+    amounts = [name for name in names if name.endswith("_amount")]
+    farthest = {name: rng.choice((-1e300, 1e300)) for name in amounts if rng.random() < 0.6}
+    return [_of(row, names, **{COLUMN: HEAVY}, **farthest) for row in found]
+
+
+def _of(row: Row, names: Sequence[str], **changed: object) -> Row:
+    """A row with other values."""
+    return tuple(changed.get(name, value) for name, value in zip(names, row, strict=True))
+
+
+def neighboring_units(
+    rng: Random, palettes: Palettes, unit: PrivacyUnit, size: int
+) -> tuple[list[Row], list[Row]]:
+    """Two tables; the second has one unit more, or one unit with other rows."""
+    others = [random_row(rng, palettes) for _ in range(size)]
+    before = heavy_rows(rng, palettes, unit) if unit.substitutes else []
+    tables = [*others, *before], [*others, *heavy_rows(rng, palettes, unit)]
+    for table in tables:
+        rng.shuffle(table)
+    return tables
+
+
+def neighbors(
+    rng: Random, palettes: Palettes, unit: PrivacyUnit, size: int
+) -> tuple[list[Row], list[Row]]:
+    """Two tables that differ in a row, or in one unit of many."""
+    pair = neighboring_rows if unit.is_row else neighboring_units
+    return pair(rng, palettes, unit, size)
+
+
+def with_units(palettes: Palettes) -> Palettes:
+    """Columns with one that names the unit of each row, null for some."""
+    return palettes | {COLUMN: Palette(type=pa.string(), values=(*OTHERS, None))}
+
+
+Counted = Integers | NodeCounts
+
+
+def exact_counts(plan: ReleasePlan, parts: Sequence[Mapping[str, pa.Array]]) -> dict[str, Counted]:
+    """The exact counts of every tree, by the release's own steps: of what stays of each unit."""
+    choices = KeyedChoices(key=ReleaseKey(SECRET), release=plan.name)
+    added: dict[str, list[Increments]] = {question.name: [] for question in plan.questions}
+    rows = [pa.RecordBatch.from_pydict(dict(columns)) for columns in parts]
+    reading = _plain_increments if plan.unit.is_row else _bounded_increments
+    for question, increments, _ in reading(plan, rows, choices):
+        added[question.name].append(increments)
+    return {question.name: _counts(question, added[question.name]) for question in plan.questions}
+
+
+def _counts(question: Question, added: Sequence[Increments]) -> Counted:
+    if not isinstance(question, TreeQuestion):
+        parts = [NodeCounts.grouped(each.cells, each.values) for each in added if len(each.cells)]
+        return NodeCounts.merged(parts or [question.domain.leaf_counts(_no_rows(question))])
     counts = np.zeros(question.forest.chunking.cells, np.int64)
-    for columns in parts:
-        ids, values = question.increments(columns)
-        np.add.at(counts, np.asarray(ids), 1 if values is None else values)
+    for cells, values in added:
+        np.add.at(counts, np.asarray(cells), 1 if values is None else values)
     return counts
 
 
-def tree_counts(
-    question: Question, parts: Sequence[Mapping[str, pa.Array]]
-) -> Integers | NodeCounts:
-    """The exact counts of a tree, by its own map."""
-    if isinstance(question, SparseQuestion | HypercubeQuestion):
-        return sparse_leaf_counts(question, parts)
-    assert isinstance(question, TreeQuestion)
-    return leaf_counts(question, parts)
-
-
-def sparse_leaf_counts(
-    question: SparseQuestion | HypercubeQuestion, parts: Sequence[Mapping[str, pa.Array]]
-) -> NodeCounts:
-    """The exact counts of the leaves of a sparse tree, or of the codes of a box, by its own map."""
-    return NodeCounts.merged([question.domain.leaf_counts(columns) for columns in parts])
+def _no_rows(question: Question) -> dict[str, pa.Array]:
+    return {name: pa.array([], question.value_types[name]) for name in question.columns}
 
 
 Make = Callable[[Budget], Question]

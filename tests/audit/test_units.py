@@ -14,14 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.audit.exact import MEASURES, Finding
-from benchmarks.audit.units import (
-    KINDS_OF_UNITS,
-    UNITS,
-    audit_sparse_units,
-    audit_threshold_units,
-    audit_units,
-)
+from benchmarks.audit.exact import KINDS_OF_UNITS, MEASURES, Finding, audit_units
+from benchmarks.audit.trees import UNITS
+from benchmarks.audit.units import audit_sparse_units, audit_threshold_units
 from dptrees.dpcore.bounding import row_choice
 from dptrees.dpcore.bounding.row_choice import RowBounds
 from dptrees.dpcore.bounding.unit_ids import UnitIds, Units
