@@ -1,6 +1,6 @@
 """A series of releases: what its days cost, and how far off its totals to date are.
 
-    python -m benchmarks.series [--periods 8] [--rows 200000] [--cells 1024] [--keys 400]
+    python -m benchmarks.series [--periods 8] [--rows 200000] [--cells 1024]
     python -m benchmarks.series --units 100000000     what a bound of the periods of a unit costs
     python -m benchmarks.series --sums 365            what a run by weighted sums costs, in memory
     python -m benchmarks.series --people 10000000 --rows 1000000 --periods 10
@@ -13,12 +13,11 @@
   period). T releases of a day each, added up, cost the same, since a row is in one of them: that is
   the tree of one level. T releases of all rows so far cost T times as much, so that each gets its
   part. Predicted for the best and for the binary tree, for the tree of boxes, which are estimated
-  from single nodes, and for weighted sums of periods; and measured in memory.
+  from single nodes, and for weighted sums of periods.
 - Unknown length: the same errors of the first periods of a series that was planned for more, and of
   one series after the other, each twice as long as the one before, the first of 7 periods.
 - Units: the same errors where all rows of a unit are protected together and it is counted in at
-  most so many periods; which part of the flights of data/daily (`make daily`) such a bound counts;
-  and what remembered units weigh and cost in a run, by one of the 64 shards.
+  most so many periods; and what remembered units weigh and cost in a run, by one of the 64 shards.
 - People: days of rows of so many units, each counted in at most three periods, by a process a day.
 """
 
@@ -31,7 +30,6 @@ import os
 import shutil
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -46,41 +44,32 @@ import yaml
 
 from benchmarks.harness import make_key, run_command
 from dptrees.dpcore.bounding.row_choice import CountedUnits
-from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
 from dptrees.dpcore.ordered.integers import IntegerDomain
-from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.messages import STATE, UNIT_SHARDS, Place
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_counts
-from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.series.question import CarriedCounts, SeriesQuestion
-from dptrees.dpcore.series.released import WindowTables
-from dptrees.dpcore.series.runs import Series, select_span
+from dptrees.dpcore.series.runs import Series
 from dptrees.dpcore.series.temporal import (
     MOST_PERIODS,
-    Span,
     TemporalSetting,
-    TemporalSplit,
     TemporalTree,
-    Window,
     best_split,
     estimated_variances,
-    scaled,
     split_of_fanout,
 )
 from dptrees.dpcore.series.totals_to_date import PeriodSums, WeightedPeriods
 from dptrees.dpcore.series.workload import SeriesWorkload
-from dptrees.dpcore.trees.shapes import UniformTree
-from dptrees.dpcore.uniform.plan import TreePlan
 from dptrees.pipelines.run.releasing import run_release
 
 PREDICTED = (14, 90, 365, 3650)
 LONGER = (1, 2, 4, 10)
 BOUNDS = (1, 5, 10, 30)
+UNITS = {"unit": "per_series", "max_periods": 3}
 POWERS = {Measure.EPSILON: 2, Measure.RHO: 1}
 
 
@@ -90,7 +79,6 @@ def main() -> None:
     parser.add_argument("--periods", type=int, default=8)
     parser.add_argument("--rows", type=int, default=200_000, help="of a day")
     parser.add_argument("--cells", type=int, default=1024)
-    parser.add_argument("--keys", type=int, default=400, help="counts that errors are measured of")
     parser.add_argument("--units", type=int, default=0, help="remembered; nothing else is printed")
     parser.add_argument("--sums", type=int, default=0, help="periods; nothing else is printed")
     parser.add_argument("--people", type=int, default=0, help="units; nothing else is printed")
@@ -103,13 +91,11 @@ def main() -> None:
         return
     if chosen.units:
         print_bounds()
-        print_flights()
         print_remembered(chosen.units)
         return
     print_cost(chosen.periods, chosen.rows, chosen.cells)
     print_predicted()
     print_longer()
-    print_measured(14, chosen.keys)
 
 
 # --- what days cost ---
@@ -143,27 +129,29 @@ def _write_rows(folder: Path, rows: int, cells: int) -> None:
     pq.write_table(pa.table({"x": values}), folder / "rows.parquet")
 
 
-def _day(folder: Path, cells: int, series: dict[str, object] | None) -> tuple[float, float]:
-    settings: dict[str, object] = {
-        "release": "alone" if series is None else "days",
+def _config(folder: Path, name: str, privacy: dict[str, Any], cells: int, series: Any) -> str:
+    """Write a configuration of one tree; its path."""
+    domain = {"column": "x", "type": "integer", "lower": 0, "upper": cells}
+    settings: dict[str, Any] = {
+        "release": name,
         "input": {"format": "parquet", "path": str(folder / "rows.parquet")},
-        "output": str(folder / ("out" if series is None else "series")),
+        "output": str(folder / name),
         "key_file": str(folder / "release.key"),
-        "privacy": {"rho": 1, "neighbors": "add_remove"},
-        "trees": [
-            {
-                "name": "x",
-                "domain": {"column": "x", "type": "integer", "lower": 0, "upper": cells},
-            }
-        ],
+        "privacy": {"rho": 1, "neighbors": "add_remove", **privacy},
+        "trees": [{"name": "x", "domain": domain}],
     }
     if series is not None:
         settings["series"] = series
     path = folder / "release.yaml"
     path.write_text(yaml.safe_dump(settings))
+    return str(path)
+
+
+def _day(folder: Path, cells: int, series: dict[str, object] | None) -> tuple[float, float]:
+    path = _config(folder, "out" if series is None else "series", {}, cells, series)
     clock, spent = time.perf_counter(), os.times()
     with redirect_stdout(io.StringIO()):
-        run_release(str(path), [])
+        run_release(path, [])
     after = os.times()
     cpu = after.user + after.system - spent.user - spent.system
     return time.perf_counter() - clock, cpu
@@ -215,9 +203,9 @@ def print_people(people: int, rows: int, periods: int) -> None:
             known[who] = True
             table = pa.table({"x": who % 1024, "who": who})
             pq.write_table(table, folder / "rows.parquet")
-            path = folder / "release.yaml"
-            path.write_text(yaml.safe_dump(_people_settings(folder, periods, period)))
-            run = run_command(["release", str(path)])
+            series = {"periods": periods, "period": period} | UNITS
+            path = _config(folder, "out", {"unit": "who", "max_rows": 2}, 1024, series)
+            run = run_command(["release", path])
             units = folder / "out" / f"period-{period:04d}" / "units"
             size = sum(path.stat().st_size for path in units.glob("*"))
             print(
@@ -225,28 +213,6 @@ def print_people(people: int, rows: int, periods: int) -> None:
                 f"{known.sum():>12,} {size:>14,}",
                 flush=True,
             )
-
-
-def _people_settings(folder: Path, periods: int, period: int) -> dict[str, object]:
-    return {
-        "release": "people",
-        "input": {"format": "parquet", "path": str(folder / "rows.parquet")},
-        "output": str(folder / "out"),
-        "key_file": str(folder / "release.key"),
-        "privacy": {"rho": 1, "neighbors": "add_remove", "unit": "who", "max_rows": 2},
-        "series": {
-            "periods": periods,
-            "period": period,
-            "unit": "per_series",
-            "max_periods": 3,
-        },
-        "trees": [
-            {
-                "name": "x",
-                "domain": {"column": "x", "type": "integer", "lower": 0, "upper": 1024},
-            }
-        ],
-    }
 
 
 # --- how far off totals to date are ---
@@ -298,31 +264,6 @@ def least_error(periods: int) -> float:
     """
     angles = (2 * np.arange(1, periods + 1) - 1) * np.pi / (4 * periods + 2)
     return float((1 / (2 * np.sin(angles))).sum() / periods)
-
-
-def print_measured(periods: int, keys: int) -> None:
-    """The same, measured on as many counts as there are keys."""
-    print()
-    print(f"measured, T = {periods}, {keys} counts: a total to date, and its last one alone")
-    for measure, power in POWERS.items():
-        budget = Budget(measure=measure, amount=Fraction(1, 10))
-        tree = _counts(budget, keys)
-        alone = math.sqrt(tree.plan.variances[-1])
-        splits = {
-            "days added": TemporalSplit(
-                tree=TemporalTree(periods=periods), shares=(1.0,), error=1.0
-            ),
-            "binary": split_of_fanout(periods, 2, TemporalSetting(power=power)),
-            "tree": best_split(periods, TemporalSetting(power=power)),
-        }
-        made = {name: _by_nodes(tree, split) for name, split in splits.items()}
-        if measure is Measure.RHO:
-            made["sums"] = _by_sums(tree, periods)
-        for name, question in made.items():
-            errors = _errors(question, periods, keys) / alone
-            mean = math.sqrt((errors**2).mean())
-            last = math.sqrt((errors[-1] ** 2).mean())
-            print(f"{measure.value:10} {name:>12} {mean:8.3g} {last:8.3g}")
 
 
 # --- a number of periods that is not known ---
@@ -395,26 +336,6 @@ def _bounded(periods: int, setting: TemporalSetting) -> float:
     return min(tree, PeriodSums.for_periods(periods).error_to_date(setting.max_periods))
 
 
-def print_flights() -> None:
-    """Part of the flights of examples/daily.yaml that each bound counts, if they are there."""
-    days = [pq.read_table(path) for path in sorted(Path("data/daily").glob("*.parquet"))]
-    if not days:
-        return
-    print()
-    print("flights of data/daily with a delay, at most 4 a day of an aircraft: part that counts")
-    known = [day.select(["tailnum", "dep_delay"]).drop_null() for day in days]
-    rows = [Counter(day["tailnum"].to_pylist()) for day in known]
-    whole = sum(sum(each.values()) for each in rows)
-    for most in range(1, len(days) + 1):
-        used: Counter[str] = Counter()
-        counted = 0
-        for each in rows:
-            present = [aircraft for aircraft in each if used[aircraft] < most]
-            used.update(present)
-            counted += sum(min(4, each[aircraft]) for aircraft in present)
-        print(f"{most:>5} days {100 * counted / whole:6.1f} %")
-
-
 def print_remembered(units: int) -> None:
     """What a shard of remembered units weighs, and the CPU seconds that a run spends on it."""
     number, key = units // UNIT_SHARDS, ReleaseKey.generate()
@@ -433,67 +354,6 @@ def print_remembered(units: int) -> None:
         f"{units:,} units, of a tree: {UNIT_SHARDS} files of {len(sealed) / 1e6:.1f} MB; a run "
         f"spends {seconds:.2f} s of CPU on a shard, {UNIT_SHARDS * seconds:.0f} s on all"
     )
-
-
-def _counts(budget: Budget, keys: int) -> OrderedQuestion[UniformMechanism]:
-    """One count for each key."""
-    plan = TreePlan(
-        tree=UniformTree(leaves=1, fanouts=()),
-        unit=ADD_REMOVE_ROW,
-        budget=budget,
-        level_amounts=(budget.amount,),
-        keyed=True,
-    )
-    return OrderedQuestion(
-        name="counts",
-        domain=IntegerDomain(column="x", lower=0, upper=1),
-        mechanism=UniformMechanism(plan=plan),
-        keys=KeyList(column="key", keys=tuple(f"k{number}" for number in range(keys))),
-    )
-
-
-Counts = OrderedQuestion[UniformMechanism]
-
-
-def _by_nodes(tree: Counts, split: TemporalSplit) -> SeriesQuestion:
-    """The series that measures nodes of a temporal tree."""
-    amounts = tree.plan.budget.split(split.shares)
-    levels = [scaled(tree, replace(tree.plan.budget, amount=amount)) for amount in amounts]
-    return SeriesQuestion.from_trees(split.tree, 1, levels, tree.name)
-
-
-def _by_sums(tree: Counts, periods: int) -> SeriesQuestion:
-    """The series that measures weighted sums of periods."""
-    sums, budget = PeriodSums.for_periods(periods), tree.plan.budget
-    _, l2_squared = sums.sensitivities(1)
-    own = scaled(tree, replace(budget, amount=budget.amount / l2_squared))
-    temporal = TemporalTree(periods=periods)
-    return WeightedPeriods.from_trees(temporal, 1, [own], tree.name, sums=sums)
-
-
-def _errors(first: SeriesQuestion, periods: int, keys: int) -> np.ndarray[Any, Any]:
-    """(T, keys) of the totals to date of a series of the same counts every day."""
-    key, found = ReleaseKey.generate(), []
-    releases: list[Any] = []
-    counts = np.full(keys, 1000)
-    for period in range(1, periods + 1):
-        question = replace(first, period=period)
-        budget = question.budget
-        assert budget is not None
-        plan = ReleasePlan(name="series", unit=question.unit, budget=budget, questions=(question,))
-        carried = _carried(question, releases, key)
-        given = {first.name: CarriedCounts(period=counts, carried=carried)}
-        releases.append(release_counts(plan, given, key))
-
-        def read(span: Span, group: int, index: int) -> pa.Table:
-            return select_span(
-                releases[span.last - 1]._read("nodes", first.name, group, index), span
-            )
-
-        window = Window(first=1, last=period, arrived=period)
-        table = WindowTables(question, window, read).part("nodes", 0, 0)
-        found.append(table["estimate"].to_numpy() - period * counts)
-    return np.array(found)
 
 
 def _carried(
