@@ -19,8 +19,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import make_rows
 from benchmarks.harness import make_key, marked
+from benchmarks.throughput import write_ordered
 from tests.engines.servers import Engine, engine, environment, missing
 
 NAMES = ("local", "prism", "flink", "flink_cluster", "spark")
@@ -62,7 +62,7 @@ def _make_inputs(folder: Path, rows: int, times: int) -> None:
     ``once`` so often."""
     make_key(folder)
     for name, count in (("few", 1_000), ("once", rows)):
-        make_rows.write_files(folder / name, "rows", make_rows.write_file, count, 8)
+        write_ordered(folder / name, count)
     (folder / "many").mkdir()
     for path in (folder / "once").iterdir():
         for number in range(times):

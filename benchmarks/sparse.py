@@ -1,9 +1,10 @@
 """Large sparse trees: heavy nodes found against the truth, seconds and peak memory.
 
-Run as ``python -m benchmarks.sparse FOLDER [--tree addresses|bits|flights]``, FOLDER being one of
-``make_addresses.py`` (trees of bytes or of single bits over 2^32 leaves) or of
-``examples/flights.py`` (origin, destination, carrier, tail number). In one process, on dpcore
-alone: read, count, add noise, settle. The truth is compared afterwards, out of the timing.
+Run as ``python -m benchmarks.sparse FOLDER [--tree addresses|bits|flights]``. A folder without
+files gets a log of ``--rows`` addresses (trees of bytes or of single bits over 2^32 leaves);
+flights are those of ``examples/flights.py`` (origin, destination, carrier, tail number). In one
+process, on dpcore alone: read, count, add noise, settle. The truth is compared afterwards, out of
+the timing.
 """
 
 from __future__ import annotations
@@ -50,6 +51,33 @@ def batches(folder: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """The columns of all files."""
     for path in sorted(folder.glob("*.parquet")):
         yield from pyarrow.parquet.ParquetFile(path).iter_batches(2**18, columns=list(columns))
+
+
+def write_addresses(folder: Path, rows: int) -> None:
+    """Write a log of addresses, heavy-tailed at every byte.
+
+    Given the bytes before it, a byte's r-th most frequent value has a probability in proportion to
+    r^-1.2, and which value that is depends on the bytes before it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(8):
+        generator = np.random.default_rng([1981, number])
+        table = pa.table({"address": addresses(generator, rows // 8)})
+        pyarrow.parquet.write_table(table, folder / f"{number}.parquet", compression="zstd")
+
+
+def addresses(generator: np.random.Generator, size: int) -> np.ndarray:
+    """Return uint32 addresses, (size,)."""
+    weights = np.arange(1, 257, dtype=np.float64) ** -1.2
+    edges = np.cumsum(weights / weights.sum())[:-1]
+    prefix = np.zeros(size, np.uint64)
+    for _ in range(4):
+        rank = np.searchsorted(edges, generator.random(size)).astype(np.uint64)
+        # A permutation of the byte values that differs from prefix to prefix.
+        start = ((prefix + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
+        byte = (rank * np.uint64(167) + start) & np.uint64(255)
+        prefix = (prefix << np.uint64(8)) | byte
+    return prefix.astype(np.uint32)
 
 
 def count(folder: Path, domain: SparseDomain) -> tuple[int, Shards]:
@@ -115,11 +143,14 @@ def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="of a log that is written")
     parser.add_argument("--tree", choices=TREES, default="addresses")
     parser.add_argument("--epsilon", type=Fraction, default=Fraction(1))
     parser.add_argument("--delta", type=Fraction, default=Fraction(1, 10**8))
     arguments = parser.parse_args()
     domain = TREES[arguments.tree]
+    if not [*arguments.folder.glob("*.parquet")]:
+        write_addresses(arguments.folder, arguments.rows)
     plan = plan_sparse(domain.names, arguments.epsilon, arguments.delta, ADD_REMOVE_ROW)
     before, began = peak(), time.perf_counter()
     rows, shards = count(arguments.folder, domain)

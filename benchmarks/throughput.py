@@ -32,7 +32,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import make_rows
 from benchmarks.harness import RELEASE, make_key, measured
 
 FILE_ROWS, GROUP_ROWS = 2_500_000, 1 << 20
@@ -102,8 +101,21 @@ class Compared(NamedTuple):
 
 
 def write_ordered(folder: Path, rows: int) -> None:
-    """Write the rows of `benchmarks.make_rows`."""
-    make_rows.write_files(folder, "rows", make_rows.write_file, rows, 8)
+    """Write eight files of gamma values, most of them in [0, 100), and of groups, in flat memory; a
+    file's rows depend on its number and its size alone."""
+    folder.mkdir()
+    schema = pa.schema([pa.field("value", pa.float64()), pa.field("group", pa.int32())])
+    for number in range(8):
+        generator = np.random.default_rng([2013, number])
+        first, last = (rows * n // 8 for n in (number, number + 1))
+        path = folder / f"rows-{number + 1:04d}-of-0008.parquet"
+        # Random doubles do not repeat: a dictionary and compression would only cost time.
+        with pq.ParquetWriter(path, schema, compression="none", use_dictionary=["group"]) as file:
+            for start in range(first, last, GROUP_ROWS):
+                size = min(GROUP_ROWS, last - start)
+                value = generator.standard_gamma(2.0, size) * 10.0
+                group = generator.integers(0, 16, size, dtype=np.int32)
+                file.write_batch(pa.record_batch([pa.array(value), pa.array(group)], schema=schema))
 
 
 def ordered(rows: int) -> Iterator[Compared]:

@@ -145,7 +145,7 @@ def certified_delta(moved: Sequence[tuple[Moved, int]], epsilon: Real) -> float:
     """An upper bound of the delta at which independently noised counts are (epsilon, delta)-DP.
 
     Every bound of truncation, of the grid and of rounding is included, so it is never below the
-    exact delta. How far above is measured, not proved (``python benchmarks/certificate.py``; exact
+    exact delta. How far above is measured, not proved (`test_certificate.py`; exact
     deltas from 1e-12 to 0.5): up to 1.0004 times where epsilon is none of the possible losses. A
     loss at epsilon itself counts nothing in the exact delta and a little here, which shows where
     larger losses are far less likely: up to 1.1 times above for sigma^2 from 1 on, up to 12 times
