@@ -13,13 +13,18 @@ from dptrees.pipelines.terminal_text import print_line
 from dptrees.transforms.keys import LARGEST_TEXT, KeyReference
 
 
-def run_keygen(path: str) -> int:
-    """Writes a new key to a new file with mode 0600.
+def write_release_key(path: str) -> None:
+    """Write a new key to a new file with mode 0600.
 
     Raises:
         UserError: the file exists already, or cannot be made.
     """
     write_new(path, ReleaseKey.generate().to_text() + "\n")
+
+
+def run_keygen(path: str) -> int:
+    """Make a new key, and say how to treat it; raises as `write_release_key`."""
+    write_release_key(path)
     print_line(
         f"{path}: a new release key, for you alone to read. Keep it secret and keep it safe:"
     )

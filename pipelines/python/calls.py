@@ -9,17 +9,16 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.pipelines.python.config import AnyConfig, Privacy
 from dptrees.pipelines.python.error import quiet_import, short_traceback, user_errors
 from dptrees.transforms.errors import sentence_in
-from dptrees.transforms.keys import KeyReference
 
 if TYPE_CHECKING:
     from dptrees.dpcore.release.plan import ReleasePlan
     from dptrees.pipelines.python.checked import RowCheck
     from dptrees.pipelines.python.release import Plan, Release
     from dptrees.pipelines.python.request import Request
+    from dptrees.transforms.keys import KeyReference
 
 
 _Path = str | os.PathLike[str]
@@ -197,11 +196,8 @@ def key(place: _Path) -> KeyReference:
     >>> key("/etc/release.key").reference, key("env:RELEASE_KEY").reference
     ('file:/etc/release.key', 'env:RELEASE_KEY')
     """
-    reference = str(quiet_import("release").key_values(place)["key"])
-    scheme, _, path = reference.partition(":")
-    if scheme == "file":
-        reference = f"file:{os.path.abspath(path)}"
-    return KeyReference(reference=reference)
+    reference: KeyReference = quiet_import("release").key_anywhere(place)
+    return reference
 
 
 def error_sentence(error: BaseException) -> str | None:
@@ -288,9 +284,9 @@ def keygen(path: _Path) -> str:
     Raises:
         Error: if the file exists (a key is never overwritten), or cannot be written.
     """
-    from dptrees.pipelines.proof.keygen import write_new
+    from dptrees.pipelines.proof.keygen import write_release_key
 
     place = os.fspath(path)
     with user_errors():
-        write_new(place, ReleaseKey.generate().to_text() + "\n")
+        write_release_key(place)
     return place

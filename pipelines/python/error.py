@@ -22,7 +22,6 @@ from types import FunctionType, ModuleType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from dptrees.pipelines.process import UserError, quiet_logs
-from dptrees.pipelines.proof.check import UNREADABLE
 from dptrees.transforms.errors import ReleaseError
 
 P = ParamSpec("P")
@@ -118,6 +117,7 @@ def user_errors(*, is_query: bool = False, release: str | None = None) -> Iterat
     dptrees.Error: range: 5 is above 1
     """
     # Not above: this module is imported where an import must be quick.
+    from dptrees.pipelines.proof.check import UNREADABLE
     from dptrees.pipelines.query.release_folder import FolderError
     from dptrees.pipelines.sections.document import ConfigurationError
 

@@ -48,7 +48,7 @@ from dptrees.pipelines.show.targets import TargetError, TargetErrors
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import MANIFEST
 from dptrees.transforms.held import KEPT_SCHEME, KeptFiles
-from dptrees.transforms.keys import has_scheme
+from dptrees.transforms.keys import KeyReference, has_scheme
 
 # The value of an omitted key whose value is not read.
 _NO_FILE, _NO_KEY = "rows", "env:DPTREES_KEY"
@@ -65,6 +65,15 @@ def key_values(key: str | os.PathLike[str] | None) -> dict[str, str]:
         return {}
     text = os.fspath(key)
     return {"key": text if has_scheme(text) else f"file:{text}"}
+
+
+def key_anywhere(key: str | os.PathLike[str]) -> KeyReference:
+    """Return a reference to a key; a path is made absolute, since workers have other folders."""
+    reference = key_values(key)["key"]
+    scheme, _, path = reference.partition(":")
+    if scheme == "file":
+        reference = f"file:{os.path.abspath(path)}"
+    return KeyReference(reference=reference)
 
 
 def config_values(config: AnyConfig) -> tuple[Any, str]:
