@@ -18,13 +18,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import make_key
+from benchmarks.harness import Run, make_key
 
 KEYS, CELLS = 16, 256
 ROWS_PER_PERSON = 40  # on average
@@ -65,34 +64,13 @@ trees:
 """
 UNIT = ", unit: person, max_rows: 20, max_keys: 5, max_rows_per_key: 4"
 
-PLAIN_BEAM = """
-import time
-import apache_beam as beam
-import pyarrow.parquet as pq
-from apache_beam.options.pipeline_options import PipelineOptions
-begun = time.perf_counter()
-options = PipelineOptions(["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"])
-with beam.Pipeline(options=options) as pipeline:
-    (
-        pipeline
-        | beam.Create(["{rows}"])
-        | beam.FlatMap(lambda path: pq.read_table(path).slice(0, {most}).to_pylist())
-        | beam.Map(lambda row: (row["person"], (row["key"], int(row["value"]))))
-        | beam.combiners.Sample.FixedSizePerKey(20)
-        | beam.FlatMap(lambda unit: unit[1])
-        | beam.combiners.Count.PerElement()
-        | beam.combiners.Count.Globally()
-        | beam.Map(lambda cells: None)
-    )
-measured(time.perf_counter() - begun)
-"""
-
-PIPELINE_DP = """
+# Programs of a row at a time: how rows are read, and what is done with them.
+PER_ROW_PROGRAM = """
 import logging, time
 logging.disable(logging.CRITICAL)
 import apache_beam as beam
-import pipeline_dp
 import pyarrow.parquet as pq
+{imports}
 from apache_beam.options.pipeline_options import PipelineOptions
 begun = time.perf_counter()
 options = PipelineOptions(["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"])
@@ -103,6 +81,19 @@ with beam.Pipeline(options=options) as pipeline:
         | beam.FlatMap(lambda path: pq.read_table(path).slice(0, {most}).to_pylist())
         | beam.Map(lambda row: (row["person"], (row["key"], int(row["value"]))))
     )
+{steps}
+    found | beam.combiners.Count.Globally() | beam.Map(lambda cells: None)
+measured(time.perf_counter() - begun)
+"""
+PLAIN_BEAM = """
+    found = (
+        rows
+        | beam.combiners.Sample.FixedSizePerKey(20)
+        | beam.FlatMap(lambda unit: unit[1])
+        | beam.combiners.Count.PerElement()
+    )
+"""
+PIPELINE_DP = f"""
     accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=1, total_delta=1e-6)
     engine = pipeline_dp.DPEngine(accountant, pipeline_dp.BeamBackend())
     params = pipeline_dp.AggregateParams(
@@ -116,20 +107,10 @@ with beam.Pipeline(options=options) as pipeline:
         partition_extractor=lambda row: row[1],
         value_extractor=lambda row: 0,
     )
-    cells = [(f"k{{key}}", cell) for key in range({keys}) for cell in range({cells})]
+    cells = [(f"k{{key}}", cell) for key in range({KEYS}) for cell in range({CELLS})]
     found = engine.aggregate(rows, params, extractors, public_partitions=cells)
     accountant.compute_budgets()
-    found | beam.combiners.Count.Globally() | beam.Map(lambda cells: None)
-measured(time.perf_counter() - begun)
 """
-
-
-class Run(NamedTuple):
-    """Time and memory of one program."""
-
-    seconds: float
-    processor: float
-    peak: float  # MB
 
 
 def measured(code: str, python: str = sys.executable) -> Run:
@@ -186,9 +167,10 @@ def main() -> int:
         first = make_rows(folder / "rows", rows)
         make_rows(folder / "few", FEW)
         _releases(folder, rows, arguments.shards, arguments.repeat)
-        _per_row("plain Beam, Sample.FixedSizePerKey", PLAIN_BEAM, first, sys.executable)
+        _per_row("plain Beam, Sample.FixedSizePerKey", "", PLAIN_BEAM, first, sys.executable)
         if _has_pipeline_dp(arguments.pipeline_dp):
-            _per_row("PipelineDP on Beam", PIPELINE_DP, first, arguments.pipeline_dp)
+            python = arguments.pipeline_dp
+            _per_row("PipelineDP on Beam", "import pipeline_dp", PIPELINE_DP, first, python)
         else:
             print("PipelineDP is not there: install it, in a venv of its own, see --help.")
     return 0
@@ -217,9 +199,9 @@ def _release(folder: Path, data: str, unit: str, shards: int, run: str) -> Run:
     return measured(RELEASE.format(config=config, shards=shards))
 
 
-def _per_row(what: str, road: str, rows: Path, python: str) -> None:
+def _per_row(what: str, imports: str, steps: str, rows: Path, python: str) -> None:
     runs = [
-        measured(road.format(rows=rows, most=most, keys=KEYS, cells=CELLS), python)
+        measured(PER_ROW_PROGRAM.format(imports=imports, steps=steps, rows=rows, most=most), python)
         for most in (FEW, PER_ROW)
     ]
     print_run(what, PER_ROW, runs[1], runs[0])

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness import geometric_mean, print_lines, public_noise
+from benchmarks.harness import geometric_mean, print_lines, public_noise, regret_cells
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.boxes.domain import HypercubeDomain
 from dptrees.dpcore.boxes.partition import CodeCounts, NodeNoise, Nodes
@@ -335,15 +335,7 @@ def table_lines(columns: int, measure: Measure, releases: int, part: str) -> Ite
         for product in PRODUCTS
     }
     for name in next(iter(found.values()))[0]:
-        row = []
-        for product in PRODUCTS:
-            shown = [found[family, product] for family in FAMILIES]
-            regrets = [
-                geometric_mean([each[name] / min(each.values()) for each in some]) for some in shown
-            ]
-            error = geometric_mean([each[name] for some in shown for each in some])
-            row.append(f"{error:.3g}; {geometric_mean(regrets):.2f}, {max(regrets):.2f}")
-        yield f"| {name} | {' | '.join(row)} |"
+        yield f"| {name} | {regret_cells(found, name)} |"
 
 
 def main() -> None:

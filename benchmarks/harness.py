@@ -9,7 +9,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,6 +120,23 @@ def geometric_mean(values: Iterable[float]) -> float:
     2.0
     """
     return float(np.exp(np.mean([np.log(each) for each in values])))
+
+
+def regret_cells(found: Mapping[tuple[str, int], Sequence[Mapping[str, float]]], name: str) -> str:
+    """Cells of a mechanism, one for each product of rows and budget: its error, and the mean
+    and the worst regret over families, of the geometric mean over a family's shapes.
+
+    Args:
+        found: the errors of all mechanisms for each shape, by family and product.
+        name: of the mechanism.
+    """
+    cells = []
+    for product in dict.fromkeys(product for _, product in found):
+        own = [shapes for (_, other), shapes in found.items() if other == product]
+        regrets = [geometric_mean([e[name] / min(e.values()) for e in each]) for each in own]
+        error = geometric_mean([each[name] for shapes in own for each in shapes])
+        cells.append(f"{error:.3g}; {geometric_mean(regrets):.2f}, {max(regrets):.2f}")
+    return " | ".join(cells)
 
 
 # --- Markdown ---

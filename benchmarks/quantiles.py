@@ -26,16 +26,15 @@ import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.adaptive import AMOUNTS, PRODUCTS, released_cells
+from benchmarks.adaptive import AMOUNTS, PRODUCTS, budget_unit, released_cells
 from benchmarks.harness import geometric_mean, print_lines, public_noise, solved_chunk
-from benchmarks.regret import COUNTS, make_shapes
+from benchmarks.regret import COUNTS, make_mechanism, make_shapes
 from dptrees.dpcore.adaptive.mechanism import AdaptiveWidths
 from dptrees.dpcore.arrays import Flags, Floats, Integers
 from dptrees.dpcore.exponential.plan import ExponentialPlan
@@ -51,7 +50,6 @@ from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.uniform.intervals import IntervalWidths
-from dptrees.pipelines.kinds.ordered import OrderedTree
 
 CELLS, CONFIDENCE = 4096, 0.95
 TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
@@ -162,23 +160,6 @@ class Measured(NamedTuple):
     ratio: Floats
 
 
-def make_mechanism(
-    keys: Mapping[str, object], quantiles: tuple[float, ...], cells: int, measure: Measure
-) -> Mechanism[Any, Any]:
-    """The mechanism that a configuration gets."""
-    section = OrderedTree.model_validate(
-        {
-            "name": "t",
-            "domain": {"column": "x", "lower": 0, "upper": cells, "type": "integer"},
-            "quantiles": [Decimal(str(each)) for each in quantiles],
-            **keys,
-        }
-    )
-    share = Share(budget=Budget(measure=measure, amount=AMOUNTS[measure]))
-    mechanism: Mechanism[Any, Any] = section.workload().planned(share, TERMS).mechanism
-    return mechanism
-
-
 def widths_of_before(widths: Any) -> Any:
     """The widths that a plan of an earlier version has."""
     if isinstance(widths, NormalWidths):
@@ -226,8 +207,7 @@ def interval_lines(
     measure: Measure, releases: int, plans: list[str], numbers: list[int]
 ) -> Iterator[str]:
     """The table of intervals of trees, in Markdown."""
-    amount = float(AMOUNTS[measure])
-    unit = amount if measure is Measure.EPSILON else math.sqrt(2 * amount)
+    unit = budget_unit(Budget(measure=measure, amount=AMOUNTS[measure]))
     heads = ("plan", "quantiles", *(f"{each:,}" for each in PRODUCTS))
     yield f"| {' | '.join(heads)} |"
     yield "|---|---:" + "|---" * len(PRODUCTS) + "|"

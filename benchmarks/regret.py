@@ -16,14 +16,21 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 
 import numpy as np
 
-from benchmarks.adaptive import AMOUNTS, PRODUCTS, prefix_error, range_error, released_cells
-from benchmarks.harness import geometric_mean, print_lines
+from benchmarks.adaptive import (
+    AMOUNTS,
+    PRODUCTS,
+    budget_unit,
+    prefix_error,
+    range_error,
+    released_cells,
+)
+from benchmarks.harness import print_lines, regret_cells
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism, ReleaseTerms, Share
@@ -97,24 +104,29 @@ def make_shapes(cells: int) -> dict[str, list[Floats]]:
 
 
 @lru_cache(maxsize=256)
-def plan(name: str, read: str, cells: int, measure: Measure, rows: int) -> Mechanism:  # type: ignore[type-arg]
+def plan(name: str, read: str, cells: int, measure: Measure, rows: int) -> Mechanism:
     """The mechanism that a configuration gets."""
     keys = dict(MECHANISMS[name])
     if keys.get("guess") == ROWS:
         keys["guess"] = {"rows": rows}
-    objective = {} if keys.get("mechanism") == "adaptive" else {"objective": READ[read]}
-    quantiles = (
-        {"quantiles": [Decimal(decile) / 10 for decile in range(1, 10)]}
-        if read == "nine quantiles"
-        else {}
-    )
-    domain = {"column": "x", "lower": 0, "upper": cells, "type": "integer"}
-    section = OrderedTree.model_validate(
-        {"name": "t", "domain": domain, **objective, **quantiles, **keys}
-    )
+    if keys.get("mechanism") != "adaptive":
+        keys["objective"] = READ[read]
+    return make_mechanism(keys, NINE if read == "nine quantiles" else (), cells, measure)
+
+
+def make_mechanism(
+    keys: Mapping[str, object], quantiles: Sequence[float], cells: int, measure: Measure
+) -> Mechanism:
+    """The mechanism that a configuration of some quantiles gets."""
+    section = {
+        "name": "t",
+        "domain": {"column": "x", "lower": 0, "upper": cells, "type": "integer"},
+    }
+    if quantiles:
+        section["quantiles"] = [Decimal(str(each)) for each in quantiles]
+    tree = OrderedTree.model_validate({**section, **keys})
     share = Share(budget=Budget(measure=measure, amount=AMOUNTS[measure]))
-    question = section.workload().planned(share, ReleaseTerms(unit=ADD_REMOVE_ROW))
-    return question.mechanism  # type: ignore[no-any-return]
+    return tree.workload().planned(share, ReleaseTerms(unit=ADD_REMOVE_ROW)).mechanism
 
 
 def rank_error(counts: Floats, exact: Integers) -> float:
@@ -141,8 +153,7 @@ def measure_shape(
     shape: Floats, product: int, measure: Measure, releases: int, read: str
 ) -> dict[str, float]:
     """Return the error of each mechanism, in rows times the budget."""
-    amount = float(AMOUNTS[measure])
-    unit = amount if measure is Measure.EPSILON else math.sqrt(2 * amount)
+    unit = budget_unit(Budget(measure=measure, amount=AMOUNTS[measure]))
     rows = round(product / unit)
     exact = np.random.default_rng([17, product]).multinomial(rows, shape).astype(np.int64)
     result = {}
@@ -172,15 +183,7 @@ def tables(cells: int, measure: Measure, releases: int) -> Iterator[str]:
                 for product in PRODUCTS
             }
             for name in MECHANISMS:
-                row = []
-                for product in PRODUCTS:
-                    shown = [found[family, product] for family in families]
-                    regrets = [
-                        geometric_mean([e[name] / min(e.values()) for e in each]) for each in shown
-                    ]
-                    error = geometric_mean([each[name] for shapes in shown for each in shapes])
-                    row.append(f"{error:.3g}; {geometric_mean(regrets):.2f}, {max(regrets):.2f}")
-                yield f"| {name} | " + " | ".join(row) + " |"
+                yield f"| {name} | {regret_cells(found, name)} |"
 
 
 def main() -> None:

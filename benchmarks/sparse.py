@@ -2,7 +2,7 @@
 
 Run as ``python -m benchmarks.sparse FOLDER [--tree addresses|bits|flights]``. A folder without
 files gets a log of ``--rows`` addresses (trees of bytes or of single bits over 2^32 leaves);
-flights are those of ``examples/flights.py`` (origin, destination, carrier, tail number). In one
+flights come from ``examples/flights.py`` (origin, destination, carrier, tail number). In one
 process, on dpcore alone: read, count, add noise, settle. The truth is compared afterwards, out of
 the timing.
 """

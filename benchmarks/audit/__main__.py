@@ -4,8 +4,8 @@
     python -m benchmarks.audit --only "wide tables" --write docs/audit.md
     python -m benchmarks.audit --only --write docs/audit.md          the page of what is stored
 
-Findings are kept in findings.json beside this file; the page has all that are there, and those of
-`benchmarks.audit.black_box`.
+Findings are kept in findings.json beside this file; the page has all that are there, and the
+findings of `benchmarks.audit.black_box`.
 """
 
 from __future__ import annotations
