@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -135,19 +134,53 @@ def _run(section: Section, case: Case, numbers: Sequence[int]) -> list[Mapping[s
     ]
 
 
-def _guess(case: Case) -> dict[str, Any]:
-    """A public guess of the rows, which is right."""
-    return {"guess": {"rows": case.rows}}
+ORDERED, HIERARCHY = frozenset({Tree.ORDERED}), frozenset({Tree.HIERARCHY})
+COUNTS, ESTIMATES = {"optimize_for": "counts"}, {"optimize_for": "estimates"}
+ADAPTIVE, FACTORISED = {"mechanism": "adaptive"}, {"mechanism": "factorised"}
+RANGES, QUANTILE = {"objective": "ranges"}, {"objective": "quantiles"}
+# Whole levels for counts with the other repair.
+TOP_DOWN = {**COUNTS, "consistency": "top_down"}
+# The keys of a tree's section, whether it has a public guess of the rows, which is right, and the
+# trees that it answers. Trees for quantiles are released for each number of them.
+METHODS: dict[str, tuple[Mapping[str, Any], bool, frozenset[Tree]]] = {
+    "planned": ({}, False, ANY_TREE),
+    "planned, guess": ({}, True, ANY_TREE),
+    "planned, for counts": (COUNTS, True, ORDERED),
+    "planned, ranges, for counts": (RANGES | COUNTS, True, ORDERED),
+    "planned, for counts, top down": ({"objective": "cdf"} | TOP_DOWN, True, ORDERED),
+    "planned, ranges, for counts, top down": (RANGES | TOP_DOWN, True, ORDERED),
+    "planned, quantiles, for counts": (QUANTILE | COUNTS, True, ORDERED),
+    "planned, quantiles, guess": (QUANTILE, True, ORDERED),
+    "planned, ranges": (RANGES, False, ORDERED),
+    "planned, quantiles": (QUANTILE, False, ORDERED),
+    **{f"planned, {x}": ({"level_weights": {x: 1}}, False, HIERARCHY) for x in LEVELS},
+    **{f"planned, guess, {x}": ({"level_weights": {x: 1}}, True, HIERARCHY) for x in LEVELS},
+    **{
+        f"adaptive, for counts, {x}": (
+            ADAPTIVE | COUNTS | {"level_weights": {x: 1}},
+            True,
+            HIERARCHY,
+        )
+        for x in LEVELS
+    },
+    "tree": ({"mechanism": "tree"}, False, HIERARCHY),
+    "adaptive, for counts": (ADAPTIVE | COUNTS, False, ANY_TREE),
+    "adaptive, for counts, guess": (ADAPTIVE | COUNTS, True, ANY_TREE),
+    "adaptive, for estimates": (ADAPTIVE | ESTIMATES, True, ANY_TREE),
+    "exponential": ({"mechanism": "exponential"}, False, ORDERED),
+    "factorised": (FACTORISED, False, ORDERED),
+    "factorised, ranges": (FACTORISED | RANGES, False, ORDERED),
+}
 
 
-def _method(
-    name: str,
-    section: Section,
-    *,
-    by_quantiles: bool = False,
-    trees: frozenset[Tree] = frozenset({Tree.ORDERED}),
-) -> Method:
-    numbers = tuple(QUANTILES) if by_quantiles else (0,)
+def _method(name: str, keys: Mapping[str, Any], guesses: bool, trees: frozenset[Tree]) -> Method:
+    def section(case: Case) -> Mapping[str, Any]:
+        return {**keys, "guess": {"rows": case.rows}} if guesses else keys
+
+    numbers = tuple(QUANTILES) if "quantiles" in name else (0,)
+    if name == "exponential":
+        # Of 99 quantiles it draws for a third of a second, and trees are closer long before.
+        numbers = (1, 3, 9)
     return Method(
         name=name,
         origin=Origin.OURS,
@@ -157,97 +190,7 @@ def _method(
     )
 
 
-_HIERARCHY = frozenset({Tree.HIERARCHY})
-
-
-def _adaptive(case: Case) -> dict[str, Any]:
-    return {"mechanism": "adaptive", "optimize_for": "counts"}
-
-
-def _for_level(level: str, case: Case) -> dict[str, Any]:
-    return {"level_weights": {level: 1}}
-
-
-def _guess_for_level(level: str, case: Case) -> dict[str, Any]:
-    return {**_guess(case), **_for_level(level, case)}
-
-
-def _adaptive_for_level(level: str, case: Case) -> dict[str, Any]:
-    return {**_adaptive(case), **_guess_for_level(level, case)}
-
-
-def _top_down_counts(objective: str, case: Case) -> dict[str, Any]:
-    """Whole levels for counts with the other repair."""
-    return {
-        "objective": objective,
-        "optimize_for": "counts",
-        "consistency": "top_down",
-        **_guess(case),
-    }
-
-
-# Of 99 quantiles it draws for a third of a second, and trees are closer long before.
-_EXPONENTIAL = replace(
-    _method("exponential", lambda case: {"mechanism": "exponential"}), quantile_counts=(1, 3, 9)
-)
-
-OURS = (
-    _method("planned", lambda case: {}, trees=ANY_TREE),
-    _method("planned, guess", _guess, trees=ANY_TREE),
-    _method("planned, for counts", lambda case: {"optimize_for": "counts", **_guess(case)}),
-    _method(
-        "planned, ranges, for counts",
-        lambda case: {"objective": "ranges", "optimize_for": "counts", **_guess(case)},
-    ),
-    *(
-        _method(
-            f"planned, {named}for counts, top down",
-            partial(_top_down_counts, objective),
-        )
-        for named, objective in (("", "cdf"), ("ranges, ", "ranges"))
-    ),
-    _method(
-        "planned, quantiles, for counts",
-        lambda case: {"objective": "quantiles", "optimize_for": "counts", **_guess(case)},
-        by_quantiles=True,
-    ),
-    _method(
-        "planned, quantiles, guess",
-        lambda case: {"objective": "quantiles", **_guess(case)},
-        by_quantiles=True,
-    ),
-    _method("planned, ranges", lambda case: {"objective": "ranges"}),
-    _method("planned, quantiles", lambda case: {"objective": "quantiles"}, by_quantiles=True),
-    *(
-        _method(f"planned, {level}", partial(_for_level, level), trees=_HIERARCHY)
-        for level in LEVELS
-    ),
-    *(
-        _method(f"planned, guess, {level}", partial(_guess_for_level, level), trees=_HIERARCHY)
-        for level in LEVELS
-    ),
-    *(
-        _method(
-            f"adaptive, for counts, {level}",
-            partial(_adaptive_for_level, level),
-            trees=_HIERARCHY,
-        )
-        for level in LEVELS
-    ),
-    _method("tree", lambda case: {"mechanism": "tree"}, trees=_HIERARCHY),
-    _method("adaptive, for counts", _adaptive, trees=ANY_TREE),
-    _method(
-        "adaptive, for counts, guess", lambda case: _adaptive(case) | _guess(case), trees=ANY_TREE
-    ),
-    _method(
-        "adaptive, for estimates",
-        lambda case: {"mechanism": "adaptive", "optimize_for": "estimates", **_guess(case)},
-        trees=ANY_TREE,
-    ),
-    _EXPONENTIAL,
-    _method("factorised", lambda case: {"mechanism": "factorised"}),
-    _method("factorised, ranges", lambda case: {"mechanism": "factorised", "objective": "ranges"}),
-)
+OURS = tuple(_method(name, *own) for name, own in METHODS.items())
 
 
 def by_default(task: str) -> str:
