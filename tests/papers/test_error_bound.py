@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -67,26 +66,3 @@ def test_the_bound_of_the_error_holds() -> None:
     assert bound.alpha_mrmse(alpha=0.0, tau_max=tau, eta=eta) == pytest.approx(
         2 * bound.noise.radius * math.sqrt(eta)
     )
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ErrorBound(depth=0, epsilon=Fraction(1), delta=Fraction(1, 9)), "depth is 0"),
-        (lambda: ErrorBound(depth=1, epsilon=Fraction(0), delta=Fraction(1, 9)), "epsilon is 0"),
-        (lambda: ErrorBound(depth=1, epsilon=Fraction(1), delta=Fraction(1)), "delta is 1"),
-        (
-            lambda: bound_error(
-                UniformTree(leaves=16, fanouts=(2, 2, 4)),
-                np.zeros(16, dtype=np.int64),
-                [],
-                BOUND,
-                public_stream("deep"),
-            ),
-            "depth is 3; the tree has 4",
-        ),
-    ],
-)
-def test_bad_arguments_are_named(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -69,30 +69,6 @@ def test_heavy_hitters_of_sketches(kind: SketchKind, estimator: SketchEstimator)
     assert found.counts == pytest.approx(np.full(20, 1000), abs=200)
 
 
-def test_work_is_bounded_and_what_is_cut_is_said() -> None:
-    requested: list[int] = []
-
-    def counted(level: int, codes: Codes) -> Floats:
-        requested.append(codes.size)
-        return exact(ROWS, BITS)(level, codes)
-
-    found = heavy_hitters(counted, LEVELS, threshold=0, most=10)
-    assert requested == [2**8] + [10 * 2**4] * (len(LEVELS) - 1)
-    assert found.codes.size == 10 and not found.complete
-    assert set(found.codes.tolist()) <= set(HEAVY.tolist())
-
-
-def test_nothing_is_heavy() -> None:
-    found = heavy_hitters(exact(ROWS, BITS), LEVELS, threshold=1e9, most=10)
-    assert found.codes.size == found.counts.size == 0 and found.complete
-
-
-def test_codes_of_64_bits() -> None:
-    rows = np.array([2**64 - 1, 2**64 - 1, 2**63], np.uint64)
-    found = heavy_hitters(exact(rows, 64), tuple(range(8, 65, 8)), threshold=1, most=10)
-    assert found.codes.tolist() == [2**64 - 1]
-
-
 def test_candidates() -> None:
     codes = np.array([7, 3, 5, 9], np.uint64)
     counts = np.array([2.0, 4.0, 4.0, 4.0])
@@ -104,13 +80,3 @@ def test_candidates() -> None:
     )
     cut = heavy_candidates(codes, counts, threshold=0, most=2)
     assert (cut.codes.tolist(), cut.complete) == ([3, 5], False)
-
-
-def test_what_cannot_be_requested() -> None:
-    for levels in ((), (0, 1), (2, 2), (3, 2)):
-        with pytest.raises(ValueError, match=r"levels: .* do not ascend from 1"):
-            heavy_hitters(exact(ROWS, BITS), levels, threshold=1, most=1)
-    with pytest.raises(ValueError, match="levels: a step of 25 bits asks for more than 16777216"):
-        heavy_hitters(exact(ROWS, BITS), (25,), threshold=1, most=1)
-    with pytest.raises(ValueError, match="most: 0 is not 1 or more"):
-        heavy_hitters(exact(ROWS, BITS), (1,), threshold=1, most=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -96,38 +95,3 @@ def test_each_round_classifies_once_what_is_left(monkeypatch: pytest.MonkeyPatch
     assert requested == list(reversed(PRECISE.steps))
     assert PRECISE.epsilon == 16 * 100
     assert PRECISE.delta == Fraction(16, 10**6)
-
-
-def wrong_step(**changes: object) -> Reduction:
-    first, *rest = PRECISE.steps
-    return replace(PRECISE, steps=(replace(first, **changes), *rest))  # type: ignore[arg-type]
-
-
-def check(parameters: Reduction, **changes: Any) -> None:
-    stated: dict[str, Any] = {
-        "alpha": ALPHA,
-        "eta": Fraction(1, 10**6),
-        "tau_min": Fraction(800),
-        "root_bound": Fraction(10**4),
-    }
-    parameters.check_accuracy(**{**stated, **changes})
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: replace(PRECISE, least=Fraction(-1)), "least is -1"),
-        (lambda: replace(PRECISE, steps=PRECISE.steps[::-1]), "rise"),
-        (lambda: wrong_step(delta=Fraction(999_999, 10**6)), "deltas add up"),
-        (lambda: check(rounds(400, 16, 1)), "Delta \\+ 2 R"),
-        (lambda: check(PRECISE, eta=Fraction(1, 10**9)), "assumption \\(3\\)"),
-        (lambda: check(PRECISE, root_bound=Fraction(10**6)), "the last M_i"),
-        (lambda: check(wrong_step(root_bound=Fraction(500))), "assumption \\(4\\)"),
-        (lambda: check(PRECISE, alpha=Fraction(2, 5)), "assumption \\(5\\)"),
-        (lambda: check(PRECISE, tau_min=Fraction(799)), "assumption \\(6\\)"),
-    ],
-)
-def test_what_is_not_proved_is_refused(make: Callable[[], object], message: str) -> None:
-    check(PRECISE)
-    with pytest.raises(ValueError, match=message):
-        make()

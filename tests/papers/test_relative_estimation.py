@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -107,20 +106,3 @@ def test_estimates_are_within_alpha(epsilon: Fraction) -> None:
             assert np.all(np.abs(got - weight) <= 0.5 * np.maximum(weight, tau))
     again = estimate(tree, counts, parameters, public_stream("estimate", 3))
     np.testing.assert_array_equal(np.concatenate(again), np.concatenate(estimates))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: estimation(factor=0.99), "tau_min is .* must be at least"),
-        (lambda: estimation(depth=0), "depth is 0"),
-        (lambda: estimation(alpha=Fraction(1)), "alpha is 1"),
-        (lambda: estimation(alpha=Fraction(0)), "alpha is 0"),
-        (lambda: estimation(eta=Fraction(1, 2)), "eta is 1/2"),
-        (lambda: estimation(epsilon=Fraction(0)), "epsilon is 0"),
-        (lambda: estimation(delta=Fraction(1)), "delta is 1"),
-    ],
-)
-def test_bad_arguments_are_named(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -48,11 +48,6 @@ def test_however_the_column_is_held(kind: str, hashing: TextHash) -> None:
     assert found.tolist() == hashing.codes(pa.array(TEXTS)).tolist()
 
 
-def test_another_stream_gives_other_codes(hashing: TextHash) -> None:
-    other = TextHash(public_stream("other texts")).codes(pa.array(TEXTS))
-    assert not set(other.tolist()) & set(hashing.codes(pa.array(TEXTS)).tolist())
-
-
 @pytest.mark.parametrize(
     "column",
     [

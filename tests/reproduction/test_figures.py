@@ -132,24 +132,6 @@ def test_the_distances_of_the_consistent_cdfs_are_the_printed_ones() -> None:
     assert min(pooled_deviations(Fraction(2))) > SIGMAS
 
 
-def test_the_planned_tree_is_closer_and_as_close_as_predicted() -> None:
-    """Its squared l2 distance is K / N^2 times the predicted error of a point."""
-    plan = cdf_errors.public_total_plan("planned", 997, Fraction(1, 10))
-    assert plan.tree.fanouts == (10, 10, 10)
-    counts = consistent_cdfs.uniform_counts(1000)
-    expected = predicted_cdf_rmse(plan) ** 2 * 997 / 900**2
-
-    def squared(factor: Fraction) -> Mean:
-        norms = consistent_cdfs.planned_norms(planted(plan, factor), counts)
-        return Mean.of(norms["planned, least squares"].l2 ** 2)
-
-    assert abs(squared(Fraction(1)).deviation(expected)) < SIGMAS
-    assert squared(TOO_SMALL).deviation(expected) < -SIGMAS
-    assert squared(TOO_LARGE).deviation(expected) > SIGMAS
-    top_down = consistent_cdfs.planned_norms(plan, counts)["planned, top down"]
-    assert Mean.of(top_down.l2).deviation(10.72 / 3) < -SIGMAS
-
-
 # --- Rameshwar, Tandon, Sharma, Sections IV and V ------------------------------------------------
 
 
