@@ -106,8 +106,8 @@ def configuration_keys(schema: Mapping[str, Any]) -> Iterator[str]:
 
 def metric_names() -> Iterator[str]:
     """Names of metrics of runs and ledgers, and of Beam's counters."""
-    folder = PROJECT / "pipelines" / "operations"
-    for path in (folder / "run_metrics.py", folder / "ledger_metrics.py"):
+    folder = PROJECT / "pipelines"
+    for path in (folder / "run" / "metrics.py", folder / "ledger" / "commands.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
                 continue
@@ -116,7 +116,7 @@ def metric_names() -> Iterator[str]:
                 for each in given:
                     if isinstance(each, ast.Constant):
                         yield PREFIX + str(each.value)
-    counters = ast.parse((PROJECT / "transforms" / "metrics.py").read_text(encoding="utf-8"))
+    counters = ast.parse((PROJECT / "transforms" / "conservation.py").read_text(encoding="utf-8"))
     for node in ast.walk(counters):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Metrics.counter":
             name = node.args[1]

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from dptrees.dpcore.adaptive.hierarchy_planner import modelled_errors, predicted_rmse, split_errors
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.adaptive.planner import (
@@ -112,9 +111,14 @@ def _level_errors(mechanism: AdaptiveMechanism) -> list[float]:
     """Return the errors of each level's estimates if every node is split."""
     if mechanism.is_ordered:
         return uniform_level_errors(if_all_split(mechanism.plan))
-    # Imported here and below: trees over ordered domains have no use for it.
+    return list(_hierarchy_planner().split_errors(mechanism))
 
-    return list(split_errors(mechanism))
+
+def _hierarchy_planner() -> Any:
+    """The planner of hierarchies, which trees over ordered domains have no use for."""
+    from dptrees.dpcore.adaptive import hierarchy_planner
+
+    return hierarchy_planner
 
 
 def _table(plan: AdaptivePlan, errors: list[float]) -> Table:
@@ -231,16 +235,18 @@ def _hierarchy_entry(question: TreeQuestion[AdaptiveMechanism]) -> dict[str, Any
     have where no node is sparse. ``for_guess`` follows from the model of
     `dpcore.adaptive.hierarchy_planner`, and ``ends`` is the level where it expects nodes to end.
     """
-
     mechanism, rows, domain = question.mechanism, question.mechanism.guessed_rows, question.domain
     names = domain.tree.level_names  # type: ignore[attr-defined]
-    predicted: dict[str, Any] = {"if_all_split": {"level_rmse": list(split_errors(mechanism))}}
+    planner = _hierarchy_planner()
+    predicted: dict[str, Any] = {
+        "if_all_split": {"level_rmse": list(planner.split_errors(mechanism))}
+    }
     if rows is not None:
-        errors = modelled_errors(mechanism.plan, rows, counts=mechanism.counts)
+        errors = planner.modelled_errors(mechanism.plan, rows, counts=mechanism.counts)
         predicted["for_guess"] = {
             "rows": rows,
             "level_rmse": list(errors.level_errors),
-            "nodes_rmse": predicted_rmse(mechanism),
+            "nodes_rmse": planner.predicted_rmse(mechanism),
             "ends": names[errors.ends],
         }
     own = mechanism.entry(names)
