@@ -11,8 +11,6 @@ Other transforms are refused and no files are served, but a request may hold pic
 earlier steps, which Beam loads. It listens on this machine alone unless configured otherwise.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re
@@ -244,7 +242,7 @@ class DPTree(beam.PTransform):
         return URN, ImplicitSchemaPayloadBuilder(payload).build()
 
     @staticmethod
-    def from_runner_api_parameter(transform: Any, payload: Any, context: Any) -> DPTree:
+    def from_runner_api_parameter(transform: Any, payload: Any, context: Any) -> "DPTree":
         row = coders.RowCoder(payload.schema).decode(payload.payload)
         return DPTree(**row._asdict())
 

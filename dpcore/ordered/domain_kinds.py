@@ -224,8 +224,8 @@ def make_domain(values: Mapping[str, object]) -> OrderedDomain:
         raise Refusal.from_value("type", f"{name!r} must be one of {', '.join(DOMAIN_KINDS)}.")
     check_version(given)
     domain = DOMAIN_KINDS[name]
-    for name, value in given.items():
-        given[name] = _plain_value(domain, name, value)
+    for key, value in given.items():
+        given[key] = _plain_value(domain, key, value)
     if domain is DateDomain:
         _read_date_cells(given)
     return made(domain, f"a domain of type {name}", given)

@@ -239,7 +239,7 @@ def test_both_stages_read_one_state(
         settings["trees"][0]["group_by"] = {"column": "place", "keys": "private"}
 
     pins: list[str] = []
-    for kind in ("delta.DeltaTable", "iceberg.IcebergTable", "query.KeptQuery"):
+    for kind in ("table.DeltaTable", "table.IcebergTable", "query.KeptQuery"):
         monkeypatch.setattr(f"dptrees.transforms.tables.{kind}.pinned", counted(kind, pins))
     outcome = here.run("release", here.configure(private))
     assert outcome.code == 0, outcome.err

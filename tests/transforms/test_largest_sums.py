@@ -50,10 +50,9 @@ MOVED = {
 DRAWING = {
     "noise/source.py": "add_noise itself",
     "noise/truncated_laplace.py": "a law made of another one",
-    "thresholds/heavy_nodes.py": "decisions, of counts that are at most 2^40",
     "thresholds/sparse_vector.py": "decisions, of counts that are at most 2^40",
-    "uniform/bands.py": "simulated noise, of no data",
-    "table/sampling.py": "synthetic rows",
+    "uniform/intervals.py": "simulated noise, of no data",
+    "tables/released.py": "synthetic rows",
 }
 
 

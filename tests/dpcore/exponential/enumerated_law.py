@@ -85,6 +85,17 @@ class Choices:
         return None
 
 
+def _in_parts(run: Choices) -> Callable[..., Chosen]:
+    """The choice of a cell where a part has but a part of the cells; ends are chosen as ever."""
+    choose_cell = quantiles._cell
+
+    def chosen(*given: object) -> Chosen:
+        with patch.object(quantiles, "flipped", run.by_flips_of_part):
+            return choose_cell(*given)  # type: ignore[arg-type]
+
+    return chosen
+
+
 def _runs(
     choose: Callable[[], ChosenQuantiles], levels: int, *, in_parts: bool
 ) -> Iterator[tuple[Choices, ChosenQuantiles]]:
@@ -98,10 +109,9 @@ def _runs(
             patch.object(places, "LEVELS", levels),
             patch.object(places, "weighed", run.by_weight),
             patch.object(quantiles, "weighed", run.by_weight),
-            patch.object(quantiles, "flipped", run.by_flips_of_part if in_parts else run.by_flips),
-            patch.object(quantiles, "part_by_mass", run.part_by_mass),
-            patch.object(quantiles, "weighed", run.by_weight),
             patch.object(quantiles, "flipped", run.by_flips),
+            patch.object(quantiles, "part_by_mass", run.part_by_mass),
+            patch.object(quantiles, "_cell", _in_parts(run) if in_parts else quantiles._cell),
         ):
             yield run, choose()
         prescribed = run.following()

@@ -10,7 +10,11 @@ from dptrees.dpcore.questions import question
 from dptrees.dpcore.questions.question import Question
 
 MOST_MEMBERS = 14
-ROLES = [each for each in Question.__mro__ if each.__module__ == question.__name__]
+ROLES = [
+    each
+    for each in Question.__mro__[1:]
+    if each.__module__ == question.__name__ and each is not Question
+]
 
 
 def members(role: type) -> set[str]:

@@ -202,7 +202,7 @@ def measured(forest: IrregularForest, counts: Integers) -> list[int]:
         return add_noise(law, exact, stream, largest=largest)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("noise.source", "trees.linear_forest"):
+        for module in ("noise.source", "trees.forests"):
             patch.setattr(f"dptrees.dpcore.{module}.check_held", lambda *_: None)
         patch.setattr(irregular_forest, "add_noise", recorded)
         roots, totals = [], []

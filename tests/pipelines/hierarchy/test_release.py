@@ -453,7 +453,7 @@ def test_a_declared_total_is_named_where_rows_are_dropped(make_plan: Plan) -> No
     assert public.questions[0].plan.public_level == 0
     assert "declared public" not in guarantee_in_words(public)  # the relation says it already
     assert make_plan(ADD, domain=keeps_all).questions[0].plan.public_level is None
-    keyed = make_plan(SUBSTITUTE, domain=keeps_all, by=BY)
+    keyed = make_plan(SUBSTITUTE, domain=keeps_all, group_by=BY)
     assert keyed.questions[0].plan.public_level is None
     assert (
         make_plan(SUBSTITUTE, domain=keeps_all, measure=MEASURE).questions[0].public_total is False

@@ -19,8 +19,11 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_counts
 from dptrees.pipelines.report.report import check_chosen_paths, write_report_html
 from dptrees.pipelines.show.figures import significant
-from dptrees.pipelines.show.irregular import LOWEST_SHOWN, threshold_description
-from dptrees.pipelines.show.irregular import irregular_level_errors
+from dptrees.pipelines.show.irregular import (
+    LOWEST_SHOWN,
+    irregular_level_errors,
+    threshold_description,
+)
 from tests.dpcore.hierarchy_questions import hierarchy_question
 from tests.dpcore.mechanisms import changed
 from tests.dpcore.threshold_questions import (
