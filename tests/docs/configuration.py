@@ -101,7 +101,9 @@ WORDS: dict[str, str] = {
     "hierarchy_domain._level_names": "a list of names that differ",
     "hierarchy_domain._digits": "a list of whole numbers, at most 18 together",
     "hierarchy_domain._separator": "a string",
-    "hierarchy_domain._calendar": "a list of units, such as `year`, `month`, `day`, from large to small",
+    "hierarchy_domain._calendar": (
+        "a list of units, such as `year`, `month`, `day`, from large to small"
+    ),
     "hierarchy_domain._any": "a date or a time",
 }
 # Keys whose models accept any value and check it once the domain is known.

@@ -18,56 +18,23 @@ assert main(sys.argv[1:]) == 0
 print("modules", *sys.modules, file=sys.stderr)
 """
 ENGINES = {"apache_beam", "sqlalchemy", "alembic", "matplotlib", "scipy.stats"}
-# Packages of kinds of trees that the release does not have, by a module of each.
+# What the release and its plan have no use for: other kinds and mechanisms, of dpcore and here.
 OTHER_KINDS = {
-    *(
-        "dptrees.dpcore.sparse.question",
-        "dptrees.dpcore.boxes.question",
-        "dptrees.dpcore.tables.question",
-    ),
-    *(
-        "dptrees.dpcore.distinct",
-        "dptrees.dpcore.mean",
-        "dptrees.dpcore.exponential.question",
-    ),
-    *("dptrees.dpcore.factorised.mechanism", "dptrees.dpcore.levels.irregular"),
+    *("dptrees.dpcore.sparse.question", "dptrees.dpcore.boxes.question"),
+    *("dptrees.dpcore.tables.question", "dptrees.dpcore.exponential.question"),
+    *("dptrees.dpcore.distinct", "dptrees.dpcore.mean", "dptrees.dpcore.levels.irregular"),
+    "dptrees.dpcore.factorised.mechanism",
 }
 # The same for a plan, whose tree may be measured by any mechanism of an ordered domain.
 OTHER_SECTIONS = {
-    *(
-        "dptrees.pipelines.kinds.hierarchies",
-        "dptrees.pipelines.kinds.boxes",
-        "dptrees.pipelines.kinds.boxes",
-    ),
-    *(
-        "dptrees.pipelines.kinds.numbers",
-        "dptrees.pipelines.kinds.hierarchies",
-        "dptrees.pipelines.kind_pages.hierarchy_page",
-    ),
-    *(
-        "dptrees.pipelines.kinds.numbers",
-        "dptrees.pipelines.kinds.numbers",
-        "dptrees.pipelines.show.levels",
-    ),
-    *("dptrees.pipelines.show.mechanisms", "dptrees.pipelines.show.levels"),
-    *(
-        "dptrees.dpcore.sparse.question",
-        "dptrees.dpcore.boxes.question",
-        "dptrees.dpcore.tables.question",
-    ),
-    *(
-        "dptrees.dpcore.distinct",
-        "dptrees.dpcore.hierarchy.question",
-        "dptrees.dpcore.hierarchy.domain",
-    ),
-    *(
-        "dptrees.dpcore.levels.irregular",
-        "dptrees.dpcore.levels.irregular",
-        "dptrees.dpcore.adaptive.hierarchy_planner",
-    ),
-    *("dptrees.dpcore.irregular.plan", "dptrees.dpcore.thresholds.plan"),
+    *(f"dptrees.pipelines.kinds.{name}" for name in ("boxes", "hierarchies", "numbers")),
+    *(f"dptrees.pipelines.show.{name}" for name in ("irregular", "quantiles")),
+    *("dptrees.dpcore.sparse.question", "dptrees.dpcore.boxes.question"),
+    *("dptrees.dpcore.tables.question", "dptrees.dpcore.hierarchy.question"),
+    *("dptrees.dpcore.hierarchy.domain", "dptrees.dpcore.levels.irregular"),
+    *("dptrees.dpcore.distinct", "dptrees.dpcore.thresholds.plan"),
+    "dptrees.dpcore.adaptive.hierarchy_planner",
 }
-SERIES = {"dptrees.dpcore.series.question", "dptrees.pipelines.query.series_folder"}
 CONFIGURATION = {
     "pydantic",
     "yaml",
@@ -76,11 +43,9 @@ CONFIGURATION = {
     "dptrees.pipelines.config.registry",
 }
 PAGES = {
-    "dptrees.pipelines.kind_pages.ordered_page",
-    "dptrees.pipelines.kind_pages.box_pages",
+    f"dptrees.pipelines.kind_pages.{name}"
+    for name in ("ordered_page", "hierarchy_page", "box_pages")
 }
-# What reads released folders.
-FOLDERS = {"pyarrow.parquet", "dptrees.pipelines.query.release_folder"}
 
 
 @pytest.mark.parametrize(
@@ -88,9 +53,9 @@ FOLDERS = {"pyarrow.parquet", "dptrees.pipelines.query.release_folder"}
     [
         (
             "query {output} cdf 0 15 --tree all",
-            ENGINES | OTHER_KINDS | SERIES | CONFIGURATION | PAGES,
+            ENGINES | OTHER_KINDS | CONFIGURATION | PAGES,
         ),
-        ("plan {config}", ENGINES | OTHER_SECTIONS | SERIES | FOLDERS | PAGES),
+        ("plan {config}", ENGINES | OTHER_SECTIONS | PAGES),
     ],
     ids=["query", "plan"],
 )
