@@ -2,7 +2,7 @@
 
     python -m benchmarks.relative_error [--releases 10]
 
-Every candidate of `dpcore.levels.relative_planner` at epsilon = 1, add_remove: the Laplace and
+Every candidate of `dpcore.levels.relative_errors` at epsilon = 1, add_remove: the Laplace and
 the Gaussian tree, least squares on either (the better of an equal and of the best split of the
 budget; above 24 levels Laplace's equal split alone), and counts between thresholds (Ghazi et al.,
 calibrated). Errors are in rows.

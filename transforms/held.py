@@ -244,7 +244,7 @@ COUNTS = "counts"
 # (`COUNTS`, or `SLOTS` if they are yet to be matched), and increments to the balance.
 Counting = Callable[[ReleasePlan, KeyReference], Iterator[tuple[str, Any]]]
 
-_given_counts_held: dict[int, Counting] = {}
+_held_countings: dict[int, Counting] = {}
 
 
 @contextmanager
@@ -255,11 +255,11 @@ def held_counting(counting: Counting) -> Iterator[int]:
         counting: called once by each job.
     """
     number = next(_numbers)
-    _given_counts_held[number] = counting
+    _held_countings[number] = counting
     try:
         yield number
     finally:
-        del _given_counts_held[number]
+        del _held_countings[number]
 
 
 class HeldCounting(beam.PTransform):
@@ -308,7 +308,7 @@ class _GiveCounts(beam.DoFn):
         self._plan, self._key = plan, key
 
     def process(self, number: int) -> Iterator[Any]:
-        if number not in _given_counts_held:
+        if number not in _held_countings:
             raise InputError("rows: they are counted by the process that started the job alone")
-        for name, output in _given_counts_held[number](self._plan, self._key):
+        for name, output in _held_countings[number](self._plan, self._key):
             yield output if name == COUNTS else beam.pvalue.TaggedOutput(name, output)

@@ -217,7 +217,7 @@ _GOOGLE_REASONS = {
 }
 
 
-def _google_load(reference: str, name: str) -> str:
+def _load_google_secret(reference: str, name: str) -> str:
     try:
         from google.api_core.retry import Retry
 
@@ -259,7 +259,7 @@ GOOGLE = Scheme(
     name="gcp-secret",
     written="gcp-secret://PROJECT/NAME/VERSION",
     pattern=r"gcp-secret://[a-z0-9:.-]+/[A-Za-z0-9_-]{1,255}/[A-Za-z0-9_-]+",
-    load=_google_load,
+    load=_load_google_secret,
     remote=True,
 )
 

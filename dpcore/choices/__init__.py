@@ -1,1 +1,1 @@
-"""What is chosen privately before trees are counted: keys, bounds of units and of values."""
+"""Private choices before trees are counted: keys, bounds of units and of values."""

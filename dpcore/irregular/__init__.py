@@ -1,1 +1,1 @@
-"""Trees of any fan-outs, measured linearly: plans, forests, errors, intervals."""
+"""Trees of any fan-outs, measured linearly: their plans, errors and intervals."""

@@ -1,1 +1,1 @@
-"""Measured levels: the mechanisms of uniform trees, trees of any shape and thresholds."""
+"""Mechanisms that measure whole levels of a tree, and the planners of their budgets."""

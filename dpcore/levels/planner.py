@@ -5,8 +5,8 @@ the least squares estimate, not of the raw noisy counts. The best strategies for
 (`dpcore.uniform.strategies`) become plans at the budget and are judged by the exact error on the
 trimmed tree with the discrete noise of a release. A workload of a tree of known leaves holds one
 candidate, which makes a mechanism once the share is known; where several are open,
-`dpcore.chooser` chooses. No data is touched. Source: derived here; Rameshwar, Tandon, Sharma,
-Section IV, is the optimum before estimation.
+`dpcore.release.mechanism_choice` chooses. No data is touched. Source: derived here; Rameshwar,
+Tandon, Sharma, Section IV, is the optimum before estimation.
 """
 
 from __future__ import annotations

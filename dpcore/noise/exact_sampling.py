@@ -256,8 +256,8 @@ def draw(table: DigitTable, stream: Bits, size: int) -> Integers:
     Returns:
         (size,) int64.
 
-    A draw beyond 64 bits, of probability below 1e-900000 for the laws of samplers.py, is not
-    provided for.
+    A draw beyond 64 bits, of probability below 1e-900000 for the laws of `dpcore.noise.laws`, is
+    not provided for.
 
     >>> from dptrees.dpcore.noise.randomness import public_stream
     >>> draw(digit_table(Exponent(linear=Fraction(1)), 0), public_stream("doc"), 3).shape

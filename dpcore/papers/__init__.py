@@ -1,1 +1,1 @@
-"""Mechanisms, estimates and formulas of the papers."""
+"""Published mechanisms, estimates and error formulas, which plans are compared with."""

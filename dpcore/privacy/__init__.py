@@ -1,1 +1,1 @@
-"""Budgets, sensitivities, conversions between measures of privacy, composition."""
+"""The privacy budget and what it pays for: sensitivities, composition, conversions."""

@@ -1,1 +1,1 @@
-"""The interface of every tree of a release for the packages above."""
+"""The interface between a tree of a release and the steps that count, draw and answer it."""

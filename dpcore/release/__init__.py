@@ -1,1 +1,1 @@
-"""A whole release: its plan, its guarantee in words, the registries, its answers."""
+"""A whole release: how its trees share a budget, what it guarantees, and its answers."""

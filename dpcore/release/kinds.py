@@ -1,8 +1,8 @@
 """The registries of kinds of trees and of mechanisms: the only place that names them.
 
-A kind is a package with a question, a reader of its specification and the answers about a
-release. A mechanism measures a tree of known leaves, and goes with one kind of domain. What a
-person sees is registered in the pipelines.
+A kind has a question, a reader of its specification and the answers about a release. A mechanism
+measures a tree of known leaves, and goes with one kind of domain. What a person sees is
+registered in the pipelines.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""From Arrow columns to numbers: lookups, keys of a group-by, bounded values, policies."""
+"""From the columns of a batch to numbers: keys of a group-by, listed values, policies."""

@@ -1,1 +1,1 @@
-"""Kind sparse: heavy nodes of codes, labels and paths that nobody lists."""
+"""Kind sparse: heavy nodes of codes, labels and paths that no one lists."""

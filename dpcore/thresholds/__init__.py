@@ -1,1 +1,1 @@
-"""Counts between thresholds (Ghazi et al.): plans, rounds, calibration."""
+"""Counts that are known between thresholds, with relative errors (Ghazi et al.)."""

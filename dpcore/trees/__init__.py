@@ -1,1 +1,1 @@
-"""Shapes of trees, chunks, least squares, consistency, forests, and laws of errors."""
+"""Trees of noisy counts: their shapes, chunks, least squares, consistency and error laws."""

@@ -1,1 +1,1 @@
-"""Trees whose levels are uniform, measured linearly: plans, forests, errors, intervals."""
+"""Trees whose levels are uniform, measured linearly: their plans, errors and intervals."""

@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: its parsers, and the function that each command calls."""

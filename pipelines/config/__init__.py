@@ -1,1 +1,1 @@
-"""The whole configuration of a release, with the registry of kinds."""
+"""The configuration of a release as a whole, and the registry of kinds of trees."""

@@ -1,7 +1,8 @@
 """The kinds of trees: what the commands need of each, by its name in a configuration.
 
 No other module knows a kind by its name, and none tests what kind a tree is: a new kind is a
-module of `pipelines.config.registry` with its page, an entry here, and its question in dpcore.
+module of `pipelines.kinds`, perhaps a page in `pipelines.kind_pages`, an entry here, and its
+question in dpcore.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole file of a configuration: its sections, trees of registered kinds, JSON Schema."""
+"""The model of a whole configuration file: its sections and trees, and its JSON Schema."""
 
 from __future__ import annotations
 

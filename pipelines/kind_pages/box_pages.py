@@ -248,13 +248,13 @@ def table_tree(release: ReleasedTables, question: TableQuestion, room: PageRoom)
     tree = ReleasedTable(question, release.part)
     description = table_description(question)
     return TreePage(
-        said=_table_said(tree, room) | page_values(question, description, release.plan.budget),
+        said=_table_values(tree, room) | page_values(question, description, release.plan.budget),
         data={"kind": "table"},
         template="table/page.html.j2",
         headline=_table_headline(tree),
         styles=("hypercube/page.css",),
         notes=description.notes,
-        charts=dict(_table_drawn(tree, room.trees)) if tree.total else {},
+        charts=dict(_table_charts(tree, room.trees)) if tree.total else {},
     )
 
 
@@ -276,7 +276,7 @@ def _table_headline(tree: ReleasedTable) -> Headline:
     )
 
 
-def _table_said(tree: ReleasedTable, room: PageRoom) -> dict[str, object]:
+def _table_values(tree: ReleasedTable, room: PageRoom) -> dict[str, object]:
     """What the template says."""
     question, columns = tree.question, len(tree.question.columns)
     shown = min(columns, max(1, MAX_TABLE_HISTOGRAMS // room.trees))
@@ -287,7 +287,7 @@ def _table_said(tree: ReleasedTable, room: PageRoom) -> dict[str, object]:
         "left_out": left_out(shown, columns, "columns"),
         "confidence": percent(question.confidence),
         "pairs": list(_pairs(tree)),
-        "largest": list(_table_largest(tree, room.trees)),
+        "largest": list(_largest_pairs(tree, room.trees)),
         "commands": _table_commands(tree),
         "policies": [
             {"column": clip(column), "tree": clip(question.name)}
@@ -308,7 +308,7 @@ def _pairs(tree: ReleasedTable) -> Iterator[list[str]]:
         yield [f"{number}", " x ".join(names), f"{groups} x {others}", error]
 
 
-def _table_largest(tree: ReleasedTable, trees: int) -> Iterator[list[str]]:
+def _largest_pairs(tree: ReleasedTable, trees: int) -> Iterator[list[str]]:
     """The largest cells of all columns, and of the chosen pairs."""
     each = max(2, MAX_TABLE_ROWS // trees // 2)
     for level in (1, 2):
@@ -338,7 +338,7 @@ def _table_commands(tree: ReleasedTable) -> list[str]:
     ]
 
 
-def _table_drawn(tree: ReleasedTable, trees: int) -> Iterator[tuple[str, Chart]]:
+def _table_charts(tree: ReleasedTable, trees: int) -> Iterator[tuple[str, Chart]]:
     """The charts by their names: the first columns, and the first chosen pairs."""
     columns = len(tree.question.columns)
     for place in range(min(columns, max(1, MAX_TABLE_HISTOGRAMS // trees))):

@@ -1,4 +1,4 @@
-"""Boxes and wide tables: their sections, their measurement, their lines on the terminal."""
+"""Boxes and wide tables: their sections, their plans in words, their lines on the terminal."""
 
 from __future__ import annotations
 
@@ -521,7 +521,7 @@ FEW_COLUMNS = (
     "with two columns, a box (domain.kind: hypercube) gives more accurate synthetic rows and "
     "counts, at a finer resolution"
 )
-_TABLE_ESTIMATE = (
+_ESTIMATE_OF_PAIRS = (
     "The noisy count itself, which is unbiased and may be negative. The pairs were chosen with a "
     "separate part of the budget, so the choice does not bias it."
 )
@@ -567,7 +567,7 @@ def table_description(question: TableQuestion) -> Description:
 
 def _notes() -> tuple[Note, ...]:
     return (
-        ("estimate", _TABLE_ESTIMATE),
+        ("estimate", _ESTIMATE_OF_PAIRS),
         STANDARD_ERROR,
         ("interval", _INTERVAL),
         ("count", _COUNT),

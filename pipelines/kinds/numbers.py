@@ -1,4 +1,4 @@
-"""Single numbers of each key: different values, means, quantiles by the exponential mechanism.
+"""Trees that release single numbers of each key: distinct values, a mean, quantiles alone.
 
 Means and quantiles are trees over ordered domains, whose sections request them.
 """

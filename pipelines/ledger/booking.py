@@ -1,4 +1,4 @@
-"""A release's bookings in the ledger: the steps of `pipelines.run.stage` that use it."""
+"""The bookings of a release in the ledger: reserve, record, commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check of a release is: a name, and whether it holds."""
+"""A check of a release: its name, and whether it holds."""
 
 from __future__ import annotations
 

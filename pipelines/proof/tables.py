@@ -210,7 +210,7 @@ def _compare(question: TreeQuestion[Any], reported: ReportedErrors) -> None:
 
 # Leaves of all keys: beyond, a release of no rows takes minutes.
 _MOST_LEAVES = 2**22
-_RELEASED_TOLERANCE = 1e-6
+_RELATIVE_TOLERANCE = 1e-6
 _PUBLIC = ("tree", "first", "last", "key", "level", "node", "label", "upper", "q")
 _FOLLOW = "labels, keys and standard errors follow from the specification"
 
@@ -236,7 +236,7 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
     quantiles = [table for run in runs for table in _compare_run(folder, names, plan, run)]
     if quantiles:
         name = concluded_file(QUANTILES)
-        _released_compare(name, pa.concat_tables(quantiles), _read(folder, name))
+        _compare_tables(name, pa.concat_tables(quantiles), _read(folder, name))
     if not known:
         return _FOLLOW
     empty = _empty(plan, known)
@@ -244,7 +244,7 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
         for part in question.parts():
             name = names[part.kind, part.tree, part.key, part.index]
             expected = empty.part(part.kind, part.tree, part.key, part.index)
-            _released_compare(
+            _compare_tables(
                 name, expected, _read(folder, name), errors=question.mechanism.errors_are_known
             )
     _compare_quantiles(folder, empty)
@@ -273,7 +273,7 @@ def _compare_run(
     for part in spans[0][1].parts():
         place = (part.kind, run.name, part.key, part.index)
         tables = [with_span(each.part(*place), run.name, span) for span, each in empty]
-        _released_compare(names[place], pa.concat_tables(tables), _read(folder, names[place]))
+        _compare_tables(names[place], pa.concat_tables(tables), _read(folder, names[place]))
     actual = [(span, each.quantiles) for span, each in empty]
     return [with_span(table, run.name, span) for span, table in actual if table is not None]
 
@@ -281,7 +281,7 @@ def _compare_run(
 def _compare_quantiles(folder: str, empty: ReleaseReader) -> None:
     if empty.quantiles is not None:
         name = concluded_file(QUANTILES)
-        _released_compare(name, empty.quantiles, _read(folder, name))
+        _compare_tables(name, empty.quantiles, _read(folder, name))
 
 
 def _read(folder: str, name: str) -> pa.Table:
@@ -291,7 +291,7 @@ def _read(folder: str, name: str) -> pa.Table:
         raise CheckFailed(f"{name} is not a Parquet file") from None
 
 
-def _released_compare(
+def _compare_tables(
     name: str, expected: pa.Table, actual: pa.Table, *, errors: bool = True
 ) -> None:
     if expected.schema.names != actual.schema.names or len(expected) != len(actual):
@@ -315,7 +315,7 @@ def _close(one: pa.Array, other: pa.Array) -> bool:
     expected, found = (
         pc.fill_null(each, -1.0).to_numpy(zero_copy_only=False) for each in (one, other)
     )
-    return bool(np.allclose(expected, found, rtol=_RELEASED_TOLERANCE, atol=0.0, equal_nan=True))
+    return bool(np.allclose(expected, found, rtol=_RELATIVE_TOLERANCE, atol=0.0, equal_nan=True))
 
 
 def check_page(folder: str) -> str:
@@ -373,7 +373,7 @@ def check_to_date(folder: str, plan: ReleasePlan, *, is_exact: bool) -> str:
             if file not in names:
                 raise CheckFailed(f"{file} is missing")
             names.remove(file)
-            if not _derived_read(os.path.join(folder, *file.split("/"))).equals(table):
+            if not _read_table(os.path.join(folder, *file.split("/"))).equals(table):
                 if not is_exact:
                     raise NotChecked(
                         f"{file} is of a version whose last digits depended on the processor"
@@ -386,7 +386,7 @@ def check_to_date(folder: str, plan: ReleasePlan, *, is_exact: bool) -> str:
     return f"{TO_DATE} is the total of the released periods"
 
 
-def _derived_read(path: str) -> pa.Table:
+def _read_table(path: str) -> pa.Table:
     try:
         return pq.read_table(path)
     except (OSError, pa.ArrowException):

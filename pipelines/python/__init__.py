@@ -1,1 +1,1 @@
-"""The Python API."""
+"""The Python API, which `import dptrees` offers."""

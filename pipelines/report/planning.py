@@ -1,9 +1,9 @@
 """``dptrees plan``: the trees, budgets and predicted errors of a release, before any data.
 
 The rows that bounds of a unit cut off are read from an earlier release of the numbers of rows,
-since those numbers are private. One bound is recommended, by the model of `dpcore.unit_bounds`:
-the least that as few units exceed as is tolerated, because a larger one adds as much noise as it
-saves rows.
+since those numbers are private. One bound is recommended, by the model of
+`dpcore.choices.unit_bounds`: the least that as few units exceed as is tolerated, because a larger
+one adds as much noise as it saves rows.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The run of a release: jobs, outputs, stages, metrics."""
+"""The run of a release: its stages, its job on an engine, and what it leaves to operators."""

@@ -1,4 +1,4 @@
-"""Adaptive trees: nodes of few rows are not split, and are measured again."""
+"""The description of an adaptive tree's plan: levels, thresholds, predicted errors."""
 
 from __future__ import annotations
 

@@ -360,19 +360,19 @@ def overview_table(lines: Sequence[tuple[Mapping[str, object], Sequence[Figure]]
         Column(name, [str(about[name]) for about, _ in lines], is_text=True) for name in before
     ]
     for place, each in enumerate(first):
-        cells = [_overview_cell(figures[place]) for _, figures in lines]
+        cells = [_figure_cell(figures[place]) for _, figures in lines]
         columns.append(Column(each.statistic, cells))
     return TextTable(tuple(columns))
 
 
-def _overview_cell(found: Figure) -> str:
+def _figure_cell(found: Figure) -> str:
     """A value with the farther end of its interval on both sides; of dates with the interval.
 
-    >>> _overview_cell(Figure(statistic="mean", value=30.521, ci_low=30.474, ci_high=30.568))
+    >>> _figure_cell(Figure(statistic="mean", value=30.521, ci_low=30.474, ci_high=30.568))
     '30.521 ± 0.047'
-    >>> _overview_cell(Figure(statistic="50 %", value=36, ci_low=36, ci_high=37))
+    >>> _figure_cell(Figure(statistic="50 %", value=36, ci_low=36, ci_high=37))
     '36 ± 1'
-    >>> _overview_cell(Figure(statistic="std", value=None, ci_low=None, ci_high=None))
+    >>> _figure_cell(Figure(statistic="std", value=None, ci_low=None, ci_high=None))
     '-'
     """
     value, low, high = found.value, found.ci_low, found.ci_high
@@ -436,15 +436,11 @@ def statistic_table(entries: Sequence[StatisticEntry], confidence: float) -> Tex
     ]
     columns += [
         Column("values", [each.label for each in found], is_text=True),
-        Column(
-            _HEADINGS[first.kind], [figure(each.value, _statistics_error(each)) for each in found]
-        ),
-        Column(
-            "standard error", [error_figure(_statistics_known(each.std_error)) for each in found]
-        ),
+        Column(_HEADINGS[first.kind], [figure(each.value, _widest_error(each)) for each in found]),
+        Column("standard error", [error_figure(_known_error(each.std_error)) for each in found]),
         Column(
             f"{100 * confidence:g} % interval",
-            [interval(each.ci_low, each.ci_high, _statistics_error(each)) for each in found],
+            [interval(each.ci_low, each.ci_high, _widest_error(each)) for each in found],
         ),
     ]
     if _has_wide_cells(entries):
@@ -466,18 +462,17 @@ def statistic_remarks(entries: Sequence[StatisticEntry], confidence: float) -> I
 def _has_wide_cells(entries: Sequence[StatisticEntry]) -> bool:
     """Whether cells widen an interval by more than a hundredth of the standard error."""
     return any(
-        100 * each.found.within > (_statistics_known(each.found.std_error) or 0.0)
-        for each in entries
+        100 * each.found.within > (_known_error(each.found.std_error) or 0.0) for each in entries
     )
 
 
-def _statistics_error(found: Statistic) -> float | None:
+def _widest_error(found: Statistic) -> float | None:
     """What decides how many digits are shown: the wider of noise and cells."""
     if found.std_error == 0 and not found.within:
         return 0.0
-    known = [each for each in (_statistics_known(found.std_error), found.within / 2) if each]
+    known = [each for each in (_known_error(found.std_error), found.within / 2) if each]
     return max(known, default=None)
 
 
-def _statistics_known(value: float) -> float | None:
+def _known_error(value: float) -> float | None:
     return None if math.isnan(value) else value

@@ -1,4 +1,4 @@
-"""Measured levels of trees, beside published mechanisms, an equal split, or a matrix mechanism."""
+"""Descriptions of plans that measure levels or weighted sums, compared with other plans."""
 
 from __future__ import annotations
 

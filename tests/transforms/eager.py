@@ -187,7 +187,7 @@ class EagerRelease:
             *self._over("balance of slots", matched.get(BALANCE, [])),
             *self._over("balance of counts", merged.get(BALANCE, [])),
         ]
-        digests = self._over("digests", merged.get(count._COUNT_DIGEST, []))
+        digests = self._over("digests", merged.get(count._DIGEST, []))
         return self._over("exact counts", merged.get(MAIN, [])), digests, balance
 
     def _matched(self, slots: list[Any]) -> dict[str, list[Any]]:

@@ -21,7 +21,7 @@ from dptrees.dpcore.sparse import question
 from dptrees.dpcore.sparse.question import SparseCounter
 from dptrees.transforms.conservation import expected_balance, tree_chunks
 from dptrees.transforms.readers.read import BALANCE
-from dptrees.transforms.steps.count import _COUNT_DIGEST, _EmptyPlaces, _MergePlace
+from dptrees.transforms.steps.count import _DIGEST, _EmptyPlaces, _MergePlace
 from dptrees.transforms.steps.record import unpack_digest
 from tests.dpcore.hierarchy_questions import hierarchy_question, random_rows
 from tests.transforms.eager import MAIN, counted, grouped, outputs, summed
@@ -139,7 +139,7 @@ def test_bundles_do_not_matter_to_a_shard(most, sizes, reference, monkeypatch) -
         found, own = NodeCounts.from_bytes(counts), expected.pop(place)
         assert same == place and found.keys.to_pylist() == own.keys.to_pylist()
         assert found.counts.tolist() == own.counts.tolist()
-        digests += sum(unpack_digest(digest)[1] for digest in merged[_COUNT_DIGEST])
+        digests += sum(unpack_digest(digest)[1] for digest in merged[_DIGEST])
         balance += merged[BALANCE]
     assert not expected and digests == sum(expected_balance(plan).values())
     totals = {name: n for name, n in summed(balance).items() if n}

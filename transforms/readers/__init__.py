@@ -1,1 +1,1 @@
-"""Files to record batches: formats, columns, listings, one module for each format of rows."""
+"""Rows of files as record batches: which files, which columns, one module a format."""

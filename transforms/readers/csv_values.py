@@ -328,7 +328,7 @@ PLAIN_TEXTS = CsvTexts()
 
 # Strings that are surely values; of the others those that may be, few in most files, are tried one
 # by one.
-_CSV_VALUES_NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
+_PLAIN_NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?$"
 _INTEGER = r"^-?[0-9]{1,18}$"
 _UNSIGNED = r"^[0-9]{1,18}$"
 _DATE = (
@@ -480,7 +480,7 @@ def _pattern(target_type: pa.DataType) -> str:
         return _DATE
     if pa.types.is_timestamp(target_type):
         return _TIME if target_type.tz is None else _ZONED_TIME
-    return _CSV_VALUES_NUMBER
+    return _PLAIN_NUMBER
 
 
 def _doubtful_pattern(target_type: pa.DataType) -> str:

@@ -307,7 +307,6 @@ def _counted_units(messages: list[bytes]) -> CountedUnits | None:
     return CountedUnits.from_bytes(messages[0][len(EARLIER) :])
 
 
-_COUNT_DIGEST = "digest"
 # From the plan and the place of the release key.
 MakeCounting = Callable[[ReleasePlan, KeyReference], beam.PTransform]
 
@@ -374,7 +373,7 @@ class CountRows(beam.PTransform):
             # -> (PlaceKey, bytes)
             | "Merge"
             >> beam.ParDo(_MergePlace(self._plan, self._key)).with_outputs(
-                BALANCE, _COUNT_DIGEST, main="counts"
+                BALANCE, _DIGEST, main="counts"
             )
         )
         balances = (
@@ -385,13 +384,13 @@ class CountRows(beam.PTransform):
         )
         result = {
             "counts": merged["counts"],
-            _COUNT_DIGEST: merged[_COUNT_DIGEST],
+            _DIGEST: merged[_DIGEST],
             BALANCE: balances | "Balance" >> beam.Flatten(),
             "units": None,
         }
         if self._plan.remembering:
-            both = (merged[_COUNT_DIGEST], partial[_COUNT_DIGEST])
-            result |= {_COUNT_DIGEST: both | "Digests" >> beam.Flatten(), "units": partial["units"]}
+            both = (merged[_DIGEST], partial[_DIGEST])
+            result |= {_DIGEST: both | "Digests" >> beam.Flatten(), "units": partial["units"]}
         return result
 
 
@@ -431,7 +430,7 @@ class CountBundle(CountingDoFn):
 
 
 @beam.typehints.with_output_types(
-    tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], _COUNT_DIGEST: bytes}
+    tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], _DIGEST: bytes}
 )
 class _MergePlace(KeyedDoFn):
     def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[Any]:
@@ -442,7 +441,7 @@ class _MergePlace(KeyedDoFn):
         counts = question.merge(place, taken_off(balance, tree_partials(name), received))
         yield (name, *place), counts.to_bytes()
         digest = counts.digest(self._key, self._plan.name, name, place)
-        yield beam.pvalue.TaggedOutput(_COUNT_DIGEST, pack_digest(digest, 1))
+        yield beam.pvalue.TaggedOutput(_DIGEST, pack_digest(digest, 1))
         # Of the exact sums: saturation does not stop the job, which would reveal something of the
         # data.
         balance[balance_name(question, place)] = residue(-counts.total)

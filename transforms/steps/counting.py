@@ -1,4 +1,4 @@
-"""Counting in a bundle: rows to partial counts of places; rows of long lists of leaves; sketches.
+"""Counting of the rows of a bundle, and of leaves that only their own place knows.
 
     ((tree, place), bytes) -> GroupByKey -> partial counts of leaves ((tree, place), bytes)
     codes -> counters of a bundle -> bytes -> their sum

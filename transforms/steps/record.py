@@ -1,4 +1,4 @@
-"""The record of a draw, written before anything noisy leaves the job, and the commit.
+"""The record of a draw, written before anything noisy leaves the job; and the commit.
 
 The record is a keyed digest of the release's id, the nonce, the specification and the exact
 counts. A later run into the folder with another record is refused: it would be a second release

@@ -1,1 +1,1 @@
-"""Tables and queries to record batches, and `read`, which spreads them over workers."""
+"""Rows of tables and of queries as record batches, read by many workers."""

@@ -148,7 +148,7 @@ def test_a_policy_decides_about_texts_that_are_no_numbers(tmp_path) -> None:
 
 
 TEXTS = st.one_of(
-    st.from_regex(csv_values._CSV_VALUES_NUMBER),
+    st.from_regex(csv_values._PLAIN_NUMBER),
     st.from_regex(csv_values._INTEGER),
     st.from_regex(csv_values._DATE),
     st.from_regex(csv_values._TIME),
@@ -184,7 +184,7 @@ def bits(values: pa.Array) -> pa.Array:
 @pytest.mark.parametrize(
     "arrow_type, pattern",
     [
-        (NUMBER, csv_values._CSV_VALUES_NUMBER),
+        (NUMBER, csv_values._PLAIN_NUMBER),
         (INTEGER, csv_values._INTEGER),
         (DAY, csv_values._DATE),
         (TIME, csv_values._TIME),
