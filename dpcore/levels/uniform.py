@@ -1,6 +1,6 @@
 """Whole levels of a uniform tree as a mechanism, with the errors of its answers.
 
-The laws of the errors are those of the plan's own estimator: `dpcore.uniform.error_laws` (least
+The plan's own estimator decides the laws of the errors: `dpcore.uniform.error_laws` (least
 squares) or `dpcore.papers.estimator_errors` (the papers' others).
 """
 

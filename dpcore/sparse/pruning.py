@@ -13,7 +13,7 @@ Where children's counts y_c exceed their parent's y by e = sum y_c - y > 0, the 
 that do not, in squares weighted by the variances v_c and v, are y + e v / (v + sum v_c) and y_c -
 e v_c / (v + sum v_c). Bottom up every node meets its children so, and then has the variance v sum
 v_c / (v + sum v_c); top down children become integers within the certain bounds. Estimates are
-the noisy counts; those of 2 R rows or less are overstated on average. Pruning folds subtrees that
+the noisy counts; small ones, of at most 2 R, are overstated on average. Pruning folds subtrees that
 noise does not distinguish from few rows into their parents; to fold by `Pruning.rows` selects by
 the intervals again, so nodes near it may be covered more rarely. All of it is post-processing.
 """

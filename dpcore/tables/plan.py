@@ -10,7 +10,7 @@ are many beside the noise, a second round adds pairs that make cliques of three 
 Guarantee (proof sketch). All that a step depends on except the exact counts follows from what was
 released before, so the steps compose adaptively: no transcript spends more than d `column_amount`
 + `choice_amount` + `pair_amount`. The counts of a column or pair are of disjoint cells, so their
-sensitivities are those of one level of a tree. Adding cells up and subtracting a public table
+sensitivities are as for one level of a tree. Adding cells up and subtracting a public table
 never raise L1, so scores move by at most L1 in either direction: range 2 L1.
 
     epsilon   permute-and-flip with the weights exp(rate score) loses 2 L1 rate: the rate is

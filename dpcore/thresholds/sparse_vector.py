@@ -2,7 +2,7 @@
 
 Each query is answered TOP (about the threshold or more) or BOTTOM; after c answers TOP all
 further answers are BOTTOM. Noise and price depend on c, not on the number of queries.
-Classification asks one query a level, for its largest count, from the leaves up; only levels
+Classification has one query a level, for its largest count, from the leaves up; only levels
 answered TOP are looked at node by node, with truncated Laplace noise, and the ancestors of a
 heavy node are heavy without a look. The unit of the proofs is one row added or removed;
 `dpcore.privacy.sensitivity.GroupPrivacy` converts. Noise is discrete Laplace; c is an integer

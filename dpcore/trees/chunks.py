@@ -4,7 +4,7 @@ The leaves of all keys are in one row: global leaf id = key code * K + leaf. A *
 whole subtrees with at most 2^17 leaves together: many small trees (one per key), or consecutive
 subtrees below one level of one key, the *split level*, the highest level with no subtree that is
 too large. The levels above it are the key's *spine*. Subtrees of a chunk of a uniform tree are
-rows of its arrays; those of an irregular tree lie side by side in one tree of several roots. If
+rows of its arrays; in an irregular tree they lie side by side in one tree of several roots. If
 the roots of the chunks are too many for one worker, the spine is cut in turn at a second, higher
 level into *branches*, and the rest above them is the spine; no chunk lies in two branches. So no
 message grows with the domain or the number of keys. A level whose nodes have more leaves as

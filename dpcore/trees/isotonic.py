@@ -12,7 +12,7 @@ the result is the midpoint of the least and the greatest, rounded down: an optim
 convexity d(floor((p + q)/2)) + d(ceil((p + q)/2)) <= d(p) + d(q), and 5 % closer than either end
 where estimates are noisy integers.
 
-*Shrunk counts* are those of `dpcore.trees.consistency` with two changes. The first level is that
+*Shrunk counts* are as in `dpcore.trees.consistency` with two changes. The first level is that
 of the closest rising prefixes, since a projection keeps the noise of all empty nodes in the
 root's estimate. Below, projected counts s of n siblings are drawn to an even split: with t the
 final count of their node, m of them positive, e = t / n, a the variance of a child's estimate

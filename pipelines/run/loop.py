@@ -1,12 +1,12 @@
 """A Beam runner that walks a job's graph in this process, one element after the other.
 
 A step gets the very objects that the step before it gave: nothing is encoded. The steps are
-those of every engine, so a release has the same bits, and its balance is checked too. Steps
+the same on every engine, so a release has the same bits, and its balance is checked too. Steps
 without a grouping between them run together, an element all the way before the next one is read,
 so no more rows are in memory than a batch for each thread. Elements after a reshuffle or a
 grouping are shared among threads. Elements that wait for a grouping are kept in memory up to a
 limit, the others in a file without a name (`transforms.nameless_file`). Batches free and take
-megabytes at once, so glibc is told to keep freed memory: by default clearing its pages takes a
+megabytes at once, so glibc has to keep freed memory: by default clearing its pages takes a
 third of the time. State, timers, windows and splittable sources are refused by Beam's own
 checks.
 """

@@ -1,7 +1,7 @@
 """The values of the strings of a CSV column: numbers, dates and times, missing values.
 
 The value of a string depends on that string alone; a string that is no value is null, and
-follows the column's policy. Date formats are those of `strptime`, with English names: each
+follows the column's policy. Date formats are as in `strptime`, with English names: each
 becomes one regular expression and integer arithmetic on whole columns, and no date is moved.
 """
 

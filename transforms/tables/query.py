@@ -3,7 +3,7 @@
 A driver offers no snapshot for several connections. `KeptQuery` executes the query once, in the
 process that starts the job; workers in other processes cannot read its rows. `RepeatableQuery`
 is executed by any worker, and a second number of rows ends the job before any noise is drawn.
-Column types are those of the driver; a timestamp with a zone is read in UTC, a dictionary as its
+The driver decides column types; a timestamp with a zone is read in UTC, a dictionary as its
 values, and PostgreSQL and SQLite by `transforms.tables.query_rows`. Drivers with rules are in
 `DRIVERS`.
 """
