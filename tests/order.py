@@ -24,7 +24,7 @@ Sources = Mapping[str, str]
 def unit(path: str) -> str:
     """Return the package of a file, or the file itself if it is in none of them.
 
-    >>> unit("dpcore/trees/shape.py"), unit("dpcore/arrays.py")
+    >>> unit("dpcore/trees/shapes.py"), unit("dpcore/arrays.py")
     ('dpcore.trees', 'dpcore.arrays')
     """
     return ".".join(PurePosixPath(path).with_suffix("").parts[:2])

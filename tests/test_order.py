@@ -51,7 +51,7 @@ INSIDE: dict[str, tuple[int, str]] = {
 }
 MOST_INSIDE = 25
 MOST_FILES = 10
-LONGEST, SHORTEST = 650, 100
+LONGEST = 650
 
 
 def climbing(below: dict[str, set[str]]) -> list[tuple[str, str]]:
