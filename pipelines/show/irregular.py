@@ -1,4 +1,4 @@
-"""Trees of any shape, described: measured levels, or counts between thresholds."""
+"""Descriptions of plans for trees of any shape: measured levels, or thresholds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptions of mechanisms, by their class in dpcore: the registry that imports them."""
+"""The registry of descriptions of plans, by the class of the mechanism in dpcore."""
 
 from __future__ import annotations
 

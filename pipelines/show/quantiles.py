@@ -1,4 +1,4 @@
-"""Quantiles by the exponential mechanism, described."""
+"""The description of quantiles by the exponential mechanism."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ MECHANISMS = ("adaptive", "factorised", "levels")
 KNOWING = (
     "pipelines/kinds/",
     "pipelines/kind_pages/",
-    *(f"pipelines/show/{name}.py" for name in ("adaptive", "levels", "mechanisms")),
+    *(f"pipelines/show/{name}.py" for name in ("adaptive", "levels", "irregular", "quantiles")),
+    "pipelines/show/mechanisms.py",
     *("pipelines/config/registry.py", "pipelines/python/request.py"),
     *("dpcore/release/kinds.py", "dpcore/release/mechanism_choice.py"),
 )
@@ -147,7 +148,7 @@ def knows_kinds(path: str, source: str) -> Iterator[str]:
         known = parts[0] == "dpcore" and parts[1:] and parts[1] in (*KINDS, *MECHANISMS)
         if known and module not in PUBLIC_TABLES and (module, name) not in SHARED:
             yield f"imports {module} {name}"
-        if parts[:2] == ["pipelines", "kind_pages"] or "/".join(parts) + ".py" in KNOWING[2:4]:
+        if parts[:2] == ["pipelines", "kind_pages"] or "/".join(parts) + ".py" in KNOWING[2:6]:
             yield f"imports {module} {name}"
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and node.value in NAMES:
