@@ -45,7 +45,7 @@ INSIDE: dict[str, tuple[int, str]] = {
     "pipelines/run/stage.py": (1, "only a ledger needs SQLAlchemy"),
     "pipelines/sections/input.py": (2, "most inputs are no queries"),
     "pipelines/show/adaptive.py": (1, "most adaptive trees are no hierarchies"),
-    "pipelines/show/targets.py": (1, "most plans have no target error"),
+    "pipelines/show/mechanisms.py": (1, "most plans have no target error"),
     "pipelines/spark/release.py": (1, "import dptrees.spark starts at once"),
     "transforms/readers/formats.py": (1, "the formats of files need no Beam"),
 }

@@ -37,7 +37,7 @@ from dptrees.pipelines.process import (
 )
 
 if TYPE_CHECKING:
-    from dptrees.pipelines.show.targets import TargetErrors
+    from dptrees.pipelines.show.mechanisms import TargetErrors
 
 
 def add_check(commands: Commands) -> None:
@@ -244,10 +244,10 @@ def add_plan(commands: Commands) -> None:
 
 def _target_errors(text: str) -> TargetErrors:
     """The errors of a text; argparse says what is wrong with another."""
-    targets_module = import_module("dptrees.pipelines.show.targets")
+    mechanisms_module = import_module("dptrees.pipelines.show.mechanisms")
 
     try:
-        errors: TargetErrors = targets_module.TargetErrors.from_text(text)
+        errors: TargetErrors = mechanisms_module.TargetErrors.from_text(text)
         return errors
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

@@ -18,8 +18,8 @@ from dptrees.dpcore.release.kinds import kind_named
 if TYPE_CHECKING:
     from dptrees.pipelines.sections.tree import TreeSection
     from dptrees.pipelines.show.description import Description
+    from dptrees.pipelines.show.mechanisms import KindLines
     from dptrees.pipelines.show.page_nodes import ReleasedTables
-    from dptrees.pipelines.show.targets import KindLines
     from dptrees.pipelines.show.tree_page import PageRoom, TreePage
 
 
@@ -44,7 +44,7 @@ def _calls(place: str) -> Callable[..., Any]:
 
 
 def _lines_series() -> KindLines:
-    kind_lines = _later("show.targets:KindLines")()
+    kind_lines = _later("show.mechanisms:KindLines")()
     description = _later("kinds.periods:series_description")()
 
     def describe(question: Any) -> Description:
@@ -61,7 +61,7 @@ def _lines_series() -> KindLines:
 
 
 def _lines_plain() -> KindLines:
-    plain: KindLines = _later("show.targets:KindLines")()()
+    plain: KindLines = _later("show.mechanisms:KindLines")()()
     return plain
 
 

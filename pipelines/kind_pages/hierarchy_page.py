@@ -32,7 +32,7 @@ from dptrees.pipelines.show.description import (
     totals,
 )
 from dptrees.pipelines.show.figures import counted_noun, percent
-from dptrees.pipelines.show.mechanisms import mechanism_description, mechanism_target
+from dptrees.pipelines.show.mechanisms import KindLines, mechanism_description, mechanism_target
 from dptrees.pipelines.show.page_nodes import (
     MAX_NODES,
     ReleasedTables,
@@ -46,7 +46,6 @@ from dptrees.pipelines.show.page_nodes import (
     shown_keys,
     whole_levels,
 )
-from dptrees.pipelines.show.targets import KindLines
 from dptrees.pipelines.show.tree_page import DROPPED, Headline, PageRoom, TreePage, policies
 
 SCRIPTS = ("page/paths.js", "hierarchy/page.js")

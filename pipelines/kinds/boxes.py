@@ -45,8 +45,8 @@ from dptrees.pipelines.show.description import (
     level_noise,
 )
 from dptrees.pipelines.show.figures import counted_noun, significant, with_margin
+from dptrees.pipelines.show.mechanisms import ErrorTarget, KindLines
 from dptrees.pipelines.show.page_nodes import clip
-from dptrees.pipelines.show.targets import ErrorTarget, KindLines
 from dptrees.pipelines.show.tree_page import (
     ADDS_UP,
     STANDARD_ERROR,

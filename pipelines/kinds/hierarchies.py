@@ -57,7 +57,7 @@ from dptrees.pipelines.show.description import (
     level_noise,
 )
 from dptrees.pipelines.show.figures import percent
-from dptrees.pipelines.show.targets import ErrorTarget, KindLines
+from dptrees.pipelines.show.mechanisms import ErrorTarget, KindLines
 
 _ORDERED_ONLY = "belongs to an ordered domain"
 PLANNED, TREE, THRESHOLDS, ADAPTIVE = _MECHANISMS = "planned", "tree", "thresholds", "adaptive"

@@ -56,6 +56,7 @@ from dptrees.pipelines.show.figures import (
     significant,
     with_margin,
 )
+from dptrees.pipelines.show.mechanisms import ErrorTarget, KindLines
 from dptrees.pipelines.show.page_nodes import (
     MAX_KEYS,
     MAX_QUANTILES,
@@ -66,7 +67,6 @@ from dptrees.pipelines.show.page_nodes import (
     rows_text,
     table_bars,
 )
-from dptrees.pipelines.show.targets import ErrorTarget, KindLines
 from dptrees.pipelines.show.tree_page import (
     CELL_POLICIES,
     DROPPED,

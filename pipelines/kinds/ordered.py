@@ -70,9 +70,8 @@ from dptrees.pipelines.show.description import (
     totals,
 )
 from dptrees.pipelines.show.figures import counted_noun, quantile_texts
-from dptrees.pipelines.show.mechanisms import mechanism_description, mechanism_target
+from dptrees.pipelines.show.mechanisms import KindLines, mechanism_description, mechanism_target
 from dptrees.pipelines.show.page_nodes import clip
-from dptrees.pipelines.show.targets import KindLines
 from dptrees.pipelines.terminal_text import escaped
 
 # A guess is off: the plan is made for the guessed place of each quantile and some beside it.

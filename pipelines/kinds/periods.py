@@ -17,8 +17,8 @@ from dptrees.dpcore.series.totals_to_date import WeightedPeriods
 from dptrees.dpcore.series.workload import whole_units_cost
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.show.description import Description
+from dptrees.pipelines.show.mechanisms import ErrorTarget
 from dptrees.pipelines.show.page_nodes import ReleasedTables, clip
-from dptrees.pipelines.show.targets import ErrorTarget
 from dptrees.pipelines.show.tree_page import DROPPED, PageRoom, TreePage
 from dptrees.pipelines.terminal_text import escaped
 

@@ -44,7 +44,7 @@ from dptrees.pipelines.report.summary import guarantee_warnings, write_report
 from dptrees.pipelines.sections.document import read_document
 from dptrees.pipelines.show.answers import TextTable
 from dptrees.pipelines.show.figures import cell_text
-from dptrees.pipelines.show.targets import TargetError, TargetErrors
+from dptrees.pipelines.show.mechanisms import TargetError, TargetErrors
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import MANIFEST
 from dptrees.transforms.held import KEPT_SCHEME, KeptFiles

@@ -42,7 +42,7 @@ from dptrees.pipelines.sections.first_stages import (
 )
 from dptrees.pipelines.show.description import key_number, plan_entry, plan_lines
 from dptrees.pipelines.show.figures import significant
-from dptrees.pipelines.show.targets import ErrorTarget, TargetErrors
+from dptrees.pipelines.show.mechanisms import ErrorTarget, TargetErrors
 from dptrees.pipelines.terminal_text import escaped, print_json, print_line
 
 

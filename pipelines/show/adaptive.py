@@ -39,7 +39,7 @@ from dptrees.pipelines.show.levels import (
     count_error_in_words,
     uniform_level_errors,
 )
-from dptrees.pipelines.show.targets import ErrorTarget
+from dptrees.pipelines.show.mechanisms import ErrorTarget
 from dptrees.pipelines.show.tree_page import ADDS_UP, CENTERED, Note, consistent_count, interval
 
 _SPREAD = "inside a node that was not split, the estimate of that node is spread evenly."

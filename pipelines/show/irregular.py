@@ -34,12 +34,8 @@ from dptrees.pipelines.show.description import (
 )
 from dptrees.pipelines.show.figures import significant
 from dptrees.pipelines.show.levels import error_column, linear_notes
-from dptrees.pipelines.show.targets import ErrorTarget
-from dptrees.pipelines.show.tree_page import (
-    ADDS_UP,
-    consistent_count,
-    interval,
-)
+from dptrees.pipelines.show.mechanisms import ErrorTarget
+from dptrees.pipelines.show.tree_page import ADDS_UP, consistent_count, interval
 
 T = TypeVar("T")
 

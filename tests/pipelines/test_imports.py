@@ -28,7 +28,7 @@ OTHER_KINDS = {
 # The same for a plan, whose tree may be measured by any mechanism of an ordered domain.
 OTHER_SECTIONS = {
     *(f"dptrees.pipelines.kinds.{name}" for name in ("boxes", "hierarchies", "numbers")),
-    *(f"dptrees.pipelines.show.{name}" for name in ("irregular", "quantiles")),
+    *(f"dptrees.pipelines.show.{name}" for name in ("irregular", "adaptive")),
     *("dptrees.dpcore.sparse.question", "dptrees.dpcore.boxes.question"),
     *("dptrees.dpcore.tables.question", "dptrees.dpcore.hierarchy.question"),
     *("dptrees.dpcore.hierarchy.domain", "dptrees.dpcore.levels.irregular"),
