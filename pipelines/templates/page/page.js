@@ -14,7 +14,7 @@ const page = (() => {
   const decimal = (value, digits) => value.toLocaleString("en-US",
     { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
-  // Numbers by the rule of pipelines/answers/figures.py, to so many decimals at most: an estimate at
+  // Numbers by the one rule of all figures, to so many decimals at most: an estimate at
   // the second digit of its error, its interval outwards.
   function placeOf(low, high, digits) {
     if (high === null || high === low) return -digits;
