@@ -440,7 +440,7 @@ class KeyReference:
     """Where the release key lies, and how to recognize it.
 
     Args:
-        reference: of one of `transforms.keys`, such as ``file:PATH``, ``env:NAME`` or
+        reference: with one of the schemes, such as ``file:PATH``, ``env:NAME`` or
             ``gcp-secret://PROJECT/NAME/VERSION``.
         check_value: from the launcher's key; empty on the launcher itself.
     """

@@ -465,7 +465,7 @@ class AdaptiveTree(AdaptiveCandidate):
         return "in its counts, by a model" if is_simulated else "if every node is split"
 
     def predicted(self, mechanism: AdaptiveMechanism) -> float:
-        """Return the error of what is read of the counts, by `dpcore.adaptive.planner`; of
+        """Return the error of what is read of the counts, by its planner; of
         a tree too large for that model, and of estimates, their error if every node is split."""
         if not self.counts:
             return noise_if_all_split(mechanism.plan)

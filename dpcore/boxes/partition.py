@@ -362,7 +362,7 @@ class EvenShares(GrowthConsistency):
 class BestLinear(GrowthConsistency):
     """The best linear unbiased estimates from what was measured of a node, of its ancestors, and of
     the siblings of each of them. What cousins say of their common ancestor is left to the least
-    squares of the grown tree (`dpcore.boxes.partition`).
+    squares of the grown tree (the first docstring).
 
     Let p be the variance of a parent's estimate u, and y_c its children's values with variances
     v_c, S = sum y_c, A = sum v_c. Both speak of the parent, so it becomes u' = (u / p + S / A)

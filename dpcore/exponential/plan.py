@@ -43,7 +43,7 @@ from dptrees.dpcore.specification import CONTEXT, INLINE, Coded, Refusal, coded
 from dptrees.dpcore.trees.shapes import UniformTree
 
 # The largest denominators of parts. Of last ones 2^40 rows times them fit in 64 bits; of places
-# distances do up to where they weigh nothing (`dpcore.exponential.plan`).
+# distances do up to where they weigh nothing.
 LARGEST_LAST, LARGEST_OF_PLACES = 2**22, 2**16
 
 

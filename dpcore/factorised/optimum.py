@@ -196,7 +196,7 @@ def prefix_gram(cells: int) -> Floats:
     return np.asarray(cells - np.maximum(index[:, None], index))
 
 
-def centerd_gram(cells: int) -> Floats:
+def centered_gram(cells: int) -> Floats:
     """G of prefix - (t / n) total over all prefixes t, and a little of the total, which makes it
     definite. Where the total is public an error of it is no error, and of the strategies with
     columns of norm 1 the best for these differences is then 5 % better than that for prefixes,
@@ -281,7 +281,7 @@ class Read(Coded):
         if self.kind == "cdf":
             return prefix_gram(cells)
         if self.kind == "centred":
-            return centerd_gram(cells)
+            return centered_gram(cells)
         if self.kind == "quantiles":
             own = rank_gram(cells, self.shares)
         else:

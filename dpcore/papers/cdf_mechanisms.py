@@ -488,7 +488,7 @@ def published_prefix_variance(plan: TreePlan) -> float:
         The variance in rows^2.
 
     Source: Rameshwar, Tandon, Sharma, Lemma III.1, Theorem IV.1, Lemma IV.4, through
-    `dpcore.papers.cdf_mechanisms`; a private total adds the variance of the K-th prefix.
+    the formulas above; a private total adds the variance of the K-th prefix.
     """
     tree = plan.tree
     if plan.measured is Measured.PREFIXES:

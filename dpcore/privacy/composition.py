@@ -496,7 +496,7 @@ class Spending:
         epsilon, delta: of approximate differential privacy; of a pure mechanism delta is 0.
         rho: of zCDP, beside them.
         moved: the noise laws behind the rho, and how many counts of each a unit moves by one; None
-            where that is not known (`dpcore.privacy.composition.moved_by`).
+            where that is not known (`moved_by`).
 
     Raises:
         ValueError: an amount below 0.

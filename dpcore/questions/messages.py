@@ -403,7 +403,7 @@ class SortedCounter(BufferedCounter):
 
 
 def increments_total(increments: Increments) -> int:
-    """The sum of what is added, as `dpcore.questions.messages.Counter.add` returns it."""
+    """The sum of what is added, as `Counter.add` returns it."""
     values = increments.values
     return len(increments.cells) if values is None else int(values.sum())
 

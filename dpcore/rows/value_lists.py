@@ -211,14 +211,6 @@ def _mixed(numbers: UInt64Array) -> UInt64Array:
     return mixed
 
 
-# Longest list of strings that is hashed again for each batch.
-_SHORT_VALUE_LIST = 2**12
-# Integers are looked up in a table of at most this many entries, or this many per value.
-_LIST_TABLE_ENTRIES = 2**16
-_LIST_TABLE_SHARE = 4
-_ABSENT = -1
-
-
 class ValueList:
     """Distinct strings or distinct 64-bit integers in a given order.
 
@@ -275,9 +267,9 @@ class ValueList:
         """Positions by value less the least value; None when the table would be large."""
         values, order = self._sorted
         span = int(values[-1]) - int(values[0]) + 1
-        if span > max(_LIST_TABLE_ENTRIES, _LIST_TABLE_SHARE * len(values)):
+        if span > max(_TABLE_ENTRIES, _TABLE_SHARE * len(values)):
             return None
-        table = np.full(span, _ABSENT, np.int64)
+        table = np.full(span, ABSENT, np.int64)
         table[values - values[0]] = order
         return table
 
@@ -305,23 +297,23 @@ class ValueList:
             return self._integer_codes(column)
         if not pa.types.is_string(column.type):
             column = large_texts(column)
-        if len(self.values) <= _SHORT_VALUE_LIST:
+        if len(self.values) <= _SHORT_LIST:
             return filled_indices(pc.index_in(column, value_set=self.array.cast(column.type)))
         return self._text_codes(column)
 
     def _text_codes(self, column: pa.Array) -> Integers:
         encoded = column.dictionary_encode()
         distinct = self._index.positions(large_texts(encoded.dictionary))
-        return np.append(distinct, _ABSENT).take(filled_indices(encoded.indices))
+        return np.append(distinct, ABSENT).take(filled_indices(encoded.indices))
 
     def _integer_codes(self, column: pa.Array) -> Integers:
         numbers, is_none = whole_numbers(column)
         values, table = _within_int64(numbers), self._table
         codes = self._searched(values) if table is None else self._looked_up(table, values)
         if numbers.dtype == np.uint64:
-            codes[numbers > np.uint64(2**63 - 1)] = _ABSENT
+            codes[numbers > np.uint64(2**63 - 1)] = ABSENT
         if is_none is not None:
-            codes[is_none] = _ABSENT
+            codes[is_none] = ABSENT
         return codes
 
     def _looked_up(self, table: Integers, values: Integers) -> Integers:
@@ -329,13 +321,13 @@ class ValueList:
         first, last = int(listed[0]), int(listed[-1])
         inside = np.clip(values, first, last)
         codes = table.take(inside - first)
-        codes[inside != values] = _ABSENT
+        codes[inside != values] = ABSENT
         return codes
 
     def _searched(self, values: Integers) -> Integers:
         listed, order = self._sorted
         place = np.minimum(np.searchsorted(listed, values), len(listed) - 1)
-        return np.where(listed[place] == values, order[place], _ABSENT)
+        return np.where(listed[place] == values, order[place], ABSENT)
 
 
 def _within_int64(values: AnyArray) -> Integers:

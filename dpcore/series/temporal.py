@@ -521,7 +521,7 @@ def windowed(levels: Sequence[TreeQuestion[Any]], factors: Sequence[float]) -> T
 
     Args:
         levels: for each temporal level, the tree.
-        factors: `dpcore.series.temporal.level_factors`.
+        factors: `level_factors`.
     """
     first: Any = levels[0].plan
     amounts = []

@@ -165,7 +165,7 @@ def prefix_codes(paths: pa.Array, hex_digits: int | None) -> npt.NDArray[np.uint
     """The codes of prefixes, 0 behind them.
 
     Args:
-        paths: large_string, (n,), as `dpcore.sparse.domain.prefix_texts` writes them.
+        paths: large_string, (n,), as `prefix_texts` writes them.
         hex_digits: how many hexadecimal digits a code has; None: it is an IPv4 address.
 
     Returns:

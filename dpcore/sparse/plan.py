@@ -397,7 +397,7 @@ def publish_shard(
     Raises:
         ValueError: a plan of another height than the domain's.
 
-    Source: `dpcore.sparse.plan`.
+    Source: the first docstring of this file.
 
     >>> from fractions import Fraction
     >>> import pyarrow as pa

@@ -247,8 +247,8 @@ def consistent_counts(
 
     Args:
         plan: of the tree.
-        tree: from `dpcore.sparse.pruning.known_tree`.
-        bounds: from `dpcore.sparse.pruning.certain_bounds`; kept nodes have counts within them.
+        tree: from `known_tree`.
+        bounds: from `certain_bounds`; kept nodes have counts within them.
         kept: for each level (n,) which nodes are not folded into their parents; folded ones have no
             part in what their parents distribute.
 

@@ -189,7 +189,7 @@ class TableCounter(Counter):
         """Counts a batch.
 
         Args:
-            increments: the cells of each row that is kept, as `dpcore.tables.domain` writes them.
+            increments: the cells of each row that is kept, as `TableDomain` writes them.
             rows: of the batch.
         """
         assert isinstance(increments.cells, pa.Array) and increments.values is None

@@ -410,7 +410,7 @@ class TableModel:
         """The cells of synthetic rows, (rows,) of each column: a systematic sample.
 
         Each row has the law of the model, and their tables are as close to it as they can be
-        (`dpcore.tables.model`); larger batches are closer.
+        (the first docstring); larger batches are closer.
 
         Args:
             rows: of one batch.

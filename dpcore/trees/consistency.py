@@ -30,7 +30,7 @@ import numpy as np
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.trees.shapes import IrregularTree, Shape, UniformTree
 
-# As in `dpcore.trees.consistency`: remainders closer than one part in 2^20 are ties.
+# Remainders closer than one part in 2^20 are ties. Below a count of 2^30 float64 keeps them apart.
 _REMAINDER_BITS = 20
 _REMAINDERS = float(1 << _REMAINDER_BITS)
 
@@ -191,8 +191,6 @@ def _ranks(sizes: Integers, begins: Integers, order: Integers) -> Integers:
     return ranks
 
 
-# Remainders closer than one part in this are ties. Below a count of 2^30 float64 keeps them apart.
-_REMAINDER_UNITS = 2.0**20
 # Children of nodes that are split together.
 _BLOCK = 2**15
 
@@ -223,7 +221,7 @@ def consistent_counts(
         estimates: u_l per level, (..., n_l), root first.
         roots: (..., n_0), the roots' counts, nonnegative unless ``signed``.
         signed: sums that may be negative; of irregular trees only.
-        smallest_first: see `dpcore.trees.consistency`; likewise.
+        smallest_first: see the first docstring; likewise.
 
     Returns:
         x_l per level, (..., n_l): children sum to their parent; nonnegative unless ``signed``.
@@ -421,7 +419,7 @@ def _largest_remainder(shares: Floats, totals: Integers) -> Integers:
     size = len(shares)
     # Siblings with one correction have equal remainders but for their last bits, which differ
     # between processors: rounding lets the position decide, on every machine.
-    remainders = np.rint((shares - floors) * _REMAINDER_UNITS).astype(np.int64)
+    remainders = np.rint((shares - floors) * _REMAINDERS).astype(np.int64)
     ranks = remainders * size + np.arange(size)[::-1, None]
     place = np.clip(size - missing, 0, size - 1)[:, None]
     rising = np.sort(np.ascontiguousarray(ranks.T), axis=1)

@@ -229,7 +229,7 @@ def level_solutions(
 
 
 class SingleChunkTrees(ABC):
-    """The steps of `dpcore.trees.forests.Forest` that are the same for all such mechanisms.
+    """The steps of `Forest` that are the same for all such mechanisms.
 
     Attributes:
         chunking: of whole trees.
@@ -243,7 +243,7 @@ class SingleChunkTrees(ABC):
     def measure(
         self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
     ) -> Measurements:
-        """Measure a chunk, as `dpcore.trees.forests.Forest.measure` does."""
+        """Measure a chunk, as `Forest.measure` does."""
 
     @abstractmethod
     def chunk_roots(self, chunk: Chunk, measurements: Measurements) -> Floats:
@@ -253,7 +253,7 @@ class SingleChunkTrees(ABC):
     def solve(
         self, chunk: Chunk, measurements: Measurements, roots: RootSolutions
     ) -> tuple[list[LevelSolution], PrefixSolution | None]:
-        """Solve a chunk, as `dpcore.trees.forests.Forest.solve` does."""
+        """Solve a chunk, as `Forest.solve` does."""
 
     def chunk_totals(self, chunk: Chunk, counts: Integers) -> Integers:
         """(rows,) the exact totals, which matter where they are public."""
@@ -272,7 +272,7 @@ Known = Sequence[Integers | Floats | None]
 
 
 class LinearForest(ABC):
-    """The steps of `dpcore.trees.forests.Forest`, but for how levels are measured and what each
+    """The steps of `Forest`, but for how levels are measured and what each
     measurement weighs.
 
     Attributes:
@@ -352,7 +352,7 @@ class LinearForest(ABC):
     def measure(
         self, tree: str, chunk: Chunk, counts: Integers, noise: NoiseSource
     ) -> Measurements:
-        """Measure a chunk, as `dpcore.trees.forests.Forest.measure` does."""
+        """Measure a chunk, as `Forest.measure` does."""
         levels = level_sums(chunk.tree, counts.reshape(chunk.rows, -1))
         return self.measure_levels(tree, chunk, levels, noise.for_counts(levels[-1]))
 
@@ -375,7 +375,7 @@ class LinearForest(ABC):
     def solve_spine(
         self, tree: str, key: int, roots: Floats, totals: Integers, noise: NoiseSource
     ) -> tuple[RootSolutions, list[LevelSolution]]:
-        """Solve the spine, as `dpcore.trees.forests.Forest.solve_spine` does."""
+        """Solve the spine, as `Forest.solve_spine` does."""
         spine = self.chunking.spine
         exact = level_sums(spine, totals.reshape(-1, spine.leaves))
         chunk, measured = self.chunking.spine_chunk(key, len(exact[0])), Measurements()

@@ -333,7 +333,7 @@ class CountObjective(Objective):
         return "the count of a cell, over all cells"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
-        """See `dpcore.uniform.objectives`."""
+        """See `Objective`."""
         variance: Scalars = node_variances(batch, precisions)[..., -1]
         return variance
 
@@ -366,7 +366,7 @@ class NodeObjective(Objective):
         return "a node, by the weights of the levels"
 
     def variance(self, batch: TreeBatch, precisions: Scalars) -> Scalars:
-        """See `dpcore.uniform.objectives`."""
+        """See `Objective`."""
         if len(self.weights) != batch.height + 1:
             raise ValueError(
                 f"level_weights: {len(self.weights)} of them for {batch.height + 1} levels"

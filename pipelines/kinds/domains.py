@@ -29,7 +29,6 @@ from dptrees.pipelines.sections.tree import (
     Schema,
     number,
     rule_schema,
-    section,
     several,
     whole,
     words,
@@ -150,7 +149,7 @@ def ordered_schema(*, with_auto: bool = False) -> Schema:
 def _auto_schema(side: str) -> Schema:
     """A bound, ``auto`` (a string), or a section of its fraction and its limit."""
     fraction = number(exclusiveMinimum=0, exclusiveMaximum=1)
-    chosen = section(
+    chosen = schema_of(
         {"fraction": fraction, LIMITS[side]: BOUND},
         (),
         "A bound of values that is chosen privately, as a first stage.",
@@ -169,13 +168,13 @@ def _type_schema(name: str, domain: type[OrderedDomain], *, with_auto: bool) -> 
     if with_auto and name in AUTO_TYPES:
         known |= {key: _auto_schema(key) for key in _BOUNDS}
     head = {"kind": {"const": "ordered"}, "type": {"const": name}}
-    bounded = section({**head, **known}, tuple(needed))
+    bounded = schema_of({**head, **known}, tuple(needed))
     if name not in ("integer", "date"):
         return bounded
     unbounded = {key: each for key, each in known.items() if key not in _BOUNDS}
     pair = {"type": "array", "items": BOUND, "minItems": 2, "maxItems": 2}
     wanted = [key for key in needed if key not in (*_BOUNDS, "type")]
-    listed = section({**head, **unbounded, _VALUES: pair}, (*wanted, _VALUES))
+    listed = schema_of({**head, **unbounded, _VALUES: pair}, (*wanted, _VALUES))
     return {"anyOf": [bounded, listed]}
 
 

@@ -320,7 +320,7 @@ class Answers:
         table: the answers.
         title: the heading of the table.
         confidence: the confidence of the intervals.
-        form: how `plot` draws them, one of the forms of `pipelines.python.answers.Drawing`.
+        form: how `plot` draws them, one of the forms of `Drawing`.
         noun: the counted things: rows, counted rows of a bounded unit, or a sum.
         column: the column of the values, for the axes.
         keys: the columns of the keys, for the axes.

@@ -24,7 +24,6 @@ from dptrees.pipelines.run.output import (
 )
 from dptrees.pipelines.run.stage import Stage
 from dptrees.pipelines.sections.first_stages import BOUNDS_FOLDER, KEYS_FOLDER
-from dptrees.pipelines.sections.first_stages import KEYS_FOLDER as SELECTION
 from dptrees.pipelines.sections.tree import PrivateKeys
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.existing_release import missing_files, sweep_temporary, sweep_unnamed
@@ -237,5 +236,5 @@ def bounds_stage(trees: Stage) -> FirstStage:
         plan=bounds.plan,
         folder=BOUNDS_FOLDER,
         noun="choice of the bounds of its unit",
-        later=() if selection is None else ((SELECTION, selection),),
+        later=() if selection is None else ((KEYS_FOLDER, selection),),
     )

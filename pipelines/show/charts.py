@@ -348,7 +348,7 @@ class ChartShape:
 
     Args:
         look: its classes in the page's style, such as ``line s0``.
-        path: of `pipelines.show.charts`.
+        path: as the functions of paths above return it.
     """
 
     look: str

@@ -127,7 +127,7 @@ def fault_of_start(start: bytes, path: str, format: str) -> str:
     Args:
         start: the first bytes, as they are stored.
         path: of the file.
-        format: one of `transforms.readers.formats.FORMATS`.
+        format: one of `FORMATS`.
     """
     compression, is_text = compression_of(start), format not in _FORMATS
     if not start:
@@ -194,7 +194,7 @@ def text_stream(file: Any, path: str, format: str) -> Any:
     Args:
         file: a path, or a binary file at its start.
         path: of it, for messages.
-        format: of text, one of `transforms.readers.formats.FORMATS`.
+        format: of text, one of `FORMATS`.
 
     Raises:
         InputError: as of `check_start`.

@@ -212,7 +212,7 @@ class Commit(beam.PTransform):
     """Makes the release exist, once all its parts do.
 
     The input is the receipts of all parts, PCollection[bytes], and what
-    `transforms.steps.record.RecordDraw` gives.
+    `RecordDraw` gives.
 
     Args:
         plan: the questions.

@@ -60,7 +60,7 @@ def standard_errors(solved: Solved, leaves: Integers, *, split: bool) -> Floats:
     return (level["estimate"] - truth)[kept] / np.sqrt(level["variance"][kept])
 
 
-def is_centerd(errors: Floats) -> bool:
+def is_centered(errors: Floats) -> bool:
     """Whether a mean of 0 is plausible, but for once in a million."""
     return bool(
         abs(errors.mean()) < stats.norm.isf(ALARM / 2) * errors.std() / np.sqrt(errors.size)
@@ -80,13 +80,13 @@ def test_given_the_drawn_tree_estimates_are_unbiased_with_the_stated_variance(
     plan, leaves = near_threshold(measure, counts=False)
     errors = standard_errors(solve_many(plan, leaves), leaves, split=split)
     assert errors.size > RELEASES / 5
-    assert is_centerd(errors) and has_unit_variance(errors)
+    assert is_centered(errors) and has_unit_variance(errors)
 
 
 @pytest.mark.parametrize("split", [True, False])
 def test_where_measurements_decide_they_are_not(split: bool) -> None:
     plan, leaves = near_threshold(Measure.EPSILON, counts=True)
-    assert not is_centerd(standard_errors(solve_many(plan, leaves), leaves, split=split))
+    assert not is_centered(standard_errors(solve_many(plan, leaves), leaves, split=split))
 
 
 class Quieter(AdaptivePlan):
