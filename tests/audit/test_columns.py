@@ -11,7 +11,9 @@ import pytest
 
 from benchmarks.audit.tables import WORKLOADS, audit_columns
 from dptrees.dpcore import distinct, mean
+from dptrees.dpcore.mean import MeanQuestion
 from dptrees.dpcore.privacy.unit import Budget
+from dptrees.dpcore.questions.messages import Increments
 from tests.audit.test_exact_losses import is_found
 from tests.audit.test_units import _bounds, bounded_in_each_batch, one_row_too_many
 
@@ -50,6 +52,29 @@ def values_without_their_number(patch: Patch) -> None:
     )
 
 
+def keys_that_a_unit_may_change_forgotten(patch: Patch) -> None:
+    own = distinct.distinct_sensitivity
+    patch.setattr(
+        distinct,
+        "distinct_sensitivity",
+        lambda unit, values, *, keyed: own(unit, values, keyed=False),
+    )
+
+
+def a_row_at_both_bounds(patch: Patch) -> None:
+    """A row counts whole at b, and what it has left at a."""
+    own = MeanQuestion.regrouped
+
+    def regrouped(self: MeanQuestion, increments: Increments) -> Increments:
+        found = own(self, increments)
+        assert found.values is not None
+        values = found.values.copy()
+        values[len(values) // 2 :] = self.plan.parts
+        return Increments(found.cells, values)
+
+    patch.setattr(MeanQuestion, "regrouped", regrouped)
+
+
 def noise_30_percent_too_small(patch: Patch) -> None:
     for module in (mean, distinct):
         own = module.noise_law
@@ -68,9 +93,10 @@ def one_value_too_many(patch: Patch) -> None:
     )
 
 
-OF_MEANS = (half_the_sensitivity_of_means,)
+OF_MEANS = (half_the_sensitivity_of_means, a_row_at_both_bounds)
 OF_VALUES = (
     values_without_their_number,
+    keys_that_a_unit_may_change_forgotten,
     one_value_too_many,
 )
 OF_BOTH = (noise_30_percent_too_small, bounded_in_each_batch)

@@ -7,6 +7,7 @@ added; see benchmarks/audit. Losses are rationals under epsilon and rho, and are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -18,9 +19,11 @@ import pytest
 
 from benchmarks.audit import exact
 from benchmarks.audit.exact import KINDS, MEASURES, Finding, audit
-from benchmarks.audit.published import audit_sparse, audit_thresholds
+from benchmarks.audit.published import PrivacyLoss, audit_sparse, audit_thresholds
 from dptrees.dpcore.boxes import held_counts, partition
 from dptrees.dpcore.boxes import plan as partition_plan
+from dptrees.dpcore.boxes.partition import MeasuredNodes, NodeNoise
+from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.irregular import forest as irregular_forest
 from dptrees.dpcore.irregular import plan as irregular_plan
 from dptrees.dpcore.irregular.forest import IrregularForest
@@ -30,6 +33,9 @@ from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
 from dptrees.dpcore.papers import estimators as published_forest
 from dptrees.dpcore.privacy import sensitivity
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
+from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.sparse.plan import SparsePlan
@@ -93,6 +99,15 @@ def test_the_composition_of_the_library_brackets_what_is_certified() -> None:
     assert 0.998 * epsilon < low <= epsilon and low <= high < 1.002 * epsilon
 
 
+def test_losses_of_outcomes_against_randomised_response() -> None:
+    loss = PrivacyLoss.between({0: 0.75, 1: 0.25}, {0: 0.25, 1: 0.75})
+    twice = PrivacyLoss.composed([loss, loss])
+    assert loss.epsilon(0.0) == pytest.approx(math.log(3))
+    assert twice.epsilon(0.0) == pytest.approx(2 * math.log(3))
+    assert twice.delta(math.log(3)) == pytest.approx(9 / 16 - 3 / 16)
+    assert PrivacyLoss.between({0: 0.9, 1: 0.1}, {0: 1.0}).epsilon(0.05) == math.inf
+
+
 # --- planted faults -------------------------------------------------------------------------------
 
 
@@ -142,6 +157,19 @@ def a_moved_row_paid_as_an_added_one(patch: Patch) -> None:
     )
 
 
+def sums_inside_a_node_forgotten(patch: Patch) -> None:
+    """W, by which a signed sum moves where a row stays in its node."""
+
+    def without_width(
+        unit: PrivacyUnit, lower: int, upper: int, *, single_node: bool, **_: object
+    ) -> tuple[int, int]:
+        largest = max(abs(lower), abs(upper))
+        moved = 1 if unit == ADD_REMOVE_ROW or single_node else 2
+        return moved * largest, moved * largest**2
+
+    patch.setattr(irregular_plan, "sum_sensitivity", without_width)
+
+
 def every_tree_given_the_whole_budget(patch: Patch) -> None:
     patch.setattr(ReleasePlan, "_check_budgets", lambda self: None)
     patch.setattr(exact, "shared", lambda budget, parts: [budget] * len(parts))
@@ -154,6 +182,29 @@ def values_clamped_one_beyond_the_bound(patch: Patch) -> None:
         return np.rint(beyond).astype(np.int64)
 
     patch.setattr(MeasureColumn, "_clamped_floats", clamped)
+
+
+def rows_of_the_first_leaf_counted_twice(patch: Patch) -> None:
+    def twice(own: Any) -> Any:
+        def increments(self: Any, columns: Any) -> Any:
+            ids, values = own(self, columns)
+            repeated = np.repeat(np.arange(ids.size), np.where(ids == 0, 2, 1))
+            return ids[repeated], None if values is None else values[repeated]
+
+        return increments
+
+    for question in (TreeQuestion, HierarchyQuestion):
+        patch.setattr(question, "increments", twice(question.increments))
+
+
+def rows_whose_fate_depends_on_others(patch: Patch) -> None:
+    """In a batch of an odd number of rows all are one leaf further on."""
+
+    def shifted(self: Any, columns: Any) -> Any:
+        ids = self.leaf_ids(columns)
+        return (ids + ids.size % 2) % self.forest.chunking.cells, None
+
+    patch.setattr(TreeQuestion, "increments", shifted)
 
 
 def exact_totals_shown(patch: Patch) -> None:
@@ -178,11 +229,65 @@ def noise_that_does_not_hang_on_the_data(patch: Patch) -> None:
     patch.setattr(NoiseSource, "for_counts", lambda self, counts: self)
 
 
+def one_keystream_for_all_levels(patch: Patch) -> None:
+    own = NoiseSource.stream
+    patch.setattr(
+        NoiseSource, "stream", lambda self, tree, key, chunk, level: own(self, tree, key, chunk, 0)
+    )
+
+
+def a_level_left_without_noise(patch: Patch) -> None:
+    """The counts below so many nodes are taken as they are."""
+
+    def few_without(law: Any, counts: Any, stream: Any, **more: Any) -> Any:
+        return counts if counts.shape[-1] == 2 else noise.add_noise(law, counts, stream, **more)
+
+    for module in (plan, published_forest, irregular_forest):
+        patch.setattr(module, "add_noise", few_without)
+
+
 def rows_of_a_sketch_forgotten(patch: Patch) -> None:
     own = sensitivity.sketch_sensitivity
     patch.setattr(
         partition_plan, "sketch_sensitivity", lambda near, rows, signed: own(near, 1, signed=signed)
     )
+
+
+def signs_of_a_sketch_forgotten(patch: Patch) -> None:
+    """By which a substituted row may move one cell by two."""
+    own = sensitivity.sketch_sensitivity
+    patch.setattr(
+        partition_plan,
+        "sketch_sensitivity",
+        lambda near, rows, signed: own(near, rows, signed=False),
+    )
+
+
+def an_unmeasured_root_read_exactly(patch: Patch) -> None:
+    own = NodeNoise.at
+
+    def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> MeasuredNodes:
+        if level == 0 and self.laws[0] is None:
+            return MeasuredNodes(
+                self.counts.at(depth, nodes).astype(np.float64), np.zeros(len(nodes))
+            )
+        return own(self, level, depth, nodes)
+
+    patch.setattr(NodeNoise, "at", at)
+
+
+def nodes_without_rows_left_without_noise(patch: Patch) -> None:
+    """Plant a fault: nodes without rows get no noise, as if only nodes with rows needed it."""
+    own = NodeNoise.at
+
+    def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> MeasuredNodes:
+        touched = self.counts.at(depth, nodes) > 0
+        found = own(self, level, depth, nodes[touched])
+        value, variance = np.zeros(len(nodes)), np.ones(len(nodes))
+        value[touched], variance[touched] = found
+        return MeasuredNodes(value, variance)
+
+    patch.setattr(NodeNoise, "at", at)
 
 
 def splits_that_exact_counts_decide(patch: Patch) -> None:
@@ -202,12 +307,31 @@ def splits_that_exact_counts_decide(patch: Patch) -> None:
     patch.setattr(partition_plan, "grow", grown)
 
 
+def one_keystream_for_nodes_of_all_levels(patch: Patch) -> None:
+    own = NoiseSource.node_streams
+    patch.setattr(
+        NoiseSource,
+        "node_streams",
+        lambda self, tree, purpose, level, nodes: own(self, tree, purpose, 0, nodes),
+    )
+
+
+def noise_of_nodes_that_does_not_hang_on_the_data(patch: Patch) -> None:
+    patch.setattr(NodeCounts, "digest", lambda *place: 0)
+    patch.setattr(NodeCounts, "content", (b"", b""))
+
+
 # Faults that few plans and tables bring to light are looked for in all of them.
 RARE = (
     a_moved_row_paid_as_an_added_one,
+    sums_inside_a_node_forgotten,
+    rows_of_the_first_leaf_counted_twice,
     values_clamped_one_beyond_the_bound,
     rows_of_a_sketch_forgotten,
+    signs_of_a_sketch_forgotten,
     splits_that_exact_counts_decide,
+    an_unmeasured_root_read_exactly,
+    one_keystream_for_nodes_of_all_levels,
 )
 FAULTS: list[tuple[Callable[[Patch], None], str, str]] = [
     *((half_the_noise, kind, measure) for kind in KINDS for measure in MEASURES),
@@ -215,20 +339,33 @@ FAULTS: list[tuple[Callable[[Patch], None], str, str]] = [
     (a_moved_row_paid_as_an_added_one, PUBLISHED, "rho"),
     (a_moved_row_paid_as_an_added_one, COUNTS, "epsilon"),
     (a_moved_row_paid_as_an_added_one, COUNTS, "rho"),
+    (sums_inside_a_node_forgotten, SUMS, "rho"),
     (every_tree_given_the_whole_budget, "several trees", "epsilon"),
     (every_tree_given_the_whole_budget, "several trees", "rho"),
     (values_clamped_one_beyond_the_bound, SUMS, "epsilon"),
+    (rows_of_the_first_leaf_counted_twice, ORDERED, "epsilon"),
+    (rows_of_the_first_leaf_counted_twice, COUNTS, "epsilon"),
+    (rows_whose_fate_depends_on_others, ORDERED, "epsilon"),
     (exact_totals_shown, ORDERED, "epsilon"),
     (exact_totals_shown, COUNTS, "rho"),
+    (a_level_left_without_noise, ORDERED, "epsilon"),
     (noise_that_does_not_hang_on_the_data, ORDERED, "epsilon"),
+    (one_keystream_for_all_levels, ORDERED, "epsilon"),
+    (one_keystream_for_all_levels, COUNTS, "epsilon"),
     (a_moved_row_paid_as_an_added_one, BOXES, "epsilon"),
     (a_moved_row_paid_as_an_added_one, BOXES, "rho"),
     (a_moved_row_paid_as_an_added_one, SKETCHES, "epsilon"),
     (rows_of_a_sketch_forgotten, SKETCHES, "epsilon"),
     (rows_of_a_sketch_forgotten, SKETCHES, "rho"),
+    (signs_of_a_sketch_forgotten, SKETCHES, "rho"),
     (every_tree_given_the_whole_budget, SEVERAL, "epsilon"),
     (every_tree_given_the_whole_budget, SEVERAL, "rho"),
+    (an_unmeasured_root_read_exactly, BOXES, "epsilon"),
+    (nodes_without_rows_left_without_noise, BOXES, "epsilon"),
     (splits_that_exact_counts_decide, BOXES, "epsilon"),
+    (one_keystream_for_nodes_of_all_levels, BOXES, "epsilon"),
+    (one_keystream_for_nodes_of_all_levels, SKETCHES, "epsilon"),
+    (noise_of_nodes_that_does_not_hang_on_the_data, BOXES, "epsilon"),
 ]
 
 
@@ -275,11 +412,23 @@ def more_levels_found_than_are_paid_for(patch: Patch) -> None:
     patch.setattr(SparseVector, "answer", answer)
 
 
+def looks_without_truncation_paid_for(patch: Patch) -> None:
+    """Noise of a radius that keeps a thousand times the delta."""
+    own = ThresholdRound.noise.func
+
+    def short(self: ThresholdRound) -> TruncatedLaplace:
+        law = own(self)
+        return replace(law, radius=max(1, law.radius - math.ceil(5 * law.scale)))
+
+    patch.setattr(ThresholdRound, "noise", property(short))
+
+
 @pytest.mark.parametrize(
     "fault",
     [
         look_laws_of_half_the_noise,
         more_levels_found_than_are_paid_for,
+        looks_without_truncation_paid_for,
     ],
 )
 def test_planted_faults_of_searches_are_found(

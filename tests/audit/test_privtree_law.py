@@ -338,6 +338,46 @@ def test_too_little_decay_is_found(
     assert law.losses[0] > 1.09 * law.plan.split_epsilon
 
 
+def path_loss(law: DiscreteLaplace, decay: int, levels: int = 40) -> float:
+    """What one more row reveals by the splits of its path, the most over all counts down the path.
+
+    Counts do not grow down a path, and the row is in each. One less reveals 1 / lambda at the end
+    of its path, and above it the opposite.
+    """
+    counts = np.arange(1, (levels + 1) * decay + levels + 2)
+    most: Floats = np.zeros(len(counts))
+    for level in reversed(range(levels)):
+        after, before = (
+            log_splits(law, np.maximum(-decay, rows - level * decay))[0]
+            for rows in (counts, counts - 1)
+        )
+        most = np.maximum.accumulate(most) + after - before
+    return float(most.max())
+
+
+@pytest.mark.parametrize("split", [Fraction(1, 100), *BUDGETS])
+@pytest.mark.parametrize(
+    ("fanout", "least"), [(2, 0.68), (4, 0.86), (8, 0.94), (32, 0.98), (256, 0.99)]
+)
+def test_no_path_reveals_more_than_its_epsilon(fanout: int, least: float, split: Fraction) -> None:
+    """Check the largest loss of a path of up to 40 levels: trees that deep are too many to list."""
+    plan = make_law(fanout, 1, split).plan
+    assert least * split < path_loss(plan.split_law, plan.decay) <= split * ROUNDING
+    assert 1 / plan.split_law.scale < split
+
+
+@pytest.mark.parametrize("fanout", [2, 4, 8, 32])
+def test_half_the_decay_is_found_along_a_path(fanout: int) -> None:
+    plan = make_law(fanout, 1, Fraction(1, 2)).plan
+    assert path_loss(plan.split_law, plan.decay // 2) > 1.04 * plan.split_epsilon
+
+
+@pytest.mark.parametrize("split", BUDGETS)
+def test_the_worst_path_is_that_of_the_trees(split: Fraction) -> None:
+    law = make_law(4, 2, split)
+    assert law.losses[0] == pytest.approx(path_loss(law.plan.split_law, law.plan.decay, 2))
+
+
 def plant(law: TinyLaw, monkeypatch: pytest.MonkeyPatch, scale: Fraction) -> None:
     """Another scale of the noise of splits, with the decay as it is."""
     planted = {"decay": law.plan.decay, "split_law": replace(law.plan.split_law, scale=scale)}

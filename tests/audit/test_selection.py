@@ -54,6 +54,10 @@ def _bounds(patch: Patch, **changed: Callable[[RowBounds], int | None]) -> None:
     patch.setattr(row_choice, "RowBounds", made)
 
 
+def a_key_too_many(patch: Patch) -> None:
+    _bounds(patch, rows=lambda own: own.rows + 1)
+
+
 def a_unit_twice_under_a_key(patch: Patch) -> None:
     _bounds(patch, rows=lambda own: 2 * own.rows, rows_per_key=lambda own: 2)
 
@@ -71,8 +75,17 @@ def delta_doubled(patch: Patch) -> None:
     _law(patch, lambda plan, law: replace(law, delta=2 * law.delta))
 
 
+def epsilon_doubled(patch: Patch) -> None:
+    _law(patch, lambda plan, law: replace(law, epsilon=2 * law.epsilon))
+
+
 def a_budget_for_each_key(patch: Patch) -> None:
     _law(patch, lambda plan, law: replace(law, epsilon=plan.epsilon, delta=plan.delta))
+
+
+def keys_that_are_left_not_paid(patch: Patch) -> None:
+    """A unit of other rows paid as one more."""
+    patch.setattr(SelectionPlan, "moved", property(lambda self: self.unit.moved(keyed=True)[0]))
 
 
 def one_unit_more_than_there_is(patch: Patch) -> None:
@@ -86,10 +99,13 @@ def one_unit_more_than_there_is(patch: Patch) -> None:
 
 
 FAULTS: tuple[Fault, ...] = (
+    a_key_too_many,
     a_unit_twice_under_a_key,
     rows_counted_in_place_of_units,
     delta_doubled,
+    epsilon_doubled,
     a_budget_for_each_key,
+    keys_that_are_left_not_paid,
     one_unit_more_than_there_is,
 )
 
@@ -156,9 +172,16 @@ def test_which_keys_are_released_keeps_its_claim() -> None:
     assert largest_bound() <= 1
 
 
+def released_as_of_one_more(patch: Patch) -> None:
+    """Where the coin is thrown, so that the exact audit cannot see it."""
+    own = SelectionLaw.released
+    patch.setattr(SelectionLaw, "released", lambda self, units, bits: own(self, units + 1, bits))
+
+
 @pytest.mark.parametrize(
     "fault",
     [
+        released_as_of_one_more,
         delta_doubled,
         a_unit_twice_under_a_key,
         rows_counted_in_place_of_units,

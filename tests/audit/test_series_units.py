@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.audit import units
 from benchmarks.audit.units import audit_series
 from dptrees.dpcore.bounding.row_choice import CountedUnits
 from dptrees.dpcore.bounding.unit_ids import UnitIds, Units
+from dptrees.dpcore.privacy import sensitivity
 from dptrees.dpcore.release import released
 from dptrees.dpcore.series import runs
 from dptrees.dpcore.series.totals_to_date import ClosedNode, PeriodSums
@@ -56,8 +58,52 @@ def earlier_periods_forgotten(patch: Patch) -> None:
     patch.setattr(released, "_earlier_units", lambda before, key: iter(()))
 
 
+def state_rolled_back(patch: Patch) -> None:
+    """The second run hands on what the first did."""
+    own, calls = released._earlier_units, count()
+    kept: list[Any] = []
+
+    def rolled(before: Any, key: Any) -> Any:
+        if next(calls) % 2 == 0 or not kept:
+            kept[:] = list(own(before, key))
+        return iter(kept)
+
+    patch.setattr(released, "_earlier_units", rolled)
+
+
 def budget_of_one_period(patch: Patch) -> None:
     patch.setattr(runs, "periods_sensitivity", lambda most, span: (1, 1))
+
+
+def periods_of_one_node_added_as_squares(patch: Patch) -> None:
+    """The L2 sensitivity of a temporal node that holds several periods of a unit."""
+    patch.setattr(runs, "periods_sensitivity", lambda most, span: (most, most))
+
+
+def a_rest_forgotten(patch: Patch) -> None:
+    own = sensitivity.periods_sensitivity
+    patch.setattr(
+        runs,
+        "periods_sensitivity",
+        lambda most, span: own(max(1, most // span * span), span),
+    )
+
+
+def weighted_sums_of_one_period(patch: Patch) -> None:
+    """The noise of weighted sums is for a unit of one period, however many it is counted in."""
+    weighted_sums_alone(patch)
+    own = PeriodSums.sensitivities
+    patch.setattr(PeriodSums, "sensitivities", lambda self, most: own(self, 1))
+
+
+def the_shortest_column(patch: Patch) -> None:
+    """The noise of weighted sums is for a unit of the period that moves them least."""
+
+    def shortest(self: PeriodSums, most: int) -> tuple[int, int]:
+        norms = (self.strategy.dense() ** 2).sum(axis=0)
+        return 1, most * most * int(norms.min())
+
+    patch.setattr(PeriodSums, "sensitivities", shortest)
 
 
 def ids_of_each_run(patch: Patch) -> None:
@@ -69,6 +115,23 @@ def ids_of_each_run(patch: Patch) -> None:
         return ids ^ np.uint64(next(calls)), missing
 
     patch.setattr(UnitIds, "row_ids", other)
+
+
+def counted_by_what_others_do(patch: Patch) -> None:
+    """A run counts at most two units, the first that it finds."""
+    own, make, found = CountedUnits.admit, units.release_rows, [0]
+
+    def admit(self: CountedUnits, ids: Any, most: int) -> Any:
+        counted, after = own(self, ids, most)
+        found[0] += int(counted.sum())
+        return counted & (found[0] <= 2), after
+
+    def run(*arguments: Any, **named: Any) -> Any:
+        found[0] = 0
+        return make(*arguments, **named)
+
+    patch.setattr(CountedUnits, "admit", admit)
+    patch.setattr(units, "release_rows", run)
 
 
 def noise_30_percent_too_small(patch: Patch) -> None:
@@ -100,12 +163,18 @@ FAULTS: tuple[tuple[Callable[[Patch], None], str], ...] = (
     (one_period_too_many, "epsilon"),
     (one_period_too_many, "rho"),
     (earlier_periods_forgotten, "epsilon"),
+    (state_rolled_back, "epsilon"),
     (budget_of_one_period, "epsilon"),
+    (periods_of_one_node_added_as_squares, "rho"),
+    (a_rest_forgotten, "rho"),
     (ids_of_each_run, "epsilon"),
+    (counted_by_what_others_do, "epsilon"),
     (noise_30_percent_too_small, "epsilon"),
     (noise_30_percent_too_small, "rho"),
     (noise_of_earlier_periods_drawn_again, "epsilon"),
     (noise_of_earlier_periods_drawn_again, "rho"),
+    (weighted_sums_of_one_period, "rho"),
+    (the_shortest_column, "rho"),
 )
 
 
@@ -114,8 +183,15 @@ def test_planted_faults_are_found(
     fault: Callable[[Patch], None], measure: str, monkeypatch: Patch
 ) -> None:
     fault(monkeypatch)
-    if fault is budget_of_one_period:
+    if fault in (budget_of_one_period, periods_of_one_node_added_as_squares, a_rest_forgotten):
         monkeypatch.setattr(
             "dptrees.dpcore.release.plan.ReleasePlan._check_budgets", lambda self: None
         )
-    assert audit_series(measure, plans=PLANS, pairs=PAIRS, seed=SEED).ratio > 1
+    plans = 2 * PLANS if fault is a_rest_forgotten else PLANS  # of rare series
+    assert audit_series(measure, plans=plans, pairs=PAIRS, seed=SEED).ratio > 1
+
+
+def test_a_plan_that_spends_more_than_it_states_is_refused(monkeypatch: Patch) -> None:
+    budget_of_one_period(monkeypatch)
+    with pytest.raises(ValueError, match="budgets sum to"):
+        audit_series("epsilon", plans=PLANS, pairs=1, seed=SEED)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import doctest
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
+from benchmarks.audit import choices
 from benchmarks.audit.tables import TABLE_UNITS, audit_tables
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.noise import source as noise
@@ -16,6 +19,7 @@ from dptrees.dpcore.noise.laws import DiscreteGaussian
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.tables import plan as planning
 from dptrees.dpcore.tables import question
+from dptrees.dpcore.tables.domain import TableDomain
 from dptrees.dpcore.tables.estimates import pair_groups
 from dptrees.dpcore.tables.plan import MarginalsPlan
 from tests.audit.test_exact_losses import is_found
@@ -32,6 +36,11 @@ def test_no_pair_of_tables_loses_more_than_is_claimed(measure: str) -> None:
     found = audit_tables(measure, plans=PLANS, pairs=PAIRS, seed=SEED)
     assert found.pairs == PLANS * PAIRS
     assert 0.95 < found.ratio <= 1 + 1e-9 and not found.leaks
+
+
+def test_the_examples_of_the_laws_hold() -> None:
+    tried = doctest.testmod(choices)
+    assert tried.attempted and not tried.failed
 
 
 # --- planted faults -------------------------------------------------------------------------------
@@ -55,8 +64,39 @@ def choices_of_twice_the_rate(patch: Patch) -> None:
     patch.setattr(MarginalsPlan, "choice_rate", lambda self, design: 2 * own(self, design))
 
 
+def every_choice_given_the_budget_of_all(patch: Patch) -> None:
+    own = MarginalsPlan.choice_rate
+    patch.setattr(
+        MarginalsPlan,
+        "choice_rate",
+        lambda self, design: own(
+            replace(self, choice_amount=self.choice_amount * self.choices(design)), design
+        ),
+    )
+    patch.setattr(MarginalsPlan, "__post_init__", lambda self: None)
+
+
+def both_rounds_given_the_budget_of_pairs(patch: Patch) -> None:
+    own = question._rounds
+    patch.setattr(
+        question,
+        "_rounds",
+        lambda plan, design: [replace(each, amount=plan.pair_amount) for each in own(plan, design)],
+    )
+
+
+def every_pair_given_the_budget_of_a_round(patch: Patch) -> None:
+    patch.setattr(
+        question, "pair_amounts", lambda cells, plan, amount: tuple(amount for _ in cells)
+    )
+
+
 def a_unit_paid_as_one_row(patch: Patch) -> None:
     patch.setattr(planning, "level_sensitivity", lambda unit, **_: (1, 1))
+
+
+def distances_of_a_unit_paid_as_of_one_row(patch: Patch) -> None:
+    patch.setattr(planning, "distance_sensitivity", lambda unit: 1)
 
 
 def held_counts(patch: Patch) -> list[Integers]:
@@ -95,6 +135,46 @@ def groups_that_exact_counts_decide(patch: Patch) -> None:
     patch.setattr(question, "_groups", groups)
 
 
+def a_design_that_the_exact_number_of_rows_decides(patch: Patch) -> None:
+    held = held_counts(patch)
+    own = MarginalsPlan.design
+
+    def design(self: MarginalsPlan, rows: float) -> Any:
+        return own(self, float(self.shape.column_counts(held[0], 0).sum()))
+
+    patch.setattr(MarginalsPlan, "design", design)
+
+
+def predictions_from_exact_counts(patch: Patch) -> None:
+    """The rows are known exactly, so that the predicted tables move with them."""
+    held = held_counts(patch)
+    own = question.grouped_estimates
+
+    def estimates(table: Any, *labels: Any) -> Any:
+        return own(table * (held[0].sum() + 1) / (table.sum() + 1), *labels)
+
+    patch.setattr(question, "grouped_estimates", estimates)
+
+
+def rows_counted_twice_in_the_last_cell(patch: Patch) -> None:
+    """A row in the last cell of the first column counts as two."""
+    own = TableDomain.row_codes
+
+    def codes(self: TableDomain, columns: Any) -> Any:
+        found, kept = own(self, columns)
+        number = len(found[0])
+        twice = np.repeat(np.arange(number), np.where(found[0] == self.sizes[0] - 1, 2, 1))
+        places = np.arange(number) if kept is None else kept
+        return [each[twice] for each in found], places[twice]
+
+    patch.setattr(TableDomain, "row_codes", codes)
+
+
+def noise_that_does_not_hang_on_the_data(patch: Patch) -> None:
+    patch.setattr("dptrees.dpcore.tables.domain.counts_digest", lambda *place: 0)
+    patch.setattr(NoiseSource, "for_counts", lambda self, counts: self)
+
+
 def one_keystream_for_all_columns(patch: Patch) -> None:
     own = NoiseSource.stream
     patch.setattr(
@@ -108,10 +188,24 @@ FAULTS: list[tuple[Callable[[Patch], None], str, int]] = [
     (noise_30_percent_too_small, "rho", 4),
     (choices_of_twice_the_rate, "epsilon", 12),
     (choices_of_twice_the_rate, "rho", 4),
+    (every_choice_given_the_budget_of_all, "epsilon", 9),
+    (every_choice_given_the_budget_of_all, "rho", 4),
+    (both_rounds_given_the_budget_of_pairs, "epsilon", 9),
+    (both_rounds_given_the_budget_of_pairs, "rho", 8),
+    (every_pair_given_the_budget_of_a_round, "epsilon", 4),
+    (every_pair_given_the_budget_of_a_round, "rho", 3),
     (a_unit_paid_as_one_row, "epsilon", 4),
     (a_unit_paid_as_one_row, "rho", 1),
+    (distances_of_a_unit_paid_as_of_one_row, "epsilon", 11),
+    (distances_of_a_unit_paid_as_of_one_row, "rho", 4),
     (groups_that_exact_counts_decide, "epsilon", 2),
     (groups_that_exact_counts_decide, "rho", 1),
+    (a_design_that_the_exact_number_of_rows_decides, "epsilon", 12),
+    (predictions_from_exact_counts, "epsilon", 2),
+    (predictions_from_exact_counts, "rho", 4),
+    (rows_counted_twice_in_the_last_cell, "epsilon", 9),
+    (rows_counted_twice_in_the_last_cell, "rho", 7),
+    (noise_that_does_not_hang_on_the_data, "epsilon", 1),
     (one_keystream_for_all_columns, "epsilon", 1),
     (one_row_too_many, "epsilon", 3),
     (one_row_too_many, "rho", 5),
@@ -128,3 +222,10 @@ def test_planted_faults_are_found(
     fault(monkeypatch)
     units = OF_SEVERAL_ROWS if fault in (one_row_too_many, bounded_in_each_batch) else TABLE_UNITS
     assert is_found(lambda: audit_tables(measure, plans=3, pairs=PAIRS, seed=seed, units=units))
+
+
+@pytest.mark.parametrize("seed", [1, 4, 9])
+@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+def test_without_a_fault_nothing_is_found(measure: str, seed: int) -> None:
+    """In plans that show the faults above."""
+    assert audit_tables(measure, plans=3, pairs=PAIRS, seed=seed).keeps_the_claim

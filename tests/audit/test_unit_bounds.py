@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks.audit.choices import audit_bounds
 from dptrees.dpcore.choices import unit_bounds as planning
-from dptrees.dpcore.choices.unit_bounds import BoundPlan
+from dptrees.dpcore.choices.unit_bounds import BoundPlan, BoundQuestion
+from dptrees.dpcore.questions.messages import Increments
 
 Patch = pytest.MonkeyPatch
 PLANS = 12
@@ -30,9 +31,39 @@ def half_the_sensitivity(patch: Patch) -> None:
     patch.setattr(planning, "excess_sensitivity", lambda unit: Fraction(1, 2))
 
 
+def rows_counted_in_place_of_units(patch: Patch) -> None:
+    """A score of the rows beyond a bound, paid as one of units."""
+
+    def increments(self: BoundQuestion, rows: np.ndarray) -> Increments:
+        return Increments(np.repeat(self.plan.cell_ids(rows), rows))
+
+    patch.setattr(BoundQuestion, "unit_increments", increments)
+
+
+def distances_on_both_sides(patch: Patch) -> None:
+    """|N(t) - m|, which moves up for some sizes and down for others."""
+
+    def distances(self: BoundPlan, counts: np.ndarray) -> np.ndarray:
+        above = counts[::-1].cumsum()[::-1][1:] * 2**16 - int(self.tolerated * 2**16)
+        result: np.ndarray = np.abs(above) + self.handicaps
+        return result - result.min()
+
+    patch.setattr(BoundPlan, "distances", distances)
+
+
 def a_rate_30_percent_too_large(patch: Patch) -> None:
     own = BoundPlan.__dict__["rate"].func
     patch.setattr(BoundPlan, "rate", property(lambda self: own(self) / Fraction(7, 10)))
+
+
+def units_counted_twice_where_sizes_meet(patch: Patch) -> None:
+    """Each unit counts once for its rows, and once as if it had one row more."""
+    own = BoundQuestion.unit_increments
+
+    def increments(self: BoundQuestion, rows: np.ndarray) -> Increments:
+        return Increments(np.concatenate([own(self, rows).cells, own(self, rows + 1).cells]))
+
+    patch.setattr(BoundQuestion, "unit_increments", increments)
 
 
 def a_weight_of_the_data(patch: Patch) -> None:
@@ -49,8 +80,11 @@ def a_weight_of_the_data(patch: Patch) -> None:
     "fault",
     [
         half_the_sensitivity,
+        rows_counted_in_place_of_units,
+        distances_on_both_sides,
         a_weight_of_the_data,
         a_rate_30_percent_too_large,
+        units_counted_twice_where_sizes_meet,
     ],
 )
 def test_planted_faults_are_found(monkeypatch: Patch, fault: Callable[[Patch], None]) -> None:

@@ -18,7 +18,7 @@ from benchmarks.audit.exact import KINDS_OF_UNITS, MEASURES, Finding, audit_unit
 from benchmarks.audit.trees import UNITS
 from benchmarks.audit.units import audit_sparse_units, audit_threshold_units
 from dptrees.dpcore.bounding import row_choice
-from dptrees.dpcore.bounding.row_choice import RowBounds
+from dptrees.dpcore.bounding.row_choice import RowBounds, RowChoice
 from dptrees.dpcore.bounding.unit_ids import UnitIds, Units
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.dpcore.sparse import plan as sparse_plan
@@ -94,14 +94,41 @@ def one_key_too_many(patch: Patch) -> None:
     _bounds(patch, keys=lambda own: None if own.keys is None else own.keys + 1)
 
 
+def one_row_too_many_under_a_key(patch: Patch) -> None:
+    _bounds(patch, rows_per_key=lambda own: own.rows_per_key and own.rows_per_key + 1)
+
+
+def rows_under_a_key_not_bounded(patch: Patch) -> None:
+    _bounds(patch, rows_per_key=lambda own: None)
+
+
+def keys_not_bounded(patch: Patch) -> None:
+    _bounds(patch, keys=lambda own: None)
+
+
 def noise_made_for_a_row(patch: Patch) -> None:
     patch.setattr(PrivacyUnit, "heaviest", lambda self, keyed: (1, 1, 0))
+
+
+def noise_made_for_a_key(patch: Patch) -> None:
+    """Plant a fault: calibrate the noise as if a unit had rows under one key only."""
+    own = PrivacyUnit.heaviest
+    patch.setattr(PrivacyUnit, "heaviest", lambda self, keyed: (1, own(self, keyed=keyed)[1], 0))
 
 
 def a_rest_forgotten(patch: Patch) -> None:
     """The rows of a unit that do not fill a node."""
     own = PrivacyUnit.heaviest
     patch.setattr(PrivacyUnit, "heaviest", lambda self, keyed: (*own(self, keyed=keyed)[:2], 0))
+
+
+def a_unit_in_two_shards(patch: Patch) -> None:
+    """Each keeps as many rows of it as there may be in all."""
+
+    def by_place(ids: Any, shards: int) -> Any:
+        return (np.arange(len(ids)) % 2).astype(np.uint16)
+
+    patch.setattr(row_choice, "shard_numbers", by_place)
 
 
 def bounded_in_each_batch(patch: Patch) -> None:
@@ -117,22 +144,56 @@ def bounded_in_each_batch(patch: Patch) -> None:
     patch.setattr(UnitIds, "row_ids", of)
 
 
+def rows_chosen_by_what_others_have(patch: Patch) -> None:
+    """Which rows of a unit stay depends on how many those have that it shares a shard with."""
+    own = RowChoice._hashes
+    patch.setattr(row_choice, "shard_numbers", lambda ids, _: np.zeros(len(ids), np.uint16))
+
+    def hashes(self: RowChoice, runs: Any, over: Any, run: Any, occurrence: Any) -> Any:
+        found = own(self, runs, over, run, occurrence)
+        return found[::-1] if runs.counts.sum() % 2 else found
+
+    patch.setattr(RowChoice, "_hashes", hashes)
+
+
+def every_row_a_unit_of_its_own(patch: Patch) -> None:
+    own = UnitIds.row_ids
+
+    def of(self: UnitIds, columns: Any) -> Units:
+        ids, _ = own(self, columns)
+        return ids, np.ones(len(ids), np.bool_)
+
+    patch.setattr(UnitIds, "row_ids", of)
+
+
 FAULTS: list[tuple[Callable[[Patch], None], str, str]] = [
     *((one_row_too_many, kind, "rho") for kind in SINGLE),
     *((one_row_too_many, kind, "epsilon") for kind in (ORDERED, COUNTS, BOXES)),
     *((noise_made_for_a_row, kind, "epsilon") for kind in KINDS_OF_UNITS),
     *((one_key_too_many, kind, "epsilon") for kind in (ORDERED, COUNTS, SUMS)),
     *((one_key_too_many, kind, "rho") for kind in (COUNTS, SUMS)),
+    *((one_row_too_many_under_a_key, kind, "rho") for kind in (ORDERED, COUNTS, SUMS)),
+    *((rows_under_a_key_not_bounded, kind, "rho") for kind in (ORDERED, COUNTS, SUMS)),
+    (keys_not_bounded, SEVERAL, "epsilon"),
     (noise_made_for_a_row, SUMS, "rho"),
     (noise_made_for_a_row, ORDERED, "rho"),
+    (noise_made_for_a_key, ORDERED, "epsilon"),
+    (noise_made_for_a_key, COUNTS, "rho"),
     (a_rest_forgotten, ORDERED, "epsilon"),
     (a_rest_forgotten, COUNTS, "rho"),
+    (a_unit_in_two_shards, ORDERED, "epsilon"),
     (bounded_in_each_batch, ORDERED, "epsilon"),
     (bounded_in_each_batch, BOXES, "rho"),
+    (rows_chosen_by_what_others_have, COUNTS, "epsilon"),
+    (every_row_a_unit_of_its_own, ORDERED, "epsilon"),
     (half_the_noise, SUMS, "epsilon"),
 ]
 OF_KEYS = (
     one_key_too_many,
+    one_row_too_many_under_a_key,
+    rows_under_a_key_not_bounded,
+    keys_not_bounded,
+    noise_made_for_a_key,
     a_rest_forgotten,
 )
 
@@ -159,7 +220,9 @@ def noise_of_a_sparse_tree_made_for_a_row(patch: Patch) -> None:
     [
         (one_row_too_many, sparse),
         (noise_of_a_sparse_tree_made_for_a_row, sparse),
+        (a_unit_in_two_shards, sparse),
         (one_row_too_many, searches),
+        (every_row_a_unit_of_its_own, searches),
     ],
 )
 def test_planted_faults_of_sparse_trees_and_searches_are_found(

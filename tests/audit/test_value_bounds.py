@@ -36,6 +36,16 @@ def rows_counted_in_place_of_units(patch: Patch) -> None:
     patch.setattr(PrivacyUnit, "holds", lambda self, other: True)
 
 
+def a_distance_in_parts_of_all_units(patch: Patch) -> None:
+    """A tolerated part of the units in place of a tolerated number of them."""
+    own = ValueBoundsPlan.distances
+
+    def distances(self: ValueBoundsPlan, side: str, counts: Any, first: int = 0) -> Any:
+        return own(self, side, counts, first) * (1 + counts.sum())
+
+    patch.setattr(ValueBoundsPlan, "distances", distances)
+
+
 def a_weight_of_the_data(patch: Patch) -> None:
     """Candidates that no value lies near are left out."""
     own = ValueBoundsPlan.weights
@@ -53,6 +63,7 @@ def a_weight_of_the_data(patch: Patch) -> None:
     [
         half_the_sensitivity,
         rows_counted_in_place_of_units,
+        a_distance_in_parts_of_all_units,
         a_weight_of_the_data,
     ],
 )
