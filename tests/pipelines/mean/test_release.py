@@ -112,8 +112,9 @@ def test_bounds_that_nobody_knows_go_with_it(tmp_path: Path) -> None:
     domain = {"column": "pay", "lower": 0, "upper": {"fraction": 0.2, "at_most": 10**6}}
     tree = {"name": "pay", "domain": domain, "objective": "mean"}
     privacy = {"epsilon": 2, "neighbors": "add_remove"}
-    release = dptrees.release(rows, {"privacy": privacy, "trees": [tree]})
-    found = release["pay"].mean()
+    # A bound is far off once in some 200 releases; then the median of five is not.
+    releases = [dptrees.release(rows, {"privacy": privacy, "trees": [tree]}) for _ in range(5)]
+    found = sorted((each["pay"].mean() for each in releases), key=lambda mean: mean["value"][0])[2]
     assert found["value"][0] == pytest.approx(pc.mean(rows["pay"]).as_py(), abs=0.5)
 
 
