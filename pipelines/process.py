@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from importlib import import_module
 from threading import Lock
 from types import FrameType
 from typing import Any
@@ -26,6 +27,29 @@ from dptrees.transforms.errors import ReleaseError
 
 class UserError(Exception):
     """A mistake that its user can fix; the message is one clear sentence."""
+
+
+class Later:
+    """What is imported when it is first needed: a command needs few of the modules of all.
+
+    Args:
+        place: the module in pipelines, a colon, and the name.
+
+    >>> Later("process:ExitCode").load().AGAIN.value
+    75
+    >>> Later("process:parse_seconds")("90s")
+    90
+    """
+
+    def __init__(self, place: str) -> None:
+        self._module, _, self._name = place.partition(":")
+
+    def load(self) -> Any:
+        """Import and return it."""
+        return getattr(import_module(f"dptrees.pipelines.{self._module}"), self._name)
+
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        return self.load()(*given, **options)
 
 
 class ExitCode(IntEnum):

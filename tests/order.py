@@ -11,32 +11,12 @@ import argparse
 import ast
 from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from tests.size import FUNCTIONS, IMPORTS, PACKAGES, circles, imported_units, parsed
+from tests.size import PACKAGES, Sources, circles, edges, parsed, present_sources, unit
 
 PROJECT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- drawn: begin -->\n", "<!-- drawn: end -->\n"
-
-Sources = Mapping[str, str]
-
-
-def unit(path: str) -> str:
-    """Return the package of a file, or the file itself if it is in none of them.
-
-    >>> unit("dpcore/trees/shapes.py"), unit("dpcore/arrays.py")
-    ('dpcore.trees', 'dpcore.arrays')
-    """
-    return ".".join(PurePosixPath(path).with_suffix("").parts[:2])
-
-
-def edges(sources: Sources) -> dict[str, set[str]]:
-    """Return what each package imports, imports inside functions and for annotations included."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for path, text in sources.items():
-        for node in ast.walk(parsed(text)[0]):
-            found[unit(path)] |= set(imported_units(node, sources))
-    return {name: uses - {name} for name, uses in found.items()}
 
 
 def floors(below: Mapping[str, set[str]]) -> dict[str, int]:
@@ -55,19 +35,6 @@ def floors(below: Mapping[str, set[str]]) -> dict[str, int]:
             raise ValueError(f"these packages import each other: {circles(below)}")
         for name in ready:
             found[name] = 1 + max((found[each] for each in below[name]), default=-1)
-    return found
-
-
-def inside_functions(sources: Sources) -> dict[str, int]:
-    """Return how many imports of the project's modules a file has inside functions."""
-    found: dict[str, int] = {}
-    for path, text in sources.items():
-        tree, _ = parsed(text)
-        functions = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
-        hidden = {id(x): x for each in functions for x in ast.walk(each) if isinstance(x, IMPORTS)}
-        count = sum(bool(set(imported_units(node, sources))) for node in hidden.values())
-        if count:
-            found[path] = count
     return found
 
 
@@ -109,8 +76,6 @@ def redrawn(page: str, sources: Sources) -> str:
 
 
 if __name__ == "__main__":
-    from tests.size import present_sources
-
     parser = argparse.ArgumentParser(description="Draw the packages from their imports.")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="into a page, between its marks")
     chosen = parser.parse_args()

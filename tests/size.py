@@ -124,6 +124,37 @@ def circles(edges: Mapping[str, set[str]]) -> list[set[str]]:
     return sorted((set(each) for each in sets if len(each) > 1), key=len, reverse=True)
 
 
+def unit(path: str) -> str:
+    """Return the package of a file, or the file itself if it is in none of them.
+
+    >>> unit("dpcore/trees/shapes.py"), unit("dpcore/arrays.py")
+    ('dpcore.trees', 'dpcore.arrays')
+    """
+    return ".".join(PurePosixPath(path).with_suffix("").parts[:2])
+
+
+def edges(sources: Sources) -> dict[str, set[str]]:
+    """Return what each package imports, imports inside functions and for annotations included."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path, text in sources.items():
+        for node in ast.walk(parsed(text)[0]):
+            found[unit(path)] |= set(imported_units(node, sources))
+    return {name: uses - {name} for name, uses in found.items()}
+
+
+def inside_functions(sources: Sources) -> dict[str, int]:
+    """Return how many imports of the project's modules a file has inside functions."""
+    found: dict[str, int] = {}
+    for path, text in sources.items():
+        tree, _ = parsed(text)
+        functions = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
+        hidden = {id(x): x for each in functions for x in ast.walk(each) if isinstance(x, IMPORTS)}
+        count = sum(bool(set(imported_units(node, sources))) for node in hidden.values())
+        if count:
+            found[path] = count
+    return found
+
+
 def measure(sources: Sources) -> Size:
     """Measure modules.
 
@@ -131,22 +162,16 @@ def measure(sources: Sources) -> Size:
         sources: their texts, by path.
     """
     files, code = dict.fromkeys(PACKAGES, 0), dict.fromkeys(PACKAGES, 0)
-    edges: dict[str, set[str]] = defaultdict(set)
-    import_lines = inside = 0
+    import_lines = 0
     for path, text in sources.items():
-        package, *_ = parts = PurePosixPath(path).with_suffix("").parts
+        package, *_ = PurePosixPath(path).parts
         tree, lines = parsed(text)
         files[package] += 1
         code[package] += len(lines)
         statements = [node for node in ast.walk(tree) if isinstance(node, IMPORTS)]
         import_lines += len({line for each in statements for line in lines_of(each)} & lines)
-        functions = [node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)]
-        hidden = {id(node) for function in functions for node in ast.walk(function)}
-        for node in statements:
-            units = set(imported_units(node, sources))
-            edges[".".join(parts[:2])] |= units
-            inside += bool(units) and id(node) in hidden
-    lengths = [len(each) for each in circles(edges)]
+    inside = sum(inside_functions(sources).values())
+    lengths = [len(each) for each in circles(edges(sources))]
     return Size(files=files, code=code, imports=import_lines, inside=inside, circles=lengths)
 
 

@@ -12,8 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dptrees.dpcore import __version__
 from dptrees.pipelines.cli.release_commands import (
@@ -29,6 +28,7 @@ from dptrees.pipelines.cli.release_commands import (
 from dptrees.pipelines.monitoring import Outcome, failure_outcome, report_outcome, use_format
 from dptrees.pipelines.process import (
     ExitCode,
+    Later,
     end_quickly,
     import_beam,
     start_quickly,
@@ -39,24 +39,39 @@ from dptrees.pipelines.process import (
 if TYPE_CHECKING:
     from dptrees.pipelines.show.mechanisms import TargetErrors
 
+given_parameters = Later("sections.parameters:given_parameters")
+run_check = Later("check.checking:run_check")
+run_compact = Later("query.series_totals:run_compact")
+run_init = Later("config.draft:run_init")
+run_keygen = Later("proof.keygen:run_keygen")
+run_plan = Later("report.planning:run_plan")
+run_report = Later("report.summary:run_report")
+run_rotation = Later("proof.keygen:run_rotation")
+run_schema = Later("config.release_section:run_schema")
+run_signing_keygen = Later("proof.keygen:run_signing_keygen")
+run_verify = Later("check.verifying:run_verify")
+LEDGER = {
+    "init": Later("ledger.commands:run_init"),
+    "show": Later("ledger.commands:run_show"),
+    "history": Later("ledger.commands:run_history"),
+    "upgrade": Later("ledger.commands:run_upgrade"),
+    "metrics": Later("ledger.commands:run_metrics"),
+}
+
 
 def add_check(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
         logging.getLogger().setLevel(logging.CRITICAL)  # as of release
         with without_collections():
             import_beam()
-            checking_module = import_module("dptrees.pipelines.check.checking")
-            parameters_module = import_module("dptrees.pipelines.sections.parameters")
-
-        return int(
-            checking_module.run_check(
-                chosen.config,
-                rest,
-                parameters_module.given_parameters(chosen.set),
-                most=chosen.rows,
-                with_rows=not chosen.no_rows,
-                as_json=chosen.json,
-            )
+            run_check.load()
+        return run_check(
+            chosen.config,
+            rest,
+            given_parameters(chosen.set),
+            most=chosen.rows,
+            with_rows=not chosen.no_rows,
+            as_json=chosen.json,
         )
 
     parser = add_command(
@@ -90,10 +105,8 @@ def _rows(text: str) -> int:
 
 
 def add_init(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        draft_module = import_module("dptrees.pipelines.config.draft")
-
-        return int(draft_module.run_init(chosen.file, chosen.input, header=chosen.header))
+    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
+        return run_init(chosen.file, chosen.input, header=chosen.header)
 
     parser = add_command(
         commands,
@@ -117,10 +130,9 @@ def add_init(commands: Commands) -> None:
 
 
 def add_keygen(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        keygen = import_module("dptrees.pipelines.proof.keygen")
-        make = keygen.run_rotation if chosen.rotate else keygen.run_keygen
-        return int((keygen.run_signing_keygen if chosen.signing else make)(chosen.file))
+    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
+        made = run_rotation if chosen.rotate else run_keygen
+        return (run_signing_keygen if chosen.signing else made)(chosen.file)
 
     parser = add_command(
         commands, "keygen", "Make a release key in a new file that only you can read.", run
@@ -140,13 +152,8 @@ def add_keygen(commands: Commands) -> None:
 
 
 def add_ledger(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        ledger = import_module("dptrees.pipelines.ledger.commands")
-
-        steps = {"init": ledger.run_init, "show": ledger.run_show}
-        steps |= {"history": ledger.run_history, "upgrade": ledger.run_upgrade}
-        steps |= {"metrics": ledger.run_metrics}
-        return int(steps[chosen.step](chosen))
+    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
+        return LEDGER[chosen.step](chosen)
 
     parser = add_command(
         commands, "ledger", "Track the privacy budget of data sets over all releases.", run
@@ -200,19 +207,14 @@ def add_ledger(commands: Commands) -> None:
 
 
 def add_plan(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        planning_module = import_module("dptrees.pipelines.report.planning")
-        parameters_module = import_module("dptrees.pipelines.sections.parameters")
-
-        return int(
-            planning_module.run_plan(
-                chosen.config,
-                target_errors=chosen.target_error,
-                rows_guess=chosen.rows_guess,
-                units=chosen.units,
-                as_json=chosen.json,
-                parameters=parameters_module.given_parameters(chosen.set),
-            )
+    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
+        return run_plan(
+            chosen.config,
+            target_errors=chosen.target_error,
+            rows_guess=chosen.rows_guess,
+            units=chosen.units,
+            as_json=chosen.json,
+            parameters=given_parameters(chosen.set),
         )
 
     parser = add_command(
@@ -244,20 +246,16 @@ def add_plan(commands: Commands) -> None:
 
 def _target_errors(text: str) -> TargetErrors:
     """The errors of a text; argparse says what is wrong with another."""
-    mechanisms_module = import_module("dptrees.pipelines.show.mechanisms")
-
     try:
-        errors: TargetErrors = mechanisms_module.TargetErrors.from_text(text)
+        errors: TargetErrors = Later("show.mechanisms:TargetErrors").load().from_text(text)
         return errors
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_report(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        summary_module = import_module("dptrees.pipelines.report.summary")
-
-        return int(summary_module.run_report(chosen.release, chosen.path, chosen.tree))
+    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
+        return run_report(chosen.release, chosen.path, chosen.tree)
 
     parser = add_command(
         commands, "report", "Write report.html again: one page that works without a network.", run
@@ -274,19 +272,15 @@ def add_report(commands: Commands) -> None:
 
 
 def add_schema(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        release_section_module = import_module("dptrees.pipelines.config.release_section")
-
-        return int(release_section_module.run_schema())
+    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
+        return run_schema()
 
     add_command(commands, "schema", "Print the JSON Schema of a configuration, for editors.", run)
 
 
 def add_series(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        series_totals_module = import_module("dptrees.pipelines.query.series_totals")
-
-        return int(series_totals_module.run_compact(chosen))
+    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
+        return run_compact(chosen)
 
     parser = add_command(commands, "series", "Maintain the folder of a series.", run)
     kinds = parser.add_subparsers(dest="step", required=True, metavar="STEP")
@@ -305,12 +299,10 @@ def add_series(commands: Commands) -> None:
 
 
 def add_verify(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
+    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
         if chosen.data:
             logging.getLogger().setLevel(logging.CRITICAL)  # as of release
-        verifying_module = import_module("dptrees.pipelines.check.verifying")
-
-        return int(verifying_module.run_verify(chosen))
+        return run_verify(chosen)
 
     parser = add_command(
         commands,
@@ -382,14 +374,10 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def _unreadable(chosen: argparse.Namespace, error: BaseException) -> Outcome | None:
     """How an error of a command that reads a release is reported, if the release is at fault."""
-    check_module = import_module("dptrees.pipelines.proof.check")
-
     path = getattr(chosen, "release", None) or getattr(chosen, "series", None)
-    if not isinstance(path, str) or not isinstance(error, check_module.UNREADABLE):
+    if not isinstance(path, str) or not isinstance(error, Later("proof.check:UNREADABLE").load()):
         return None
-    verifying_module = import_module("dptrees.pipelines.check.verifying")
-
-    reason = verifying_module.reason_unreadable(path)
+    reason = Later("check.verifying:reason_unreadable")(path)
     return None if reason is None else Outcome(code=ExitCode.MISTAKE, sentence=reason)
 
 

@@ -9,12 +9,24 @@ import re
 import time
 from collections.abc import Callable
 from datetime import date
-from importlib import import_module
 from typing import Any, NoReturn, TypeAlias
 
 from dptrees.pipelines.monitoring import FORMATS, run_id
-from dptrees.pipelines.process import import_beam, parse_seconds, time_limit, without_collections
+from dptrees.pipelines.process import (
+    Later,
+    import_beam,
+    parse_seconds,
+    time_limit,
+    without_collections,
+)
 from dptrees.pipelines.terminal_text import escaped
+
+FolderRequest = Later("run.output:FolderRequest")
+CommandRun, Watch = Later("run.metrics:CommandRun"), Later("run.metrics:Watch")
+given_parameters = Later("sections.parameters:given_parameters")
+parse_day = Later("run.releasing:parse_day")
+run_due, run_release = Later("run.releasing:run_due"), Later("run.releasing:run_release")
+run_query, run_sample = Later("query.querying:run_query"), Later("query.querying:run_sample")
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "keygen": ("dptrees keygen release.key",),
@@ -149,10 +161,8 @@ Kinds: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_query(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        querying_module = import_module("dptrees.pipelines.query.querying")
-
-        return int(querying_module.run_query(chosen))
+    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
+        return run_query(chosen)
 
     parser = add_command(commands, "query", "Query a release; costs no budget.", run)
     parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
@@ -334,10 +344,8 @@ def _add_common(kind: argparse.ArgumentParser) -> None:
 
 
 def add_sample(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> int:
-        querying_module = import_module("dptrees.pipelines.query.querying")
-
-        return int(querying_module.run_sample(chosen))
+    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
+        return run_sample(chosen)
 
     parser = add_command(
         commands, "sample", "Draw synthetic rows from a release; costs no budget.", run
@@ -370,26 +378,20 @@ def add_release(commands: Commands) -> None:
     _add_again(parser)
 
 
-def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
+def _run(chosen: argparse.Namespace, rest: list[str]) -> Any:
     """Make one release, or those that are due."""
     if not chosen.verbose:
         # An engine's log of a failure repeats the message; Beam warns while it is imported.
         logging.getLogger().setLevel(logging.CRITICAL)
     with without_collections():
         import_beam()
-        metrics_module = import_module("dptrees.pipelines.run.metrics")
-        output_module = import_module("dptrees.pipelines.run.output")
-        releasing_module = import_module("dptrees.pipelines.run.releasing")
-        parameters_module = import_module("dptrees.pipelines.sections.parameters")
-
-    request = output_module.FolderRequest(
-        nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard
-    )
-    parameters = parameters_module.given_parameters(chosen.set)
-    run = metrics_module.CommandRun()
+        run_release.load()
+    request = FolderRequest(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
+    parameters = given_parameters(chosen.set)
+    run = CommandRun()
 
     def watching() -> Any:
-        return metrics_module.Watch(
+        return Watch(
             config=chosen.config,
             metrics_file=chosen.metrics_file,
             run=run,
@@ -401,27 +403,21 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
     )
     if chosen.through is None:
         with watching() as watch, time_limit(chosen.timeout, too_long):
-            return int(
-                releasing_module.run_release(
-                    chosen.config, rest, request, parameters, as_json=chosen.json, watch=watch
-                )
+            return run_release(
+                chosen.config, rest, request, parameters, as_json=chosen.json, watch=watch
             )
-    return int(
-        releasing_module.run_due(
-            chosen.config,
-            rest,
-            parameters,
-            request=request,
-            through=chosen.through,
-            as_json=chosen.json,
-            watching=watching,
-            limit=lambda: time_limit(
-                None
-                if chosen.timeout is None
-                else max(0.01, run.begun + chosen.timeout - time.time()),
-                too_long,
-            ),
-        )
+    return run_due(
+        chosen.config,
+        rest,
+        parameters,
+        request=request,
+        through=chosen.through,
+        as_json=chosen.json,
+        watching=watching,
+        limit=lambda: time_limit(
+            None if chosen.timeout is None else max(0.01, run.begun + chosen.timeout - time.time()),
+            too_long,
+        ),
     )
 
 
@@ -499,10 +495,8 @@ def _add_again(parser: argparse.ArgumentParser) -> None:
 
 def _day(text: str) -> date:
     """The day of a text; argparse says what is wrong with another."""
-    releasing_module = import_module("dptrees.pipelines.run.releasing")
-
     try:
-        day: date = releasing_module.parse_day(text)
+        day: date = parse_day(text)
         return day
     except ValueError:
         raise argparse.ArgumentTypeError(

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.kinds import kind_named
+from dptrees.pipelines.process import Later
 
 if TYPE_CHECKING:
     from dptrees.pipelines.sections.tree import TreeSection
@@ -27,25 +27,9 @@ if TYPE_CHECKING:
 DEFAULT_KIND = "ordered"
 
 
-def _later(place: str) -> Callable[[], Any]:
-    """What imports a name when it is first needed: all kinds take longer than most plans.
-
-    Args:
-        place: the module in pipelines, a colon, and the name.
-    """
-    module, _, name = place.partition(":")
-    return lambda: getattr(import_module(f"dptrees.pipelines.{module}"), name)
-
-
-def _calls(place: str) -> Callable[..., Any]:
-    """What imports a function when it is first called."""
-    imported = _later(place)
-    return lambda *given: imported()(*given)
-
-
 def _lines_series() -> KindLines:
-    kind_lines = _later("show.mechanisms:KindLines")()
-    description = _later("kinds.periods:series_description")()
+    kind_lines = Later("show.mechanisms:KindLines").load()
+    description = Later("kinds.periods:series_description").load()
 
     def describe(question: Any) -> Description:
         period = question.shown(0)
@@ -54,25 +38,25 @@ def _lines_series() -> KindLines:
 
     lines: KindLines = kind_lines(
         describe=describe,
-        target=_later("kinds.periods:series_target")(),
+        target=Later("kinds.periods:series_target").load(),
         summary=lambda tree: find_kind(tree.question).lines().summary(tree),
     )
     return lines
 
 
 def _lines_plain() -> KindLines:
-    plain: KindLines = _later("show.mechanisms:KindLines")()()
+    plain: KindLines = Later("show.mechanisms:KindLines").load()()
     return plain
 
 
 def _page_series(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
-    page: TreePage = _calls("kinds.periods:period_tree")(
+    page: TreePage = Later("kinds.periods:period_tree")(
         release, question, room, find_kind(question.shown(0)).page
     )
     return page
 
 
-_page_plain = _calls("show.tree_page:plain_tree")
+_page_plain = Later("show.tree_page:plain_tree")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,48 +80,48 @@ class KindHandlers:
 
 KINDS: dict[str, KindHandlers] = {
     "ordered": KindHandlers(
-        section=_later("kinds.ordered:OrderedTree"),
-        lines=_later("kinds.ordered:ORDERED_LINES"),
-        page=_calls("kind_pages.ordered_page:ordered_tree"),
+        section=Later("kinds.ordered:OrderedTree").load,
+        lines=Later("kinds.ordered:ORDERED_LINES").load,
+        page=Later("kind_pages.ordered_page:ordered_tree"),
     ),
     "hierarchy": KindHandlers(
-        section=_later("kinds.hierarchies:HierarchyTree"),
-        lines=_later("kind_pages.hierarchy_page:HIERARCHY_LINES"),
-        page=_calls("kind_pages.hierarchy_page:hierarchy_tree"),
-        check_paths=_calls("kind_pages.hierarchy_charts:check_paths"),
+        section=Later("kinds.hierarchies:HierarchyTree").load,
+        lines=Later("kind_pages.hierarchy_page:HIERARCHY_LINES").load,
+        page=Later("kind_pages.hierarchy_page:hierarchy_tree"),
+        check_paths=Later("kind_pages.hierarchy_charts:check_paths"),
     ),
     "sparse": KindHandlers(
-        section=_later("kinds.hierarchies:SparseTree"),
-        lines=_later("kinds.hierarchies:SPARSE_LINES"),
-        page=_calls("kind_pages.sparse_page:sparse_tree"),
-        check_paths=_calls("kind_pages.sparse_page:check_sparse_paths"),
+        section=Later("kinds.hierarchies:SparseTree").load,
+        lines=Later("kinds.hierarchies:SPARSE_LINES").load,
+        page=Later("kind_pages.sparse_page:sparse_tree"),
+        check_paths=Later("kind_pages.sparse_page:check_sparse_paths"),
     ),
     "hypercube": KindHandlers(
-        section=_later("kinds.boxes:HypercubeTree"),
-        lines=_later("kinds.boxes:HYPERCUBE_LINES"),
-        page=_calls("kind_pages.box_pages:hypercube_tree"),
+        section=Later("kinds.boxes:HypercubeTree").load,
+        lines=Later("kinds.boxes:HYPERCUBE_LINES").load,
+        page=Later("kind_pages.box_pages:hypercube_tree"),
     ),
     "table": KindHandlers(
-        section=_later("kinds.boxes:TableTree"),
-        lines=_later("kinds.boxes:TABLE_LINES"),
-        page=_calls("kind_pages.box_pages:table_tree"),
+        section=Later("kinds.boxes:TableTree").load,
+        lines=Later("kinds.boxes:TABLE_LINES").load,
+        page=Later("kind_pages.box_pages:table_tree"),
     ),
     "distinct": KindHandlers(
-        section=_later("kinds.numbers:DistinctTree"),
-        lines=_later("kinds.numbers:DISTINCT_LINES"),
-        page=_calls("kinds.numbers:distinct_tree"),
+        section=Later("kinds.numbers:DistinctTree").load,
+        lines=Later("kinds.numbers:DISTINCT_LINES").load,
+        page=Later("kinds.numbers:distinct_tree"),
     ),
     # Quantiles alone, of a tree over an ordered domain.
     "exponential": KindHandlers(
         section=None,
-        lines=_later("kinds.numbers:EXPONENTIAL_LINES"),
-        page=_calls("kinds.numbers:exponential_tree"),
+        lines=Later("kinds.numbers:EXPONENTIAL_LINES").load,
+        page=Later("kinds.numbers:exponential_tree"),
     ),
     # A mean alone, of a tree over an ordered domain.
     "mean": KindHandlers(
         section=None,
-        lines=_later("kinds.numbers:MEAN_LINES"),
-        page=_calls("kinds.numbers:mean_tree"),
+        lines=Later("kinds.numbers:MEAN_LINES").load,
+        page=Later("kinds.numbers:mean_tree"),
     ),
     # The tree of a period, of another kind, over the periods of a series.
     "series": KindHandlers(section=None, lines=_lines_series, page=_page_series),

@@ -72,9 +72,6 @@ def _opened(path: str, window: str | None, to_date: int | None) -> ReleaseFolder
 
 def _series(path: str) -> SeriesFolder:
     """The series in a folder."""
-    # Imported here: most releases are part of none.
-    pass
-
     return SeriesFolder(path)
 
 

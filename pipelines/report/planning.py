@@ -500,9 +500,6 @@ def run_plan(
     if errors:
         entry["target"] = whole_target(configuration, errors)
     if units is not None:
-        # Imported here: few plans read a release.
-        pass
-
         entry["units"] = unit_bounds_entry(configuration, units)
     if as_json:
         print_json(entry, indent=1)
@@ -569,8 +566,6 @@ def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, wanted_delta: bool) -
         for line in target_lines(entry["target"]):
             print_line(line)
     if "units" in entry:
-        pass
-
         for line in unit_bounds_lines(entry["units"]):
             print_line(line)
 

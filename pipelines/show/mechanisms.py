@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
 from dptrees.dpcore.questions.tree_question import TreeQuestion
-from dptrees.pipelines.process import UserError
+from dptrees.pipelines.process import Later, UserError
 from dptrees.pipelines.sections.document import nearest, to_refusal
 from dptrees.pipelines.sections.tree import TreeSection
 from dptrees.pipelines.show.description import Description, plain_description, summary_lines
@@ -235,19 +234,9 @@ class Described(NamedTuple):
 
 
 def _later(describe: str, target: str | None = None) -> Callable[[], Described]:
-    """What imports a mechanism's functions when a plan first has it: all take longer than a plan.
-
-    Args:
-        describe, target: each a module of `pipelines.show`, a colon, and the name of a function.
-    """
-
-    def imported(place: str) -> Any:
-        module, _, name = place.partition(":")
-        return getattr(import_module(f"dptrees.pipelines.show.{module}"), name)
-
-    if target is None:
-        return lambda: Described(imported(describe))
-    return lambda: Described(imported(describe), imported(target))
+    """Functions of a mechanism, each by its module in `pipelines.show`, a colon and its name."""
+    given = [Later(f"show.{place}") for place in (describe, target) if place is not None]
+    return lambda: Described(*(each.load() for each in given))
 
 
 # By the name of the class.

@@ -55,7 +55,6 @@ WORDS: dict[str, str] = {
     "rules.key_reference": "`env:NAME`, `file:PATH` or the URL of a secret",
     "rules.key_file": "a path",
     "rules.signing_key": "a path, or a reference as for `key`",
-    "rules.plain_value": "a value",
     "rules.amount": "a number above 0",
     "rules.whole_number": "a whole number",
     "rules.confidence": "a number above 0, at most 0.9999",
@@ -65,7 +64,6 @@ WORDS: dict[str, str] = {
     "rules.several": "a list",
     "rules.one_or_several": "a value, or a list",
     "rules.ledger_url": "`sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`",
-    "values.ledger_url": "`sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`",
     "rules.guessed_parts": "a list of pairs `[value, fraction of the rows below]`",
     "rules.level_budgets": "`equal`, `optimal`, or a list of budgets",
     "input._mark": "one character",
@@ -104,7 +102,6 @@ WORDS: dict[str, str] = {
     "hierarchy_domain._calendar": (
         "a list of units, such as `year`, `month`, `day`, from large to small"
     ),
-    "hierarchy_domain._any": "a date or a time",
 }
 # Keys whose models accept any value and check it once the domain is known.
 KEYS: dict[str, str] = {
