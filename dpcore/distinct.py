@@ -276,8 +276,7 @@ class DistinctQuestion(ColumnQuestion):
         ValueError: a plan for other keys, or no shard.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> plan = DistinctPlan(release_unit=ADD_REMOVE_ROW, max_values=1, keyed=False,
     ...                     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> cities = DistinctQuestion(name="cities", domain=DistinctDomain(column="city"), plan=plan)
@@ -417,8 +416,7 @@ class DistinctWorkload(Workload[DistinctQuestion]):
             None: as many as these let, and one where the units themselves are counted.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> cities = DistinctWorkload(name="cities", domain=DistinctDomain(column="city"))
     >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> plan = cities.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW))

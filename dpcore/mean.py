@@ -148,8 +148,7 @@ class MeanQuestion(ColumnQuestion):
         ValueError: a plan for another domain or other keys.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> age = make_domain({"column": "age", "type": "integer", "lower": 0, "upper": 101})
     >>> plan = MeanPlan(unit=ADD_REMOVE_ROW, cells=101, keyed=False,
     ...                 budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
@@ -335,8 +334,7 @@ class MeanWorkload(Workload[MeanQuestion]):
 
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> ages = MeanWorkload(name="age", domain=make_domain(
     ...     {"column": "age", "type": "integer", "lower": 0, "upper": 101}))
     >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

@@ -441,8 +441,7 @@ class DrawnTree:
     Raises:
         ValueError: as `DrawnTrees`.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> from dptrees.dpcore.trees.shapes import UniformTree
     >>> from fractions import Fraction
     >>> plan = AdaptivePlan(

@@ -64,8 +64,7 @@ class AdaptiveForest:
         ValueError: several keys for a plan that pays for one tree.
 
     >>> from dptrees.dpcore.adaptive.planner import plan_adaptive
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> from dptrees.dpcore.uniform.plan import TreeSetting
     >>> from fractions import Fraction
     >>> plan = plan_adaptive(TreeSetting(

@@ -86,8 +86,7 @@ def most_rows(setting: TreeSetting) -> float:
     than the counts of a tree planned for estimates: they are on public shapes of data, in the
     geometric mean, until so many rows are in each cell that nearly all nodes are split.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget
     >>> most_rows(TreeSetting(leaves=1000, unit=ADD_REMOVE_ROW,
     ...                       budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
     30000.0
@@ -241,8 +240,7 @@ def noise_if_all_split(plan: AdaptivePlan) -> float:
     """The root mean square of the errors of all CDF points in rows, if every node is split.
 
     >>> from dptrees.dpcore.adaptive.planner import plan_adaptive
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> from dptrees.dpcore.uniform.plan import TreeSetting
     >>> setting = TreeSetting(
     ...     leaves=4096, unit=ADD_REMOVE_ROW,
@@ -305,8 +303,7 @@ def adaptive_count_error(plan: AdaptivePlan, objective: Objective, rows: int) ->
         The errors, in the objective's unit; None of trees of one leaf or more than 16,384.
 
     >>> from dptrees.dpcore.adaptive.planner import plan_adaptive
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> from dptrees.dpcore.uniform.objectives import CDF
     >>> from dptrees.dpcore.uniform.plan import TreeSetting
     >>> plan = plan_adaptive(TreeSetting(
@@ -440,8 +437,7 @@ class AdaptiveTree(AdaptiveCandidate):
         fanouts: the shape if all nodes are split; None: planned.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> AdaptiveTree().mechanism(TreeSetting(
     ...     leaves=4096, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))).plan.tree.leaves

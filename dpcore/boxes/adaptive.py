@@ -409,8 +409,7 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
         Refusal: a choice that the domain, or another choice, does not allow, or that an adaptive
             partition does not have; a memory limit below the least plan, which the sentence says.
 
-    >>> from dptrees.dpcore.privacy.unit import Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure
     >>> plan = plan_adaptive(
     ...     PartitionSetting(bits=16, diameters=lambda depth: 2.0 ** -(depth // 2), dimensions=2,
     ...                      budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

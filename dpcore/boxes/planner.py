@@ -227,8 +227,7 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
             the least plan, which the sentence says.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget
     >>> plan = plan_partition(
     ...     PartitionSetting(bits=24, diameters=lambda depth: 2.0 ** -(depth // 2), dimensions=2,
     ...                      budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

@@ -86,8 +86,7 @@ def plan_closest(
         Refusal: a choice that neither has, or `decided_apart` where PrivHP is taken.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> setting = PartitionSetting(
     ...     bits=24, diameters=lambda depth: 2.0 ** -(depth // 2), dimensions=2,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)), unit=ADD_REMOVE_ROW)

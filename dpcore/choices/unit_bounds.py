@@ -261,8 +261,7 @@ class BoundQuestion(UnitChoice):
         ValueError: keys without columns, or rows with some.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors
-    >>> from dptrees.dpcore.privacy.unit import PrivacyUnit
+    >>> from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
     >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",))
     >>> plan = BoundPlan(unit=person, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                  sizes=(1, 2, 4), tolerated=Fraction(10))

@@ -140,8 +140,7 @@ class ValueBoundsPlan(Coded):
         Refusal: a unit that counts more than once; candidates that do not rise; a number of units
             that is out of range; a budget that is too small.
 
-    >>> from dptrees.dpcore.privacy.unit import Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure
     >>> plan = ValueBoundsPlan(unit=ADD_REMOVE_ROW, lower_amount=Fraction(0), tolerated=5,
     ...                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(2)),
     ...                        candidates=(1, 2, 4, 8))
@@ -291,8 +290,7 @@ def least_tolerated(budget: Budget, unit: PrivacyUnit, candidates: int) -> int:
         unit: counted once.
         candidates: K.
 
-    >>> from dptrees.dpcore.privacy.unit import Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure
     >>> twentieth = Budget(measure=Measure.EPSILON, amount=Fraction(1, 20))
     >>> least_tolerated(twentieth, ADD_REMOVE_ROW, 291)
     347
@@ -325,8 +323,7 @@ class ValueBoundsQuestion(UnitChoice):
         ValueError: keys, or candidates that are not whole although integers are counted.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> plan = ValueBoundsPlan(unit=ADD_REMOVE_ROW, lower_amount=Fraction(0), tolerated=5,
     ...                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...                        candidates=(1, 2, 4))

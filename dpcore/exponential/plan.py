@@ -260,8 +260,7 @@ def margins(plan: ExponentialPlan, confidence: float) -> list[Margin]:
         confidence: above 0 and below 1.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> plan = ExponentialPlan(
     ...     cells=1000, unit=ADD_REMOVE_ROW, quantiles=(Fraction(1, 2),),
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
@@ -341,8 +340,7 @@ def is_better(plan: ExponentialPlan, rows: Fraction | None) -> bool:
             of few quantiles are then nearer by up to ten times where rows are many, and about as
             near where they are few.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> seven = ExponentialPlan(
     ...     cells=4096, unit=ADD_REMOVE_ROW, quantiles=tuple(Fraction(n, 8) for n in range(1, 8)),
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

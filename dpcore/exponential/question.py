@@ -461,8 +461,7 @@ class ExponentialWorkload(Workload[ExponentialQuestion]):
 
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> ages = ExponentialWorkload(name="age", quantiles=(0.5,), domain=make_domain(
     ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120}))
     >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

@@ -362,8 +362,7 @@ class WeightedSums(Candidate[FactorizedMechanism]):
         objective: what the strategy is best for.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget
     >>> half = TreeSetting(leaves=120, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
     >>> sums = WeightedSums()

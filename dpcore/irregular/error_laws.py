@@ -146,8 +146,7 @@ class IrregularErrors:
 
     >>> from dptrees.dpcore.irregular.planner import with_best_shares
     >>> from dptrees.dpcore.trees.shapes import IrregularTree
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
     >>> from fractions import Fraction
     >>> plan = with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), unit=SUBSTITUTE_ROW,

@@ -53,8 +53,7 @@ class IrregularForest(LinearForest):
         ValueError: several keys for a plan that pays for one tree.
 
     >>> from dptrees.dpcore.irregular.planner import with_best_shares
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> from dptrees.dpcore.trees.shapes import IrregularTree
     >>> from fractions import Fraction
     >>> plan = with_best_shares(IrregularPlan(
@@ -205,8 +204,7 @@ class AsMeasuredForest(IrregularForest):
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.trees.shapes import IrregularTree
     >>> from dptrees.dpcore.irregular.planner import with_best_shares, with_equal_shares
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> plan = with_equal_shares(with_best_shares(IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [3, 1]]), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(3)))))

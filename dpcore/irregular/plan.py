@@ -125,8 +125,7 @@ class IrregularPlan(Coded):
         ValueError: amounts that do not fit the tree or exceed the budget, public levels where the
             relation or the keys forbid them, sensitivities below the sensitivities to one row.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> plan = IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[2], [1, 3]]), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

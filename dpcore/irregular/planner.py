@@ -117,8 +117,7 @@ def with_best_shares(plan: IrregularPlan, weights: NodeWeights | None = None) ->
     Raises:
         ValueError: weights that do not fit the tree.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget
     >>> from dptrees.dpcore.trees.shapes import IrregularTree
     >>> plan = with_best_shares(
     ...     IrregularPlan(
@@ -158,8 +157,7 @@ def with_equal_shares(plan: IrregularPlan) -> IrregularPlan:
 def predicted_level_rmse(plan: IrregularPlan) -> tuple[float, ...]:
     """(h + 1,) the root mean, over each level's nodes, of the variance of the estimated count.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget
     >>> from dptrees.dpcore.trees.shapes import IrregularTree
     >>> plan = IrregularPlan(
     ...     tree=IrregularTree.from_fanouts([[4]]), unit=ADD_REMOVE_ROW,

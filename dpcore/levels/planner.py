@@ -71,8 +71,7 @@ def plan_tree(
             budget so small that the noise would not fit 64-bit counts, fan-outs or an objective
             that do not fit the leaves.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget
     >>> plan = plan_tree(TreeSetting(
     ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
     ...     unit=SUBSTITUTE_ROW, public_total=True))
@@ -122,8 +121,7 @@ def plan_mechanism(
     Raises:
         ValueError: there is no such mechanism, or it has no such choice; as `plan_tree`.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget
     >>> plan_mechanism("tree", TreeSetting(
     ...     leaves=27, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
@@ -163,8 +161,7 @@ def predicted_error(plan: TreePlan, objective: Objective) -> float:
     Returns:
         The error in rows (of quantiles with guesses: in leaves).
 
-    >>> from dptrees.dpcore.privacy.unit import Budget
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget
     >>> from dptrees.dpcore.uniform.objectives import RangeObjective
     >>> plan = plan_tree(TreeSetting(
     ...     leaves=1024, budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
@@ -239,8 +236,7 @@ def predicted_cdf_rmse(plan: TreePlan) -> float:
     Source: `dpcore.uniform.prefix_errors`; of the papers' estimates,
     `dpcore.papers.cdf_mechanisms`.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget
     >>> from dptrees.dpcore.papers.cdf_mechanisms import histogram_mechanism
     >>> flat = histogram_mechanism(TreeSetting(
     ...     leaves=4, unit=ADD_REMOVE_ROW,
@@ -270,8 +266,7 @@ def budget_for_target(
         ValueError: a target that is not positive and finite, that needs no budget at all, or
             that no budget reaches; whatever ``error`` raises at an amount of 1.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget
     >>> def error(amount):
     ...     return predicted_cdf_rmse(plan_tree(TreeSetting(
     ...         leaves=256, budget=Budget(measure=Measure.EPSILON, amount=amount),
@@ -474,8 +469,7 @@ class WholeLevels(Candidate[UniformMechanism]):
         for_counts: whether the plan is best for those integers; of "planned" alone.
         guessed_rows: a public guess of the rows of a tree, for what is predicted of the integers.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget
     >>> setting = TreeSetting(leaves=120, unit=SUBSTITUTE_ROW, public_total=True,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> round(WholeLevels().predicted(WholeLevels().mechanism(setting)), 1)

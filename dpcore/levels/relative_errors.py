@@ -196,8 +196,7 @@ class RelativeObjective(Coded):
         """Predict the objective after least squares on the measurements of a plan.
 
         >>> from dptrees.dpcore.trees.shapes import IrregularTree
-        >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-        >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+        >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
         >>> from fractions import Fraction
         >>> plan = IrregularPlan(
         ...     tree=IrregularTree.from_fanouts([[2]]), unit=ADD_REMOVE_ROW,

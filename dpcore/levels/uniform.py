@@ -71,8 +71,7 @@ def estimate_errors(plan: TreePlan) -> PlanErrors:
     """The laws of a plan's own estimates.
 
     >>> from dptrees.dpcore.papers.cdf_mechanisms import independent_mechanism
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.uniform.plan import TreeSetting
     >>> plan = independent_mechanism(TreeSetting(
@@ -161,8 +160,7 @@ def range_error(plan: TreePlan, start: int, stop: int) -> ErrorLaw:
     Source: the design, section 5 ("ranges take two boundaries").
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(4,)), unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

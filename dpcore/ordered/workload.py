@@ -119,8 +119,7 @@ def candidates(plan: TreePlan, objective: Objective = CDF) -> tuple[NamedPlan, .
 
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.levels.planner import predicted_cdf_rmse
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
     >>> from dptrees.dpcore.uniform.plan import TreeSetting
     >>> plan = plan_tree(TreeSetting(
     ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

@@ -403,8 +403,7 @@ def tree_mechanism(
 
     Source: Rameshwar, Tandon, Sharma, Definition IV.1, Theorem IV.2, Section V.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
     >>> plan = tree_mechanism(
     ...     TreeSetting(leaves=256, unit=SUBSTITUTE_ROW, public_total=True,
     ...                 budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
@@ -426,8 +425,7 @@ def binary_mechanism(setting: TreeSetting, *, estimator: Estimator = Estimator.F
 
     Source: Honaker, Section 3.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> binary_mechanism(TreeSetting(
     ...     leaves=16, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1)))).level_amounts[0]
@@ -461,8 +459,7 @@ def independent_mechanism(setting: TreeSetting) -> TreePlan:
 
     Source: Rameshwar, Tandon, Sharma, Section III-A.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
     >>> plan = independent_mechanism(TreeSetting(
     ...     leaves=5, unit=SUBSTITUTE_ROW, public_total=True,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))

@@ -75,8 +75,7 @@ class EstimatorErrors:
         ValueError: REFINED where N is not public.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(2, 2)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(2)),

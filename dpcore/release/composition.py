@@ -394,8 +394,7 @@ def release_budget(
 
     >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
     >>> from dptrees.dpcore.ordered.workload import OrderedWorkload
-    >>> from dptrees.dpcore.privacy.unit import Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure
     >>> trees = [OrderedWorkload(name=name, domain=make_domain(
     ...     {"column": name, "type": "integer", "lower": 0, "upper": 120})) for name in "ab"]
     >>> one = Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

@@ -191,8 +191,7 @@ def assumed_rows(setting: TreeSetting) -> int:
     a count has with the whole budget, so n epsilon = 10,000 for one row a unit.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> assumed_rows(TreeSetting(
     ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 10)),
     ...     unit=ADD_REMOVE_ROW))

@@ -104,8 +104,7 @@ def estimates(
         ValueError: the minimum of a count sketch, which estimates nothing.
 
     >>> from dptrees.dpcore.noise.randomness import public_stream
-    >>> from dptrees.dpcore.sketches.sketch import SketchShape
-    >>> from dptrees.dpcore.sketches.sketch import update
+    >>> from dptrees.dpcore.sketches.sketch import SketchShape, update
     >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=64)
     >>> hashes, table = shape.hashes(public_stream("doc")), shape.empty()
     >>> update(hashes, table, np.array([7, 7, 9], np.uint64))

@@ -449,8 +449,7 @@ class TableWorkload(Workload[TableQuestion]):
 
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> columns = (CategoryDomain(column=name, categories=("no", "yes")) for name in "abc")
     >>> answers = TableWorkload(name="answers", domain=TableDomain(axes=tuple(columns)))
     >>> budget = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))

@@ -50,8 +50,7 @@ class UniformErrors:
     Nodes come in two classes a level: the last one, which may be trimmed, and all others.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
     >>> from dptrees.dpcore.trees.shapes import UniformTree
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,

@@ -303,8 +303,7 @@ def simultaneous_width(plan: TreePlan, confidence: float) -> float:
             linear ones of a tree, for which the bound was derived.
 
     >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
     >>> from dptrees.dpcore.trees.shapes import UniformTree
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=16, fanouts=(16,)), unit=SUBSTITUTE_ROW,

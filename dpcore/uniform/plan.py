@@ -120,8 +120,7 @@ class TreePlan(Coded):
         ValueError: amounts that do not fit the tree or exceed the budget, an exact root where the
             relation or the keys forbid it, an estimator that the mechanism does not have.
 
-    >>> from dptrees.dpcore.privacy.unit import Measure
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Measure
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
@@ -283,8 +282,7 @@ def moved_counts(plan: TreePlan) -> MovedCounts | None:
         Pairs of a law and 1 or 2, root first, and of independent prefixes one pair with all that a
         unit may move: what `certified_delta` takes, see `moved_of_levels`.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
     >>> from dptrees.dpcore.trees.shapes import UniformTree
     >>> plan = TreePlan(
     ...     tree=UniformTree(leaves=4, fanouts=(4,)), unit=SUBSTITUTE_ROW,
@@ -366,8 +364,7 @@ class UniformForest(LinearForest):
     """The trees of one plan, one per key.
 
     >>> from dptrees.dpcore.levels.planner import plan_tree
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.uniform.plan import TreeSetting
     >>> plan = plan_tree(TreeSetting(

@@ -123,8 +123,7 @@ def search_strategies(
     Raises:
         ValueError: an objective that does not fit the leaves or the fan-outs.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget
     >>> from fractions import Fraction
     >>> best = search_strategies(TreeSetting(
     ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),

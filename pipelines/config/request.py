@@ -64,8 +64,7 @@ def privacy_request(
         unit: of the release; bounds that are chosen may be chosen by now.
         auto: the bounds that are chosen privately, by their keys.
 
-    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> budget = Budget(measure=Measure.EPSILON, amount=Fraction(1, 2))
     >>> privacy_request(Guarantee(budget=budget), ADD_REMOVE_ROW)
     {'epsilon': '0.5', 'split': 'weights', 'neighbors': 'add_remove'}
