@@ -38,6 +38,8 @@ from dptrees.transforms.readers.file_columns import (
 )
 from dptrees.transforms.readers.formats import (
     START_BYTES,
+    binary_kind,
+    compression_of,
     decompressed_start,
     is_utf16,
     reading,
@@ -373,6 +375,11 @@ def check_stored_lines(start: bytes, path: str) -> None:
 
 
 def _fault(start: bytes, whole: bool) -> str:
+    if compression_of(start):
+        return "is compressed twice: decompress it"
+    # The bytes of a compressed file may be of any kind, and a line of them may begin as an object.
+    if kind := binary_kind(start, "json"):
+        return kind
     if is_utf16(start):
         return "is in UTF-16: write UTF-8"
     text = with_line_feeds(start.removeprefix(codecs.BOM_UTF8))
@@ -390,7 +397,8 @@ def _fault(start: bytes, whole: bool) -> str:
     if parse_object(lines[begun]) is not None:
         return ""
     read = [each for each in (lines[begun:] if whole else lines[begun:-1]) if each.strip()]
-    holds, are_enough = _hold_object(read), len(read) >= _ENOUGH
+    earlier = sum(bool(each.strip()) for each in lines[:begun])
+    holds, are_enough = _hold_object(read), earlier + len(read) >= _ENOUGH
     spans, goes_on = _first_value(read)
     if is_array:
         return _ARRAY if spans or not holds else ""

@@ -127,6 +127,15 @@ OTHERS = {
     "lzma": lzma.compress(CSV, lzma.FORMAT_ALONE),
     "snappy": b"\xff\x06\0\0sNaPpY" + bytes(range(100)),
 }
+# A line of bytes may begin as an object does, as in one of many encrypted files.
+OTHERS |= {
+    f"{name}, a brace": OTHERS[name][:40] + b"\n{\x00\n{"
+    for name in ("parquet", "encrypted parquet", "arrow", "orc", "zip", "sqlite", "xz", "snappy")
+}
+OTHERS |= {
+    "compressed twice": gzip.compress(gzip.compress(LINES)),
+    "other bytes": b"\x00\n" * 9 + b"{\x00\n",
+}
 COMPRESSIONS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "none": ("", bytes),
     "gzip": (".gz", gzip.compress),
