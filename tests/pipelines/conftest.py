@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import shutil
@@ -23,6 +24,7 @@ import yaml
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.pipelines.cli.command import main
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 
 PROJECT = Path(__file__).resolve().parents[2]
 FILES, ROWS = 3, 400
@@ -71,6 +73,12 @@ class Workspace:
         """One of the input files."""
         return self.rows / f"part-{index}.parquet"
 
+    def write_table(self, table: pa.Table) -> None:
+        """Make a table the only file of the input."""
+        shutil.rmtree(self.rows)
+        self.rows.mkdir()
+        pq.write_table(table, self.file(0))
+
     def values(self) -> pa.Table:
         """All rows."""
         return pa.concat_tables(pq.read_table(self.file(index)) for index in range(FILES))
@@ -113,9 +121,29 @@ class Workspace:
         logging.getLogger().setLevel(level)
         return Outcome(code=code, out=out.getvalue(), err=err.getvalue())
 
+    def succeed(self, *arguments: object) -> Outcome:
+        """Run a command that must succeed."""
+        outcome = self.run(*arguments)
+        assert outcome.code == 0, outcome
+        return outcome
+
     def release(self, change: Change | None = None, *options: str) -> Outcome:
         """Run `dptrees release` on a changed configuration of the small release."""
         return self.run("release", self.configure(change), *NONCE, *options)
+
+    def make(self, change: Change | None = None, *options: str) -> ReleaseFolder:
+        """Make the release of a changed configuration; return its folder."""
+        self.succeed("release", self.configure(change), *NONCE, *options)
+        return self.made()
+
+    def made(self) -> ReleaseFolder:
+        """The release in the output."""
+        return ReleaseFolder(str(self.output))
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest of the release in the output, as it is written."""
+        entries: dict[str, Any] = json.loads((self.output / "manifest.json").read_text())
+        return entries
 
     def start(self, *arguments: object, **options: Any) -> subprocess.Popen[str]:
         """Start a command in a process of its own."""
@@ -133,6 +161,71 @@ def search_path() -> str:
     return os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
 
 
+def run_python(
+    program: str, *arguments: object, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, where this project can be imported."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        **{"env": os.environ | {"PYTHONPATH": search_path()}, "timeout": 300} | options,
+    )
+
+
+def read_files(folder: Path, *left_out: str) -> dict[str, bytes]:
+    """Every file below a folder with its bytes, but for files of some names."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in left_out
+    }
+
+
+def put(place: str, value: object) -> Change:
+    """The change that puts a value at a place such as ``trees.0.domain.cells``."""
+    *above, last = (int(part) if part.isdigit() else part for part in place.split("."))
+
+    def change(settings: dict[str, Any]) -> None:
+        section: Any = settings
+        for part in above:
+            section = section[part]
+        section[last] = value
+
+    return change
+
+
+def update(**sections: Any) -> Change:
+    """The change that replaces sections of a configuration."""
+
+    def change(settings: dict[str, Any]) -> None:
+        settings.update(sections)
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    """The change that makes changes one after the other."""
+
+    def change(settings: dict[str, Any]) -> None:
+        for each in changes:
+            each(settings)
+
+    return change
+
+
+def assert_refused(workspace: Workspace, outcome: Outcome, *words: str, code: int = 2) -> None:
+    """Check the form of a refusal, that it says these words, and that it shows no data."""
+    assert outcome.code == code, outcome
+    assert outcome.out == ""
+    assert outcome.err.startswith("dptrees: ") and outcome.err.endswith("\n")
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert "Traceback" not in outcome.err and "<dptrees" not in outcome.err, outcome.err
+    for word in words:
+        assert word in outcome.err, outcome.err
+    assert not any(value in outcome.err for value in workspace.SENTINELS), outcome.err
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     """A workspace of this test alone, without a release."""
@@ -142,10 +235,9 @@ def workspace(tmp_path: Path) -> Workspace:
 @pytest.fixture(scope="session")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace whose output holds the small release. Tests only read it."""
-    made = Workspace(tmp_path_factory.mktemp("released"))
-    outcome = made.release()
-    assert outcome.code == 0, outcome.err
-    return made
+    workspace = Workspace(tmp_path_factory.mktemp("released"))
+    workspace.make()
+    return workspace
 
 
 @pytest.fixture
