@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -18,119 +16,106 @@ from dptrees.transforms.readers import csv_rows
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.csv_values import CsvTexts
 from dptrees.transforms.readers.read import FileSplit
-from tests.pipelines.conftest import FILES, NONCE, ROWS, Outcome, Workspace
-from tests.pipelines.test_bad_input import assert_refused, contents, csv_input
-
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "csv.md"
-TEXT = """
-release: small
-input: {{format: csv, path: a.csv{keys}}}
-output: out
-key_file: release.key
-privacy: {{epsilon: 1, neighbors: add_remove}}
-trees:
-  - name: x
-    domain: {{column: x, lower: 0, upper: 8, cells: 8}}
-"""
-
-
-@pytest.mark.parametrize(
-    "keys, csv",
-    [
-        ('separator: ";"', CsvFormat(separator=";")),
-        ('separator: "\\t"', CsvFormat(separator="\t")),
-        ("separator: '\\t'", CsvFormat(separator="\t")),
-        ("separator: tab", CsvFormat(separator="\t")),
-        ("quote: false", CsvFormat(quote=None)),
-        ('quote: "\'"', CsvFormat(quote="'")),
-        ("encoding: Windows-1252", CsvFormat(encoding="cp1252")),
-        ("header: true", CsvFormat()),
-        ("header: false, columns: [x, y]", CsvFormat(columns=("x", "y"))),
-        ('decimal: ",", thousands: "."', CsvFormat(texts=CsvTexts(decimal=",", thousands="."))),
-        ('thousands: " "', CsvFormat(texts=CsvTexts(thousands=" "))),
-        ("trim: true", CsvFormat(texts=CsvTexts(trim=True))),
-        ("null_values: NA", CsvFormat(texts=CsvTexts(null_values=("NA",)))),
-        ('null_values: [NA, ""]', CsvFormat(texts=CsvTexts(null_values=("NA", "")))),
-        (
-            "null_values: {x: [NA, '-']}",
-            CsvFormat(texts=CsvTexts(null_values={"x": ("NA", "-")})),
-        ),
-        ("escape: '\\'", CsvFormat(escape="\\")),
-        ("skip_lines: 3, comment: '#'", CsvFormat(skip_lines=3, comment="#")),
-        ("skip_lines: 0, trailing_separator: true", CsvFormat(trailing_separator=True)),
-        ("date_format: '%d.%m.%Y'", CsvFormat(texts=CsvTexts(date_format="%d.%m.%Y"))),
-    ],
+from tests.pipelines.configuration_text import NUMBERS, PURE, check_refusals, tree_with
+from tests.pipelines.conftest import (
+    FILES,
+    NONCE,
+    PROJECT,
+    ROWS,
+    Change,
+    Outcome,
+    Workspace,
+    assert_refused,
+    both,
+    read_files,
 )
-def test_a_dialect(keys: str, csv: CsvFormat) -> None:
-    configuration = parse_configuration(TEXT.format(keys=f", {keys}"))
-    assert configuration.input_options == {"csv": csv}
-    assert configuration.plan().spec().get("dialect", {}) == csv.spec()
-    assert CsvFormat.from_spec(csv.spec()) == csv
+from tests.pipelines.test_bad_input import csv_input
+
+DOCUMENT = PROJECT / "docs" / "csv.md"
 
 
-@pytest.mark.parametrize(
-    "keys, sentence",
-    [
-        ("seperator: ';'", "input.seperator: unknown key; did you mean separator?"),
-        ("separator: ';;'", "input.separator: ';;' must be one character of ASCII, and no letter"),
-        ("separator: 1", "input.separator: 1 must be a string; put it in quotes"),
-        ("separator: '\"'", "input.quote: '\"' is the separator too"),
-        ("quote: true", "input.quote: true must be a string"),
-        ("quote: false, newlines: true", "input.newlines: true needs a quote, around values"),
-        ("escape: '\"'", "input.escape: '\"' is the quote too"),
-        ("escape: ','", "input.escape: ',' is the separator too"),
-        ("escape: tab, comment: tab", "input.comment: '\\t' is the escape too"),
-        ("comment: 7", "input.comment: 7 must be a string; put it in quotes"),
-        ("skip_lines: -1", "input.skip_lines: -1 must not be negative"),
-        ("skip_lines: 1.5", "input.skip_lines: 1.5 must be a whole number"),
-        ("trailing_separator: 1", "input.trailing_separator: 1 must be true or false"),
-        (
-            "comment: '#', escape: '~', newlines: true",
-            "input.comment: does not go with both newlines: true and an escape",
-        ),
-        ("header: no", "input.header: 'no' must be true or false"),
-        ("header: false", "input.columns: is required with header: false: the names of all"),
-        ("columns: [x]", "input.columns: goes with header: false; a header names them"),
-        ("header: false, columns: [x, x]", "input.columns: 'x' is listed twice"),
-        (
-            "header: false, columns: [x, 7]",
-            "input.columns[1]: 7 must be a string; put it in quotes",
-        ),
-        ("encoding: latin-9x", "input.encoding: 'latin-9x' is not an encoding that is read; did"),
-        ("encoding: utf-32", "input.encoding: 'utf-32' is not an encoding that is read; "),
-        ("decimal: ';'", "input.decimal: ';' must be '.' or ','"),
-        ("thousands: '.'", "input.thousands: '.' is the decimal mark too"),
-        ("thousands: x", "input.thousands: 'x' must be one of"),
-        (
-            "null_values: [NA, -999]",
-            "input.null_values[1]: -999 must be a string; put it in quotes",
-        ),
-        ("null_values: {x: [7]}", "input.null_values.x[0]: 7 must be a string; put it in quotes"),
-        ("null_values: []", "input.null_values: must have at least one value"),
-        ("date_format: '%d/%m'", "input.date_format: '%d/%m' must contain %Y or %y, the year"),
-        ("date_format: {x: '%q'}", "input.date_format: '%q' has %q; known are %Y"),
-        ("date_format: {x: 7}", "input.date_format.x: 7 must be a string; put it in quotes"),
-    ],
-)
-def test_dialects_that_are_refused(keys: str, sentence: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        parse_configuration(TEXT.format(keys=f", {keys}"), "a.yaml")
-    assert str(caught.value).startswith(f"a.yaml: {sentence}")
+def text_of(keys: str, domain: str = NUMBERS) -> str:
+    """A configuration whose input has more keys."""
+    return tree_with(domain=domain).replace("format: csv", f"format: csv, {keys}")
 
 
-@pytest.mark.parametrize(
-    "keys, sentence",
-    [
-        ("date_format: {x: '%Y'}", "input.date_format.x: the column is read as double"),
-        ("date_format: {y: '%Y'}", "input.date_format.y: no tree reads such a column"),
-        ("null_values: {y: NA}", "input.null_values.y: no tree reads such a column"),
-    ],
-)
-def test_dialects_that_do_not_go_with_the_trees(keys: str, sentence: str) -> None:
-    """They are refused before any file is read."""
-    with pytest.raises(ConfigurationError) as caught:
-        parse_configuration(TEXT.format(keys=f", {keys}"), "a.yaml").plan()
-    assert str(caught.value).startswith(f"a.yaml: {sentence}")
+DIALECTS = {
+    'separator: ";"': CsvFormat(separator=";"),
+    'separator: "\\t"': CsvFormat(separator="\t"),
+    "separator: '\\t'": CsvFormat(separator="\t"),
+    "separator: tab": CsvFormat(separator="\t"),
+    "quote: false": CsvFormat(quote=None),
+    'quote: "\'"': CsvFormat(quote="'"),
+    "encoding: Windows-1252": CsvFormat(encoding="cp1252"),
+    "header: true": CsvFormat(),
+    "header: false, columns: [x, y]": CsvFormat(columns=("x", "y")),
+    'decimal: ",", thousands: "."': CsvFormat(texts=CsvTexts(decimal=",", thousands=".")),
+    'thousands: " "': CsvFormat(texts=CsvTexts(thousands=" ")),
+    "trim: true": CsvFormat(texts=CsvTexts(trim=True)),
+    "null_values: NA": CsvFormat(texts=CsvTexts(null_values=("NA",))),
+    'null_values: [NA, ""]': CsvFormat(texts=CsvTexts(null_values=("NA", ""))),
+    "null_values: {x: [NA, '-']}": CsvFormat(texts=CsvTexts(null_values={"x": ("NA", "-")})),
+    "escape: '\\'": CsvFormat(escape="\\"),
+    "skip_lines: 3, comment: '#'": CsvFormat(skip_lines=3, comment="#"),
+    "skip_lines: 0, trailing_separator: true": CsvFormat(trailing_separator=True),
+    "date_format: '%d.%m.%Y'": CsvFormat(texts=CsvTexts(date_format="%d.%m.%Y")),
+}
+
+
+def test_dialects() -> None:
+    for keys, csv in DIALECTS.items():
+        configuration = parse_configuration(text_of(keys))
+        assert configuration.input_options == {"csv": csv}
+        assert configuration.plan().spec().get("dialect", {}) == csv.spec()
+        assert CsvFormat.from_spec(csv.spec()) == csv
+
+
+STRING = "must be a string; put it in quotes"
+REFUSED = {
+    "seperator: ';'": "seperator: unknown key; did you mean separator?",
+    "separator: ';;'": "separator: ';;' must be one character of ASCII, and no letter",
+    "separator: 1": f"separator: 1 {STRING}",
+    "separator: '\"'": "quote: '\"' is the separator too",
+    "quote: true": "quote: true must be a string",
+    "quote: false, newlines: true": "newlines: true needs a quote, around values",
+    "escape: ','": "escape: ',' is the separator too",
+    "escape: tab, comment: tab": "comment: '\\t' is the escape too",
+    "comment: 7": f"comment: 7 {STRING}",
+    "skip_lines: 1.5": "skip_lines: 1.5 must be a whole number",
+    "trailing_separator: 1": "trailing_separator: 1 must be true or false",
+    "comment: '#', escape: '~', newlines: true": "comment: does not go with both newlines: true",
+    "header: no": "header: 'no' must be true or false",
+    "columns: [x]": "columns: goes with header: false; a header names them",
+    "header: false, columns: [x, x]": "columns: 'x' is listed twice",
+    "header: false, columns: [x, 7]": f"columns[1]: 7 {STRING}",
+    "encoding: latin-9x": "encoding: 'latin-9x' is not an encoding that is read; did",
+    "encoding: utf-32": "encoding: 'utf-32' is not an encoding that is read; ",
+    "thousands: '.'": "thousands: '.' is the decimal mark too",
+    "thousands: x": "thousands: 'x' must be one of",
+    "null_values: [NA, -999]": f"null_values[1]: -999 {STRING}",
+    "null_values: {x: [7]}": f"null_values.x[0]: 7 {STRING}",
+    "null_values: []": "null_values: must have at least one value",
+    "date_format: '%d/%m'": "date_format: '%d/%m' must contain %Y or %y, the year",
+    "date_format: {x: '%q'}": "date_format: '%q' has %q; known are %Y",
+    "date_format: {x: 7}": f"date_format.x: 7 {STRING}",
+}
+# They are refused before any file is read.
+REFUSED_PLANS = {
+    "date_format: {x: '%Y'}": "date_format.x: the column is read as double",
+    "date_format: {y: '%Y'}": "date_format.y: no tree reads such a column",
+    "null_values: {y: NA}": "null_values.y: no tree reads such a column",
+}
+
+
+def test_dialects_that_are_refused() -> None:
+    for refused, planned in ((REFUSED, False), (REFUSED_PLANS, True)):
+        cases = [(text_of(keys), f"input.{sentence}") for keys, sentence in refused.items()]
+        check_refusals(cases, planned=planned)
+    other = tree_with().replace("format: csv", "format: parquet, {}")
+    for key in ("separator: tab", "header: true", "trim: false", "decimal: '.'"):
+        name = key.partition(":")[0]
+        said = f"input.{name}: goes with the format csv only"
+        check_refusals([(other.replace("{}", key), said)])
 
 
 @pytest.mark.parametrize(
@@ -141,20 +126,18 @@ def test_dialects_that_do_not_go_with_the_trees(keys: str, sentence: str) -> Non
     ],
 )
 def test_zones_of_formats_and_of_bounds(form: str, zone: str, sentence: str) -> None:
-    days = f"2024-01-01 00:00:00{zone}, upper: 2024-02-01 00:00:00{zone}, cells: 31"
-    text = TEXT.format(keys=f", date_format: {{x: '{form}'}}")
-    text = text.replace("0, upper: 8, cells: 8", days)
+    keys = f"date_format: {{x: '{form}'}}"
+    ends = f"2024-01-01 00:00:00{zone}, upper: 2024-02-01 00:00:00{zone}"
     with pytest.raises(ConfigurationError, match=sentence):
-        parse_configuration(text).plan()
-    dates = text.replace(days, "2024-01-01, upper: 2024-02-01")
-    assert parse_configuration(dates).plan().dialect == {"date_format": {"x": form}}
+        parse_configuration(text_of(keys, f"{{column: x, lower: {ends}, cells: 31}}")).plan()
+    dates = parse_configuration(text_of(keys, "{column: x, lower: 2024-01-01, upper: 2024-02-01}"))
+    assert dates.plan().dialect == {"date_format": {"x": form}}
 
 
 def test_a_stage_reads_fewer_columns_than_the_dialect_names() -> None:
-    text = TEXT.format(keys=", null_values: {x: NA}").replace(
-        "epsilon: 1,", "epsilon: 1, delta: 1e-6,"
-    )
-    configuration = parse_configuration(f"{text}    group_by: {{column: key, keys: private}}\n")
+    text = tree_with(group_by="{column: key, keys: private}")
+    text = text.replace("format: csv", "format: csv, null_values: {x: NA}")
+    configuration = parse_configuration(text.replace(PURE, f"{PURE}, delta: 1e-6"))
     first, trees = configuration.selection, configuration.plan()
     assert first is not None and first.columns == ("key",) and trees.columns == ("x", "key")
     assert first.dialect == trees.dialect == {"null_values": {"x": ["NA"]}}
@@ -164,33 +147,18 @@ def test_a_stage_reads_fewer_columns_than_the_dialect_names() -> None:
     assert [batch.to_pydict() for batch in read] == [{"key": ["a"]}]
 
 
-@pytest.mark.parametrize("key", ["separator: tab", "header: true", "trim: false", "decimal: '.'"])
-def test_other_formats_have_no_dialect(key: str) -> None:
-    text = TEXT.format(keys=f", {key}").replace("format: csv", "format: parquet")
-    with pytest.raises(ConfigurationError, match=r"input\.\w+: goes with the format csv only"):
-        parse_configuration(text)
-
-
-@pytest.mark.parametrize(
-    "domain",
-    [
+def test_dates_in_quotes_are_dates() -> None:
+    for domain in (
         "{column: x, lower: '2024-01-01', upper: \"2024-02-01\"}",
         "{column: x, lower: 2024-01-01, upper: '2024-02-01 00:00:00', cells: 31}",
         "{kind: hierarchy, column: x, calendar: [day], lower: '2024-01-01', upper: '2024-02-01'}",
         "{kind: hypercube, columns: [x], lower: ['2024-01-01'], upper: ['2024-02-01']}",
-    ],
-)
-def test_dates_in_quotes_are_dates(domain: str) -> None:
-    text = TEXT.format(keys="").replace("{column: x, lower: 0, upper: 8, cells: 8}", domain)
-    quoted, plain = (parse_configuration(each) for each in (text, re.sub("['\"]", "", text)))
-    assert quoted.plan().spec() == plain.plan().spec()
-
-
-def test_a_text_that_is_no_date_stays_one() -> None:
-    domain = "{column: x, lower: 'January', upper: '2024-02-01'}"
-    text = TEXT.format(keys="").replace("{column: x, lower: 0, upper: 8, cells: 8}", domain)
-    with pytest.raises(ConfigurationError, match=r"trees\[0\]\.domain"):
-        parse_configuration(text)
+    ):
+        texts = (tree_with(domain=each) for each in (domain, re.sub("['\"]", "", domain)))
+        quoted, plain = (parse_configuration(text).plan() for text in texts)
+        assert quoted.spec() == plain.spec()
+    january = tree_with(domain="{column: x, lower: 'January', upper: '2024-02-01'}")
+    check_refusals([(january, "trees[0].domain")])
 
 
 # Releases.
@@ -226,6 +194,11 @@ def german(settings: dict[str, Any]) -> None:
     ]
 
 
+def input_keys(**keys: Any) -> Change:
+    """The change that sets keys of the input."""
+    return lambda settings: settings["input"].update(keys)
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releasing, "write_report", lambda output: None)  # tested elsewhere
@@ -241,30 +214,23 @@ def reported_total(outcome: Outcome, tree: str) -> int:
 @pytest.mark.usefixtures("quick")
 def test_a_release_of_a_german_file(workspace: Workspace) -> None:
     as_german(workspace)
-    outcome = workspace.release(german)
-    assert outcome.code == 0, outcome.err
+    outcome = workspace.succeed("release", workspace.configure(german), *NONCE)
     # The noise of 50 a tree is below one row.
     rows = FILES * ROWS
     assert reported_total(outcome, "amounts") == rows
     assert reported_total(outcome, "places") == rows - FILES
     assert reported_total(outcome, "july") == rows
-    manifest = json.loads((workspace.output / "manifest.json").read_text())
-    assert manifest["spec"]["dialect"]["separator"] == ";"
+    assert workspace.manifest()["spec"]["dialect"]["separator"] == ";"
 
     # It is a part of what was released, and is verified by the files alone.
     csvs = sorted(workspace.rows.glob("*.csv"))
-    reported = workspace.run("verify", workspace.output, "--key", workspace.key, "--data", *csvs)
-    assert reported.code == 0 and "replay" in reported.out, reported
+    verify = ("verify", workspace.output, "--key", workspace.key, "--data", *csvs)
+    assert "replay" in workspace.succeed(*verify).out
 
-    def another(settings: dict[str, Any]) -> None:
-        german(settings)
-        settings["input"]["thousands"] = " "
-
-    before = contents(workspace.output)
-    assert_refused(
-        workspace, workspace.release(another), "another configuration: input.thousands was .,"
-    )
-    assert contents(workspace.output) == before
+    before = read_files(workspace.output)
+    another = workspace.release(both(german, input_keys(thousands=" ")))
+    assert_refused(workspace, another, "another configuration: input.thousands was .,")
+    assert read_files(workspace.output) == before
 
 
 @pytest.mark.usefixtures("quick")
@@ -280,19 +246,13 @@ def test_a_release_of_a_german_file(workspace: Workspace) -> None:
 )
 def test_releases_that_are_refused(workspace: Workspace, change: Any, words: list[str]) -> None:
     as_german(workspace)
-
-    def changed(settings: dict[str, Any]) -> None:
-        german(settings)
-        settings["input"] |= change
-
-    outcome = workspace.release(changed)
-    assert_refused(workspace, outcome, *words)
-    assert contents(workspace.output).keys() <= {"nonce.json", "plan.json"}
+    assert_refused(workspace, workspace.release(both(german, input_keys(**change))), *words)
+    assert read_files(workspace.output).keys() <= {"nonce.json", "plan.json"}
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_configuration_of_the_page(workspace: Workspace, monkeypatch: Any) -> None:
     """It is released unchanged, of the rows that the page shows."""
-    monkeypatch.setattr(releasing, "write_report", lambda output: None)
     monkeypatch.chdir(workspace.folder)
     text = DOCUMENT.read_text()
     (workspace.folder / "orders").mkdir()
@@ -302,8 +262,7 @@ def test_the_configuration_of_the_page(workspace: Workspace, monkeypatch: Any) -
     (workspace.folder / "orders" / "1.csv").write_bytes(data)
     yaml = text.split("```yaml\n")[1].split("```")[0]
     (workspace.folder / "a.yaml").write_text(yaml)
-    outcome = workspace.run("release", "a.yaml", *NONCE)
-    assert outcome.code == 0, outcome.err
+    outcome = workspace.succeed("release", "a.yaml", *NONCE)
     assert abs(reported_total(outcome, "day") - 500) < 60
 
     # And what it says where a column is not found.

@@ -25,63 +25,43 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.uniform.plan import level_entries
 from dptrees.pipelines.config.configuration import parse_configuration
 from dptrees.pipelines.report.report import write_report_html
+from tests.pipelines.configuration_text import PURE, text_with
 
 DOMAIN = "{column: x, lower: 0, upper: 10, cells: 16}"
+LAST = "{column: x, lower: 0, upper: 10, cells: 16, missing: last}"
 
 
-CONFIGURATION = f"""
-release: small
-input: {{{{format: parquet, path: x.parquet}}}}
-output: out
-key_file: release.key
-privacy: {{privacy}}
-trees: [{{{{name: one, domain: {{{DOMAIN}}}}}}}]
-"""
+def configured(privacy: str, tree: str = f"domain: {DOMAIN}") -> str:
+    """A configuration of one tree."""
+    parquet = "{format: parquet, path: x.parquet}"
+    return text_with(input=parquet, privacy=privacy, trees=f"[{{name: one, {tree}}}]")
 
 
 def make_plan(privacy: str, tree: str = f"domain: {DOMAIN}") -> ReleasePlan:
-    return parse_configuration(
-        f"""
-        release: small
-        input: {{format: parquet, path: x.parquet}}
-        output: out
-        key_file: release.key
-        privacy: {privacy}
-        trees: [{{name: one, {tree}}}]
-        """
-    ).plan()
+    return parse_configuration(configured(privacy, tree)).plan()
 
 
-@pytest.mark.parametrize(
-    ("privacy", "words"),
-    [
-        ("{epsilon: 0.5, neighbors: add_remove}", "at most e^0.5 times as likely"),
-        ("{epsilon: 0.5, neighbors: add_remove}", "pure differential privacy, epsilon = 0.5"),
-        ("{epsilon: 0.5, neighbors: add_remove}", "one of them has one row more than the other"),
-        ("{epsilon: 2, neighbors: substitute}", "both have as many rows, a public number"),
-        ("{rho: 0.1, neighbors: add_remove}", "zero-concentrated differential privacy"),
-        ("{rho: 0.1, neighbors: add_remove}", "rho = 0.1"),
-    ],
-)
-def test_words(privacy: str, words: str) -> None:
-    text = guarantee_in_words(make_plan(privacy))
-    assert words in text
-    assert "The privacy unit is the row" in text
-    assert "only while the key stays secret" in text
+def test_words() -> None:
+    pure = ("at most e^0.5 times as likely", "pure differential privacy, epsilon = 0.5")
+    for privacy, words in (
+        (
+            "{epsilon: 0.5, neighbors: add_remove}",
+            ("at most e^0.5 times as likely", pure, relation),
+        ),
+        ("{epsilon: 2, neighbors: substitute}", ("both have as many rows, a public number",)),
+        ("{rho: 0.1, neighbors: add_remove}", ("zero-concentrated differential", "rho = 0.1")),
+    ):
+        text = guarantee_in_words(make_plan(privacy))
+        assert all(each in text for each in words)
+        assert "The privacy unit is the row" in text
+        assert "only while the key stays secret" in text
 
 
 def test_scales_are_exact() -> None:
-    assert exact_scale(DiscreteLaplace(scale=Fraction(7, 3))) == {
-        "law": "discrete Laplace",
-        "scale": "7/3",
-    }
-    assert exact_scale(DiscreteGaussian(sigma_squared=Fraction(5, 2))) == {
-        "law": "discrete Gaussian",
-        "sigma_squared": "5/2",
-    }
-
-
-def test_law_without_a_guarantee_is_refused() -> None:
+    laplace = {"law": "discrete Laplace", "scale": "7/3"}
+    assert exact_scale(DiscreteLaplace(scale=Fraction(7, 3))) == laplace
+    gaussian = {"law": "discrete Gaussian", "sigma_squared": "5/2"}
+    assert exact_scale(DiscreteGaussian(sigma_squared=Fraction(5, 2))) == gaussian
     with pytest.raises(TypeError, match="ZeroNoise gives no guarantee"):
         exact_scale(ZeroNoise())
 
@@ -102,8 +82,7 @@ def levels(privacy: str, tree: str = f"domain: {DOMAIN}") -> list[dict[str, Any]
     ],
 )
 def test_levels(measure: str, relation: str, parameter: str, expected: Any) -> None:
-    domain = "domain: {column: x, lower: 0, upper: 10, cells: 16, missing: last}"
-    tree = f"{domain}, consistency: top_down"
+    tree = f"domain: {LAST}, consistency: top_down"
     found = levels(f"{{{measure}: 1, neighbors: {relation}}}", tree)
     assert [level["level"] for level in found] == list(range(len(found)))
     measured = [level for level in found if isinstance(level["noise"], dict)]
@@ -113,43 +92,32 @@ def test_levels(measure: str, relation: str, parameter: str, expected: Any) -> N
     assert sum(Fraction(level[measure]) for level in found) <= 1
 
 
-def test_public_total_is_named_exact() -> None:
-    tree = "domain: {column: x, lower: 0, upper: 10, cells: 16, missing: last}"
-    root, *below = levels("{epsilon: 1, neighbors: substitute}", tree)
-    assert root == {
-        "level": 0,
-        "nodes": 1,
-        "epsilon": "0",
-        "noise": "exact: the number of rows is public",
-    }
+def test_only_a_public_total_is_named_exact() -> None:
+    root, *below = levels("{epsilon: 1, neighbors: substitute}", f"domain: {LAST}")
+    said = "exact: the number of rows is public"
+    assert root == {"level": 0, "nodes": 1, "epsilon": "0", "noise": said}
     assert all("exact" not in str(level["noise"]) for level in below)
-
-
-def test_private_total_is_never_named_exact() -> None:
-    privacies = ("{epsilon: 1, neighbors: add_remove}", "{epsilon: 1, neighbors: substitute}")
-    for privacy in privacies:  # missing values are dropped, so the total is private
-        assert "exact" not in str(levels(privacy))
+    for relation in ("add_remove", "substitute"):
+        # Missing values are dropped, so the total is private.
+        assert "exact" not in str(levels(f"{{epsilon: 1, neighbors: {relation}}}"))
 
 
 def test_policies() -> None:
-    privacy = "{epsilon: 1, neighbors: add_remove}"
     by = "group_by: {column: k, keys: [a], unknown: other}"
-    (question,) = make_plan(privacy, f"domain: {DOMAIN}, {by}").questions
+    (question,) = make_plan(f"{{{PURE}}}", f"domain: {DOMAIN}, {by}").questions
     expected = {"x": {"outside": "clamp", "missing": "drop"}, "k": {"unknown key": "other"}}
     assert column_policies(question) == expected
-
-
-def test_policies_of_a_column_that_is_key_and_domain() -> None:
+    # And of a column that is key and domain.
     domain = "domain: {column: k, categories: [a, b], unknown: drop}"
     tree = f"{domain}, group_by: {{column: k, keys: [a, b]}}"
-    (question,) = make_plan("{epsilon: 1, neighbors: add_remove}", tree).questions
+    (question,) = make_plan(f"{{{PURE}}}", tree).questions
     policies: Any = column_policies(question)
     assert set(policies) == {"k"}
     assert policies["k"]["unknown"] == policies["k"]["unknown key"] == "drop"
 
 
-@pytest.mark.parametrize(("measure", "amount"), [("epsilon", "1/3"), ("rho", "1/7")])
-def test_manifest_names_the_budget_exactly(measure: str, amount: str) -> None:
+@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+def test_manifest_names_the_budget_exactly(measure: str) -> None:
     whole = f"domain: {DOMAIN}, consistency: top_down"
     plan = make_plan(f"{{{measure}: 1, neighbors: add_remove}}", whole)
     manifest: Any = plan_manifest(plan)
@@ -162,37 +130,29 @@ def test_manifest_names_the_budget_exactly(measure: str, amount: str) -> None:
 
 # --- one line, whole, and the same everywhere ---
 
-SERIES = "{period: 2, periods: 8}"
 PERSON = "unit: uid, max_rows: 6"
 
 
-@pytest.mark.parametrize(
-    ("privacy", "line"),
-    [
-        ("{epsilon: 1, neighbors: add_remove}", "epsilon = 1 per row, neighbors add_remove"),
-        ("{rho: 0.5, neighbors: substitute}", "rho = 0.5 per row, neighbors substitute"),
-        (
-            f"{{epsilon: 1, delta: 1e-6, neighbors: add_remove, {PERSON}}}",
-            "epsilon = 1 per uid (at most 6 rows of each), neighbors add_remove",
-        ),
-        (
-            "{epsilon: 2, neighbors: substitute, unit: [uid, day], max_rows: 1}",
-            "epsilon = 2 per uid, day (at most 1 row of each), neighbors substitute",
-        ),
-    ],
-)
-def test_the_line_names_budget_unit_bounds_and_relation(privacy: str, line: str) -> None:
-    assert stated_guarantee(make_plan(privacy)) == line
+LINES = {
+    f"{{{PURE}}}": "epsilon = 1 per row, neighbors add_remove",
+    "{rho: 0.5, neighbors: substitute}": "rho = 0.5 per row, neighbors substitute",
+    f"{{{PURE}, delta: 1e-6, {PERSON}}}": (
+        "epsilon = 1 per uid (at most 6 rows of each), neighbors add_remove"
+    ),
+    "{epsilon: 2, neighbors: substitute, unit: [uid, day], max_rows: 1}": (
+        "epsilon = 2 per uid, day (at most 1 row of each), neighbors substitute"
+    ),
+}
 
 
-def test_the_line_names_the_period_of_a_series() -> None:
-    """Eight periods of one person are protected with eight times the budget."""
-    text = CONFIGURATION.format(privacy=f"{{epsilon: 1, neighbors: add_remove, {PERSON}}}")
-    plan = parse_configuration(f"{text}\nseries: {SERIES}").plan()
-    bounds = "(at most 6 rows of each)"
-    assert (
-        stated_guarantee(plan) == f"epsilon = 1 per uid and period {bounds}, neighbors add_remove"
-    )
+def test_the_line_names_budget_unit_bounds_and_relation() -> None:
+    for privacy, line in LINES.items():
+        assert stated_guarantee(make_plan(privacy)) == line
+    # Eight periods of one person are protected with eight times the budget.
+    series = f"{configured(f'{{{PURE}, {PERSON}}}')}series: {{period: 2, periods: 8}}"
+    plan = parse_configuration(series).plan()
+    line = "epsilon = 1 per uid and period (at most 6 rows of each), neighbors add_remove"
+    assert stated_guarantee(plan) == line
     assert plan_manifest(plan)["guarantee"]["period"] == "per_period"  # type: ignore[index]
 
 
@@ -221,12 +181,12 @@ def test_the_line_names_what_is_stated_exactly(tmp_path: Path) -> None:
         ("{epsilon: 1, delta: 0.5, neighbors: add_remove, unit: u, max_rows: 1}", "delta = 0.5"),
     ],
 )
-def test_a_weak_budget_is_warned_of_everywhere(privacy: str, words: str, tmp_path: Path) -> None:
+def test_a_weak_budget_is_warned_of_everywhere(privacy: str, words: str) -> None:
     settings: Any = yaml.safe_load(privacy)
     config = {
         "privacy": settings,
+        # With keys that are selected the delta is spent.
         "trees": [
-            # With keys that are selected the delta is spent.
             {"name": "one", "domain": {"column": "x", "lower": 0, "upper": 10, "cells": 16}}
             | ({"group_by": {"column": "k", "keys": "private"}} if "delta" in settings else {})
         ],
@@ -241,5 +201,4 @@ def test_a_weak_budget_is_warned_of_everywhere(privacy: str, words: str, tmp_pat
 def test_no_warning_of_an_ordinary_budget() -> None:
     for privacy in ("{epsilon: 10, neighbors: add_remove}", "{rho: 1, neighbors: add_remove}"):
         assert not list(weak_guarantees(make_plan(privacy)))
-    stated = make_plan("{epsilon: 1, neighbors: add_remove}")
-    assert not list(weak_guarantees(stated, rows=1e12))
+    assert not list(weak_guarantees(make_plan(f"{{{PURE}}}"), rows=1e12))
