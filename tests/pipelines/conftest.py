@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
 from dataclasses import dataclass
@@ -162,11 +162,18 @@ def search_path() -> str:
 
 
 def run_python(
-    program: str, *arguments: object, **options: Any
+    program: str, *arguments: object, prefix: Sequence[str] = (), **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own, where this project can be imported."""
+    """Run a program in a process of its own, where this project can be imported.
+
+    Args:
+        program: its text.
+        arguments: its arguments.
+        prefix: a command that runs it.
+        options: options of `subprocess.run` beside these.
+    """
     return subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)],
+        [*prefix, sys.executable, "-c", program, *map(str, arguments)],
         capture_output=True,
         text=True,
         **{"env": os.environ | {"PYTHONPATH": search_path()}, "timeout": 300} | options,

@@ -7,11 +7,9 @@ import os
 import re
 import resource
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -19,136 +17,83 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.pipelines.run import loop
 from dptrees.pipelines.run.job import SECRETS
-
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Outcome, Workspace
+from tests.pipelines.conftest import (
+    Change,
+    Outcome,
+    Workspace,
+    assert_refused,
+    put,
+    read_files,
+    run_python,
+)
 
 Settings = dict[str, Any]
-Change = Callable[[Settings], object]
-
-
-def assert_refused(workspace: Workspace, outcome: Outcome, *words: str, code: int = 2) -> None:
-    """Check the form of a refusal, that it says these words, and that it shows no data."""
-    assert outcome.code == code, outcome
-    assert outcome.out == ""
-    assert outcome.err.startswith("dptrees: ") and outcome.err.endswith("\n")
-    assert outcome.err.count("\n") == 1, outcome.err
-    assert "Traceback" not in outcome.err and "<dptrees" not in outcome.err, outcome.err
-    for word in words:
-        assert word in outcome.err, outcome.err
-    assert not any(value in outcome.err for value in workspace.SENTINELS), outcome.err
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return every file below a folder with its bytes."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def released_files(folder: Path) -> dict[str, bytes]:
     """Return the files of a release, the report aside."""
-    return {name: data for name, data in contents(folder).items() if name != "report.html"}
-
-
-def at(path: str, value: object) -> Change:
-    """Return the change that puts a value at a place such as ``trees.0.domain.cells``."""
-    *above, last = (int(part) if part.isdigit() else part for part in path.split("."))
-
-    def change(settings: Settings) -> None:
-        section: Any = settings
-        for part in above:
-            section = section[part]
-        section[last] = value
-
-    return change
+    return read_files(folder, "report.html")
 
 
 # The configuration.
 
-NOT_POSITIVE = "must be a number above 0"
-BAD_SETTINGS: dict[str, tuple[Change, tuple[str, ...]]] = {
-    "file-missing": (at("input.path", "/nowhere/x.parquet"), ("input.path", "/nowhere/x.parquet")),
-    "glob-empty": (at("input.path", "/nowhere/*.parquet"), ("input.path: no file matches",)),
-    "one-of-two-globs-empty": (
-        lambda s: s["input"].update(path=[s["input"]["path"], "/nowhere/*.parquet"]),
-        ("input.path: no file matches /nowhere/*.parquet",),
-    ),
-    "filesystem": (at("input.path", "nowhere://rows/*.parquet"), ("nowhere://rows",)),
-    "output-filesystem": (at("output", "nowhere://out"), ("nowhere://out",)),
-    "column": (at("trees.0.domain.column", "y"), ("part-0.parquet", "no column 'y'")),
-    "key-column": (at("trees.1.group_by.column", "y"), ("part-0.parquet", "no column 'y'")),
-    "text-for-numbers": (
-        at("trees.0.domain.column", "place"),
+
+def key_of_the_environment(settings: Settings) -> None:
+    settings.pop("key_file")
+    settings["key"] = "env:DPTREES_NO_SUCH_KEY"
+
+
+def one_glob_more(settings: Settings) -> None:
+    settings["input"]["path"] = [settings["input"]["path"], "/nowhere/*.parquet"]
+
+
+# `test_configuration.py` and golden texts have many more of what a configuration cannot say.
+WRITTEN: list[tuple[Change, tuple[str, ...]]] = [
+    (put("trees.0.domain.cells", 0), ("trees[0].domain.cells: 0",)),
+    (put("trees.0.domain.cells", 2**40 + 1), ("trees[0].domain.cells", str(2**40 + 1))),
+    (put("privacy.epsilon", float("nan")), ("privacy.epsilon: NaN must be a number above 0",)),
+    (put("outputs", "x"), ("outputs: unknown key; did you mean output?",)),
+    (put("trees", []), ("trees",)),
+]
+FOUND: list[tuple[Change, tuple[str, ...]]] = [
+    (put("input.path", "/nowhere/x.parquet"), ("input.path", "/nowhere/x.parquet")),
+    (put("input.path", "/nowhere/*.parquet"), ("input.path: no file matches",)),
+    (one_glob_more, ("input.path: no file matches /nowhere/*.parquet",)),
+    (put("input.path", "nowhere://rows/*.parquet"), ("nowhere://rows",)),
+    (put("output", "nowhere://out"), ("nowhere://out",)),
+    (put("trees.0.domain.column", "y"), ("part-0.parquet", "no column 'y'")),
+    (put("trees.1.group_by.column", "y"), ("part-0.parquet", "no column 'y'")),
+    (
+        put("trees.0.domain.column", "place"),
         ("trees[1]", "no type of the column 'place'", "these keys need a column of texts"),
     ),
-    "numbers-for-keys": (at("trees.1.group_by.column", "x"), ("part-0.parquet", "'x'", "double")),
-    "lower-is-upper": (at("trees.0.domain.lower", 100), ("trees[0].domain.", "upper", "100")),
-    "lower-above-upper": (at("trees.0.domain.lower", 101), ("trees[0].domain.", "101")),
-    "lower-nan": (at("trees.0.domain.lower", float("nan")), ("trees[0].domain.lower",)),
-    "cells-0": (at("trees.0.domain.cells", 0), ("trees[0].domain.cells: 0",)),
-    "cells-negative": (at("trees.0.domain.cells", -1), ("trees[0].domain.cells: -1",)),
-    "cells-fraction": (at("trees.0.domain.cells", 1.5), ("trees[0].domain.cells: 1.5",)),
-    "cells-2^40": (at("trees.0.domain.cells", 2**40), ("trees[0].domain.cells", str(2**40))),
-    "cells-2^40+1": (
-        at("trees.0.domain.cells", 2**40 + 1),
-        ("trees[0].domain.cells", str(2**40 + 1)),
-    ),
-    "epsilon-0": (at("privacy.epsilon", 0), (f"privacy.epsilon: 0 {NOT_POSITIVE}",)),
-    "epsilon-negative": (at("privacy.epsilon", -0.5), (f"privacy.epsilon: -0.5 {NOT_POSITIVE}",)),
-    "epsilon-nan": (at("privacy.epsilon", float("nan")), (f"privacy.epsilon: NaN {NOT_POSITIVE}",)),
-    "epsilon-inf": (at("privacy.epsilon", float("inf")), ("privacy.epsilon: Infinity",)),
-    "epsilon-text": (at("privacy.epsilon", "abc"), (f"privacy.epsilon: 'abc' {NOT_POSITIVE}",)),
-    "epsilon-missing": (lambda s: s["privacy"].pop("epsilon"), ("privacy", "epsilon and rho")),
-    "unknown-section": (at("outputs", "x"), ("outputs: unknown key; did you mean output?",)),
-    "unknown-key": (
-        at("privacy.epsilom", 1),
-        ("privacy.epsilom: unknown key; did you mean epsilon?",),
-    ),
-    "unknown-key-deep": (at("trees.0.domain.cels", 1), ("trees[0].domain.cels", "mean cells?")),
-    "key-file-missing": (
-        at("key_file", "/nowhere/k"),
-        ("key: /nowhere/k does not exist", "keygen"),
-    ),
-    "key-not-set": (
-        lambda s: (
-            s.update(key="env:DPTREES_NO_SUCH_KEY", key_file=s.pop("key_file") and None)
-            or s.pop("key_file")
-        ),
+    (put("trees.1.group_by.column", "x"), ("part-0.parquet", "'x'", "double")),
+    (put("key_file", "/nowhere/k"), ("key: /nowhere/k does not exist", "keygen")),
+    (
+        key_of_the_environment,
         ("key: the environment variable DPTREES_NO_SUCH_KEY is not set",),
     ),
-    "no-trees": (at("trees", []), ("trees",)),
-}
+]
 
 
-@pytest.mark.parametrize("name", BAD_SETTINGS)
-def test_bad_setting(workspace: Workspace, name: str) -> None:
-    change, words = BAD_SETTINGS[name]
-    assert_refused(workspace, workspace.release(change), *words)
+def test_bad_settings(workspace: Workspace) -> None:
+    for change, words in WRITTEN:
+        path = workspace.configure(change)
+        for command in ("release", "plan"):
+            outcome = workspace.run(command, path)
+            assert_refused(workspace, outcome, f"dptrees: {path}: ", *words)
+    for change, words in FOUND:
+        assert_refused(workspace, workspace.release(change), *words)
     assert not workspace.output.exists()
 
 
-CONFIGURATION_NAMED = [name for name in BAD_SETTINGS if name.startswith(("cells", "eps", "unk"))]
-
-
-@pytest.mark.parametrize("name", CONFIGURATION_NAMED)
-def test_bad_setting_names_the_file(workspace: Workspace, name: str) -> None:
-    change, words = BAD_SETTINGS[name]
-    path = workspace.configure(change)
-    assert_refused(workspace, workspace.run("release", path), f"dptrees: {path}: ", *words)
-    assert_refused(workspace, workspace.run("plan", path), f"dptrees: {path}: ", *words)
-
-
-@pytest.mark.parametrize("text", ["", "a: [", "- x", "\t", "release: \x00", "{release: 1, : }"])
-def test_not_a_configuration(workspace: Workspace, text: str) -> None:
+def test_not_a_configuration(workspace: Workspace) -> None:
     path = workspace.folder / "x.yaml"
-    path.write_text(text)
-    assert_refused(workspace, workspace.run("release", path), f"dptrees: {path}: ")
-
-
-def test_configuration_missing(workspace: Workspace) -> None:
+    for text in ("", "a: [", "- x", "\t", "release: \x00", "{release: 1, : }"):
+        path.write_text(text)
+        assert_refused(workspace, workspace.run("release", path), f"dptrees: {path}: ")
     for path in (workspace.folder / "none.yaml", workspace.folder):
         assert_refused(workspace, workspace.run("release", path), f"dptrees: {path}: ")
 
@@ -156,26 +101,18 @@ def test_configuration_missing(workspace: Workspace) -> None:
 # The key.
 
 
-@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o610])
-def test_key_open_to_others(workspace: Workspace, mode: int) -> None:
-    workspace.key.chmod(mode)
-    assert_refused(workspace, workspace.release(), str(workspace.key), "others", "chmod 600")
+def test_bad_key(workspace: Workspace) -> None:
+    for mode in (0o644, 0o640, 0o604, 0o610):
+        workspace.key.chmod(mode)
+        outcome = workspace.release()
+        assert_refused(workspace, outcome, str(workspace.key), "others", "chmod 600")
+    workspace.key.chmod(0o600)
+    for text in ("", "kumquat", "dptrees-key-1:kumquat", "kumquät", "61.7313\n" * 9):
+        workspace.key.write_text(text)
+        assert_refused(workspace, workspace.release(), str(workspace.key))
+    folder = put("key_file", str(workspace.folder))
+    assert_refused(workspace, workspace.release(folder), "key: ")
     assert not workspace.output.exists()
-
-
-MALFORMED_KEYS = ("", "kumquat", "dptrees-key-1:kumquat", "kumquät", "61.7313\n" * 9)
-
-
-# The ids keep the values out of the folder's name, which the sentence shows.
-@pytest.mark.parametrize("text", MALFORMED_KEYS, ids=range(len(MALFORMED_KEYS)))
-def test_key_malformed(workspace: Workspace, text: str) -> None:
-    workspace.key.write_text(text)
-    assert_refused(workspace, workspace.release(), str(workspace.key))
-    assert not workspace.output.exists()
-
-
-def test_key_is_a_folder(workspace: Workspace) -> None:
-    assert_refused(workspace, workspace.release(at("key_file", str(workspace.folder))), "key: ")
 
 
 # The data.
@@ -213,7 +150,7 @@ def test_damaged_parquet(workspace: Workspace, kind: str, index: int) -> None:
     spoil, words = DAMAGES[kind]
     spoil(workspace.file(index))
     assert_refused(workspace, workspace.release(), f"input: {workspace.file(index)}", words)
-    assert contents(workspace.output).keys() <= {"nonce.json", "plan.json"}
+    assert read_files(workspace.output).keys() <= {"nonce.json", "plan.json"}
 
 
 def as_csv(workspace: Workspace) -> list[Path]:
@@ -227,12 +164,6 @@ def as_csv(workspace: Workspace) -> list[Path]:
 def csv_input(settings: Settings) -> None:
     path = settings["input"]["path"].replace("*.parquet", "*.csv")
     settings["input"] = {"format": "csv", "path": path}
-
-
-def test_csv_and_parquet_release_the_same(workspace: Workspace, released: Workspace) -> None:
-    as_csv(workspace)
-    assert workspace.release(csv_input).code == 0
-    assert released_files(workspace.output) == released_files(released.output)
 
 
 SPOILT_CSV = {
@@ -255,17 +186,18 @@ def test_malformed_rows_of_csv(workspace: Workspace, kind: str, index: int) -> N
 
     outcome = workspace.release(fail)
     assert_refused(workspace, outcome, f"input: {paths[index]} has a malformed row")
-    assert contents(workspace.output).keys() <= {"nonce.json", "plan.json"}
+    assert read_files(workspace.output).keys() <= {"nonce.json", "plan.json"}
 
 
 def test_malformed_rows_of_csv_are_left_out(workspace: Workspace, released: Workspace) -> None:
-    """Each by itself, behind the header and among others: the release is that of the other rows."""
+    """Each by itself, behind the header and among others: the release is that of the other rows,
+    and of the Parquet files."""
     for path in as_csv(workspace):
         lines = path.read_bytes().splitlines(keepends=True)
         for place, spoilt in enumerate(SPOILT_CSV.values()):
             lines.insert(1 + 5 * place, spoilt)
         path.write_bytes(b"".join(lines))
-    assert workspace.release(csv_input).code == 0
+    workspace.make(csv_input)
     assert released_files(workspace.output) == released_files(released.output)
 
 
@@ -282,7 +214,7 @@ def test_odd_values_are_no_error(workspace: Workspace) -> None:
     workspace.write_rows(x=x, place=place)
     outcome = workspace.release()
     assert (outcome.code, outcome.err) == (0, "")
-    total = ReleaseFolder(str(workspace.output)).release.tree("all").node(0, 0)
+    total = workspace.made().release.tree("all").node(0, 0)
     # Three files of 1,000 times eight values, the first two missing and dropped.
     assert abs(total.estimate - 18_000) < 10 * total.std_error
     assert total.std_error < 100
@@ -291,74 +223,42 @@ def test_odd_values_are_no_error(workspace: Workspace) -> None:
 # The output.
 
 
-def other_rows(workspace: Workspace) -> Change | None:
+def other_rows(workspace: Workspace) -> None:
     workspace.write_rows(seed=1)
-    return None
 
 
-def one_row_more(workspace: Workspace) -> Change | None:
+def one_row_more(workspace: Workspace) -> None:
     table = pq.read_table(workspace.file(2))
     pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), workspace.file(2))
-    return None
 
 
-OTHER_RELEASES: dict[str, tuple[Callable[[Workspace], Change | None], str]] = {
-    "other budget": (
-        lambda _: at("privacy.epsilon", 2),
-        "another configuration: privacy.epsilon was 1, now 2",
-    ),
-    "other name": (
-        lambda _: at("release", "large"),
-        "another configuration: release was small, now large",
-    ),
-    "other cells": (
-        lambda _: at("trees.0.domain.cells", 20),
-        "another configuration: trees[0].domain.cells was 16, now 20",
-    ),
+OTHER_RELEASES = {
+    "privacy.epsilon was 1, now 2": put("privacy.epsilon", 2),
+    "release was small, now large": put("release", "large"),
+    "trees[0].domain.cells was 16, now 20": put("trees.0.domain.cells", 20),
 }
 
 
-@pytest.mark.parametrize("kind", OTHER_RELEASES)
-def test_output_holds_another_release(workspace: Workspace, released: Workspace, kind: str) -> None:
-    shutil.copytree(released.output, workspace.output)
-    before = contents(workspace.output)
-    change, words = OTHER_RELEASES[kind]
-    outcome = workspace.release(change(workspace))
-    assert_refused(workspace, outcome, f"output: {workspace.output}", words, "another output")
-    assert contents(workspace.output) == before
+def test_output_holds_another_release(again: Workspace) -> None:
+    before = read_files(again.output)
+    for words, change in OTHER_RELEASES.items():
+        said = (f"output: {again.output}", f"another configuration: {words}", "another output")
+        assert_refused(again, again.release(change), *said)
+    assert read_files(again.output) == before
 
 
-OTHER_DRAWS = {"other rows": other_rows, "one row more": one_row_more}
-
-
-@pytest.mark.parametrize("kind", OTHER_DRAWS)
+@pytest.mark.parametrize("change", [other_rows, one_row_more])
 def test_output_holds_a_release_of_other_rows(
-    workspace: Workspace, released: Workspace, kind: str
+    again: Workspace, change: Callable[[Workspace], None]
 ) -> None:
     """A second run reveals nothing about them; a repair compares, and says so."""
-    shutil.copytree(released.output, workspace.output)
-    before = contents(workspace.output)
-    again = workspace.release()
-    assert again.code == 0
-    OTHER_DRAWS[kind](workspace)
-    assert workspace.release() == again
-    outcome = workspace.release(None, "--repair")
-    words = "made from other data, with another key", "another output"
-    assert_refused(workspace, outcome, f"output: {workspace.output}", *words)
-    assert contents(workspace.output) == before
-
-
-def test_output_holds_this_release(workspace: Workspace, released: Workspace) -> None:
-    shutil.copytree(released.output, workspace.output)
-    before = contents(workspace.output)
-    manifest, report = workspace.output / "manifest.json", workspace.output / "report.html"
-    for path in (manifest, report):
-        os.utime(path, (1, 1))
-    outcome = workspace.release()
-    assert (outcome.code, outcome.err) == (0, "")
-    assert "already there; no rows were read" in outcome.out
-    assert contents(workspace.output) == before
-    assert manifest.stat().st_mtime == report.stat().st_mtime == 1
+    before, standing = read_files(again.output), again.release()
+    assert standing.code == 0
+    change(again)
+    assert again.release() == standing
+    words = (f"output: {again.output}", "made from other data, with another key", "another output")
+    assert_refused(again, again.release(None, "--repair"), *words)
+    assert read_files(again.output) == before
 
 
 def test_output_holds_the_beginning_of_another_release(
@@ -371,7 +271,7 @@ def test_output_holds_the_beginning_of_another_release(
     other_rows(workspace)
     outcome = workspace.release()
     assert_refused(workspace, outcome, "made from other data, with another key", "--discard")
-    assert set(contents(workspace.output)) == {"nonce.json", "record.json"}
+    assert set(read_files(workspace.output)) == {"nonce.json", "record.json"}
 
 
 def test_output_holds_a_damaged_manifest(workspace: Workspace) -> None:
@@ -379,20 +279,15 @@ def test_output_holds_a_damaged_manifest(workspace: Workspace) -> None:
     for text in ("", "{", "[]", "{}", '{"spec": {"format": 99}}'):
         (workspace.output / "manifest.json").write_text(text)
         assert_refused(workspace, workspace.release(), "output: ", "manifest")
-        assert set(contents(workspace.output)) == {"manifest.json"}
+        assert set(read_files(workspace.output)) == {"manifest.json"}
 
 
-def test_output_is_a_file(workspace: Workspace) -> None:
+def test_output_is_a_file_or_below_one(workspace: Workspace) -> None:
     workspace.output.write_text("mine")
     assert_refused(workspace, workspace.release(), f"output: {workspace.output} is not a folder")
+    below = put("output", f"{workspace.output}/out")
+    assert_refused(workspace, workspace.release(below), f"output: {workspace.output}")
     assert workspace.output.read_text() == "mine"
-
-
-def test_output_is_below_a_file(workspace: Workspace) -> None:
-    file = workspace.folder / "file"
-    file.write_text("mine")
-    assert_refused(workspace, workspace.release(at("output", f"{file}/out")), f"output: {file}")
-    assert file.read_text() == "mine"
 
 
 class FullDisk:
@@ -432,7 +327,7 @@ def test_disk_full(
         outcome = run_until(files)
         place, reason = f"output: {workspace.output}", "No space left on device"
         assert_refused(workspace, outcome, place, reason, code=75)
-        left = contents(workspace.output)
+        left = read_files(workspace.output)
         assert len(left) == files and "manifest.json" not in left
         assert left.items() <= whole.items()
         for question in ("query", "report"):
@@ -444,9 +339,9 @@ def test_disk_full(
     outcome = run_until(WRITES)
     complete = f"No space left on device; the release in {workspace.output} is complete"
     assert_refused(workspace, outcome, "report.html cannot be written", complete, code=75)
-    assert contents(workspace.output) == whole
+    assert read_files(workspace.output) == whole
     assert workspace.release().code == 0
-    assert contents(workspace.output).keys() == {*whole, "report.html"}
+    assert read_files(workspace.output).keys() == {*whole, "report.html"}
     assert released_files(workspace.output) == whole
 
 
@@ -468,7 +363,7 @@ def test_write_cut_off_by_the_system(workspace: Workspace, monkeypatch: pytest.M
     out, err = process.communicate(timeout=300)
     assert process.returncode == 2 and out == ""
     assert err.count("\n") == 1 and "cannot be written: File too large" in err, err
-    assert set(contents(workspace.output)) == {"nonce.json", "plan.json", "record.json"}
+    assert set(read_files(workspace.output)) == {"nonce.json", "plan.json", "record.json"}
 
 
 # What this process runs, it runs without the rights of the superuser.
@@ -493,10 +388,10 @@ def test_no_permission(workspace: Workspace) -> None:
     shutil.copy(workspace.file(0), closed / "in" / "rows.parquet")
     for index, change in enumerate(
         (
-            at("input.path", str(closed / "in" / "rows.parquet")),
-            at("output", str(closed / "out" / "release")),
-            at("output", str(closed / "half")),
-            at("key_file", str(closed / "key")),
+            put("input.path", str(closed / "in" / "rows.parquet")),
+            put("output", str(closed / "out" / "release")),
+            put("output", str(closed / "half")),
+            put("key_file", str(closed / "key")),
         )
     ):
         path = workspace.folder / f"{index}.yaml"
@@ -510,17 +405,8 @@ def test_no_permission(workspace: Workspace) -> None:
     keygen, plan = f"keygen {closed}/out/new.key", f"plan {workspace.folder}/unreadable.yaml"
     (workspace.folder / "unreadable.yaml").touch(mode=0)
 
-    from tests.pipelines.conftest import search_path
-
     commands = ";".join([*configurations, keygen, plan])
-    done = subprocess.run(
-        [*prefix, sys.executable, "-c", WITHOUT_RIGHTS, commands],
-        env=os.environ | {"PYTHONPATH": search_path()},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = run_python(WITHOUT_RIGHTS, commands, prefix=prefix)
     sentences = done.stderr.splitlines()
     assert done.stdout.split() == ["2"] * 6, done
     assert len(sentences) == 6, done.stderr
@@ -531,7 +417,7 @@ def test_no_permission(workspace: Workspace) -> None:
     ):
         assert sentence.startswith("dptrees: ") and place in sentence
         assert "permission denied" in sentence.lower()
-    assert set(contents(closed)) - {"half/record.json", "half/nonce.json", "half/plan.json"} == {
+    assert set(read_files(closed)) - {"half/record.json", "half/nonce.json", "half/plan.json"} == {
         "in/rows.parquet",
         "key",
     }
@@ -540,41 +426,38 @@ def test_no_permission(workspace: Workspace) -> None:
 # The options of Beam.
 
 
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [
-        ("--foo", "--foo: is not an option"),
-        ("--foo=3", "--foo=3: is not an option"),
-        ("--epsilon=3", "--epsilon=3: is not an option"),
-        ("-runner=FlinkRunner", "-runner=FlinkRunner: is not an option"),
-        ("--runer=FlinkRunner", "--runer=FlinkRunner: is not an option"),
-        ("stray", "stray: is not an option"),
-        ("--direct_num_workers=two", "--direct_num_workers: invalid int value: 'two'"),
-        ("--runner=NoSuchRunner", "--runner=NoSuchRunner: Beam knows no such runner"),
-        ("--runner=no.such.Runner", "--runner=no.such.Runner: Beam knows no such runner"),
-        ("--runner=DaskRunner", "--runner=DaskRunner: refused, since"),
-        ("--runner=dask", "--runner=dask: refused, since"),
-        ("--runner=apache_beam.runners.dask.dask_runner.DaskRunner", "refused, since"),
-        ("--runner=InteractiveRunner", "exact counts"),
-        ("--runner=interactive", "exact counts"),
-        ("--experiments=enable_data_sampling", "refused, since it shows rows"),
-        ("--experiment=enable_data_sampling", "refused, since it shows rows"),
-        ("--streaming", "refused, since a release is a batch job, of rows that end"),
-        ("--experiments=enable_always_on_exception_sampling", "refused, since it shows rows"),
-    ],
-)
-def test_bad_beam_option(workspace: Workspace, option: str, words: str) -> None:
-    assert_refused(workspace, workspace.release(None, option), words)
-    assert not workspace.output.exists()
+BAD_OPTIONS = {
+    **{
+        option: f"{option}: is not an option"
+        for option in (
+            *("--foo", "--foo=3", "--epsilon=3", "-runner=FlinkRunner", "--runer=FlinkRunner"),
+            "stray",
+        )
+    },
+    "--direct_num_workers=two": "--direct_num_workers: invalid int value: 'two'",
+    "--runner=NoSuchRunner": "--runner=NoSuchRunner: Beam knows no such runner",
+    "--runner=no.such.Runner": "--runner=no.such.Runner: Beam knows no such runner",
+    "--runner=DaskRunner": "--runner=DaskRunner: refused, since",
+    "--runner=dask": "--runner=dask: refused, since",
+    "--runner=apache_beam.runners.dask.dask_runner.DaskRunner": "refused, since",
+    "--runner=InteractiveRunner": "exact counts",
+    "--runner=interactive": "exact counts",
+    "--experiments=enable_data_sampling": "refused, since it shows rows",
+    "--experiment=enable_data_sampling": "refused, since it shows rows",
+    "--streaming": "refused, since a release is a batch job, of rows that end",
+    "--experiments=enable_always_on_exception_sampling": "refused, since it shows rows",
+    **{
+        f"--{name}=planted-secret": f"--{name}: holds a secret; set it in the environment"
+        for name in ("s3_secret_access_key", "s3_session_token", "azure_connection_string")
+    },
+}
 
 
-@pytest.mark.parametrize(
-    "name", ["s3_secret_access_key", "s3_session_token", "azure_connection_string"]
-)
-def test_secrets_among_the_options(workspace: Workspace, name: str) -> None:
-    outcome = workspace.release(None, f"--{name}=planted-secret")
-    assert_refused(workspace, outcome, f"--{name}: holds a secret", "set it in the environment")
-    assert "planted-secret" not in outcome.out + outcome.err
+def test_bad_beam_options(workspace: Workspace) -> None:
+    for option, words in BAD_OPTIONS.items():
+        outcome = workspace.release(None, option)
+        assert_refused(workspace, outcome, words)
+        assert "planted-secret" not in outcome.err
     assert not workspace.output.exists()
 
 
@@ -589,11 +472,7 @@ def test_a_missing_key_file_says_where_relative_paths_start(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(workspace.folder)
-
-    def change(settings) -> None:
-        settings["key_file"] = "absent.key"
-
-    outcome = workspace.release(change)
+    outcome = workspace.release(put("key_file", "absent.key"))
     assert outcome.code == 2 and outcome.err == (
         f"dptrees: key: absent.key does not exist in {workspace.folder}, where relative paths "
         "start; make it with: dptrees keygen absent.key\n"

@@ -13,7 +13,9 @@ import pytest
 import dptrees
 from dptrees.pipelines.run import stage as stages
 from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
-from tests.pipelines.test_private_keys import change, rows, shops  # noqa: F401, a fixture
+from tests.pipelines import first_stages
+from tests.pipelines.conftest import read_files
+from tests.pipelines.first_stages import sold
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,17 +69,18 @@ def test_python_reads_the_list_too(workspace, monkeypatch) -> None:
         dptrees.release(None, workspace.configure())
 
 
-def test_both_stages_read_one_list(shops, monkeypatch) -> None:  # noqa: F811
+def test_both_stages_read_one_list(workspace, monkeypatch) -> None:
     """What appears while the keys are selected is in neither of them."""
-    more = shops.file(1)
-    before_job(monkeypatch, lambda: pq.write_table(rows(), more))
-    assert shops.release(change()).code == 0
-    first = {path.name: path.read_bytes() for path in shops.output.glob("nodes/*")}
+    workspace.write_table(first_stages.shops())
+    more = workspace.file(1)
+    before_job(monkeypatch, lambda: pq.write_table(first_stages.shops(), more))
+    workspace.make(sold())
+    first = read_files(workspace.output / "nodes")
     assert more.exists()
     more.unlink()
-    os.rename(shops.output, shops.folder / "first")
-    assert shops.release(change()).code == 0
-    assert {path.name: path.read_bytes() for path in shops.output.glob("nodes/*")} == first
+    os.rename(workspace.output, workspace.folder / "first")
+    workspace.make(sold())
+    assert read_files(workspace.output / "nodes") == first
 
 
 def test_the_list_of_a_killed_run_is_swept(workspace) -> None:

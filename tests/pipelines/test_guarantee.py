@@ -44,10 +44,7 @@ def make_plan(privacy: str, tree: str = f"domain: {DOMAIN}") -> ReleasePlan:
 def test_words() -> None:
     pure = ("at most e^0.5 times as likely", "pure differential privacy, epsilon = 0.5")
     for privacy, words in (
-        (
-            "{epsilon: 0.5, neighbors: add_remove}",
-            ("at most e^0.5 times as likely", pure, relation),
-        ),
+        ("{epsilon: 0.5, neighbors: add_remove}", (*pure, "one row more than the other")),
         ("{epsilon: 2, neighbors: substitute}", ("both have as many rows, a public number",)),
         ("{rho: 0.1, neighbors: add_remove}", ("zero-concentrated differential", "rho = 0.1")),
     ):
