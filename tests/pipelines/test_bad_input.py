@@ -447,7 +447,7 @@ BAD_OPTIONS = {
     "--streaming": "refused, since a release is a batch job, of rows that end",
     "--experiments=enable_always_on_exception_sampling": "refused, since it shows rows",
     **{
-        f"--{name}=planted-secret": f"--{name}: holds a secret; set it in the environment"
+        f"--{name}=planted-secret": f"--{name}: holds a secret, which would be in logs"
         for name in ("s3_secret_access_key", "s3_session_token", "azure_connection_string")
     },
 }

@@ -1,87 +1,33 @@
-"""The release as a folder: its manifest, its tables, and what a reader refuses."""
+"""The release as a folder: what it reveals, its tables, and what a reader refuses.
+
+Golden releases have its names, columns and entries.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.dpcore import __version__
-from dptrees.dpcore.noise.laws import SAMPLER_VERSION
 from dptrees.dpcore.release.guarantee import manifest_checksum
-from dptrees.dpcore.release.plan import FORMAT_VERSION, plan_from_spec
+from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.pipelines.config.configuration import load_configuration
-from dptrees.pipelines.query.release_folder import FolderError, ReleaseFolder
+from dptrees.pipelines.query.release_folder import FolderError
+from tests.pipelines.conftest import Change, Workspace, put, update
 
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Workspace
-
-NODES = "tree key level node label estimate std_error ci_low ci_high count"
-CDF = "tree key upper estimate std_error ci_low ci_high count fraction"
-QUANTILES = "tree key q value ci_low ci_high"
-
-
-def read_manifest(workspace: Workspace) -> dict[str, Any]:
-    manifest: dict[str, Any] = json.loads((workspace.output / "manifest.json").read_text())
-    return manifest
-
-
-# The manifest.
-
-
-def test_manifest_holds_what_the_design_says(released: Workspace) -> None:
-    manifest = read_manifest(released)
-    entries = "spec dptrees arithmetic guarantee trees nonce key_id record parts files checksum"
-    assert list(manifest) == entries.split()
-    assert manifest["dptrees"] == __version__
-    spec = manifest["spec"]
-    assert (spec["format"], spec["sampler"]) == (FORMAT_VERSION, SAMPLER_VERSION)
-    guarantee = manifest["guarantee"]
-    assert set(guarantee) == {"words", "neighbors", "unit", "epsilon", "assumes"}
-    assert (guarantee["neighbors"], guarantee["unit"], guarantee["epsilon"]) == (
-        *("add_remove", "row", "1"),
-    )
-    assert "epsilon = 1" in guarantee["words"] and "key" in guarantee["assumes"]
-
-
-def test_manifest_holds_the_exact_noise_of_every_level(released: Workspace) -> None:
-    manifest = read_manifest(released)
-    plan = load_configuration(released.configure()).plan()
-    for question, tree in zip(plan.questions, manifest["trees"], strict=True):
-        assert {"name", "epsilon", "levels", "policies"} <= set(tree)
-        assert (tree["name"], tree["epsilon"]) == (question.name, "1/2")
-        for number, (level, law) in enumerate(zip(tree["levels"], question.plan.laws, strict=True)):
-            assert level["level"] == number
-            assert level["nodes"] == question.plan.tree.level_sizes[number]
-            assert level["epsilon"] == str(question.plan.level_amounts[number])
-            noise = {"law": "discrete Laplace", "scale": str(getattr(law, "scale", None))}
-            assert level["noise"] == (noise if law else "not measured")
-    all_rows, places = manifest["trees"]
-    assert all_rows["policies"] == {"x": {"outside": "clamp", "missing": "drop"}}
-    assert places["policies"] == all_rows["policies"] | {"place": {"unknown key": "drop"}}
+CDF_OF_ALL = ("cdf", "50", "--tree", "all")
 
 
 def test_plan_is_read_back_from_the_manifest(released: Workspace) -> None:
     plan = load_configuration(released.configure()).plan()
-    assert plan_from_spec(read_manifest(released)["spec"]).digest == plan.digest
-    assert ReleaseFolder(str(released.output)).plan.digest == plan.digest
-
-
-def test_manifest_names_every_part_with_its_checksum(released: Workspace) -> None:
-    manifest = read_manifest(released)
-    for part in manifest["parts"]:
-        assert set(part) == {"file", "rows", "sha256", "tree", "key", "chunk"}
-        data = (released.output / part["file"]).read_bytes()
-        assert hashlib.sha256(data).hexdigest() == part["sha256"]
-        assert pq.read_metadata(released.output / part["file"]).num_rows == part["rows"]
-    quantiles = (released.output / "quantiles.parquet").read_bytes()
-    assert manifest["files"] == {"quantiles.parquet": hashlib.sha256(quantiles).hexdigest()}
+    assert plan_from_spec(released.manifest()["spec"]).digest == plan.digest
+    assert released.made().plan.digest == plan.digest
 
 
 def without_bytes(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -101,8 +47,8 @@ def without_bytes(manifest: dict[str, Any]) -> dict[str, Any]:
 def test_manifest_reveals_nothing_about_the_data(workspace: Workspace, released: Workspace) -> None:
     """Other rows, ten times as many: only the names and checksums of noisy tables differ."""
     workspace.write_rows(seed=5, x=pa.array([1.0, 99.0] * 2000), place=pa.array(["south"] * 4000))
-    assert workspace.release().code == 0
-    mine, theirs = read_manifest(workspace), read_manifest(released)
+    workspace.make()
+    mine, theirs = workspace.manifest(), released.manifest()
     assert mine["record"] != theirs["record"]
     assert mine["files"] != theirs["files"]
     assert without_bytes(mine) == without_bytes(theirs)
@@ -113,27 +59,9 @@ def test_manifest_reveals_nothing_about_the_data(workspace: Workspace, released:
     assert shapes[0] == shapes[1]
 
 
-# The tables.
-
-
-def test_columns_of_the_tables(released: Workspace) -> None:
-    folder = ReleaseFolder(str(released.output))
-    for tree in ("all", "places"):
-        assert folder.rows("nodes", tree).column_names == NODES.split()
-        assert folder.rows("cdf", tree).column_names == CDF.split()
-    quantiles = folder.quantiles()
-    assert quantiles is not None
-    assert quantiles.column_names[:6] == QUANTILES.split()
-    assert quantiles.column_names[6:] == ["value_text", "ci_low_text", "ci_high_text"]
-    for file in ("nodes", "cdf"):
-        schemas = {pq.read_schema(path) for path in (released.output / file).iterdir()}
-        assert len(schemas) == 1
-
-
 def test_tables_keep_their_rules(released: Workspace) -> None:
-    folder = ReleaseFolder(str(released.output))
-    sizes = {"all": 1, "places": 2}
-    for tree, keys in sizes.items():
+    folder = released.made()
+    for tree, keys in {"all": 1, "places": 2}.items():
         nodes, cdf = folder.rows("nodes", tree), folder.rows("cdf", tree)
         question = folder.plan.question(tree)
         assert nodes.num_rows == keys * sum(question.plan.tree.level_sizes)
@@ -155,7 +83,7 @@ def test_tables_are_near_the_truth(released: Workspace) -> None:
     """Ten standard errors of discrete Laplace noise are exceeded once in 10^5 at one point; the
     key is fixed, so the draw is always the same."""
     x = released.values()["x"].to_numpy()
-    for row in ReleaseFolder(str(released.output)).rows("cdf", "all").to_pylist():
+    for row in released.made().rows("cdf", "all").to_pylist():
         truth = len(x) if row["upper"] == 100 else (x < row["upper"]).sum()
         assert 0 < abs(row["estimate"] - truth) < 10 * row["std_error"]
 
@@ -163,133 +91,101 @@ def test_tables_are_near_the_truth(released: Workspace) -> None:
 # What a reader refuses.
 
 
-@pytest.fixture
-def copied(workspace: Workspace, released: Workspace) -> Path:
-    """A release that a test may damage."""
-    shutil.copytree(released.output, workspace.output)
-    return workspace.output
-
-
-def edit(folder: Path, change: dict[str, Any]) -> None:
+def edit(folder: Path, change: Change, *, checksum: bool = False) -> None:
+    """Change the manifest, and its checksum too where that is wanted."""
     path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    entries = json.loads(path.read_text())
+    change(entries)
+    if checksum:
+        entries["checksum"] = manifest_checksum(entries)
+    path.write_text(json.dumps(entries))
 
 
-def test_folder_without_a_manifest(copied: Path) -> None:
-    (copied / "manifest.json").unlink()
+def test_what_is_no_manifest(again: Workspace) -> None:
+    manifest = again.output / "manifest.json"
+    for text in ("", "{", "\x00", "[]", "3"):
+        manifest.write_text(text)
+        with pytest.raises(FolderError, match=r"manifest.json: is not .*the release is damaged"):
+            again.made()
+    manifest.unlink()
     with pytest.raises(FolderError, match=r"is not a release \(there is no manifest.json\)"):
-        ReleaseFolder(str(copied))
+        again.made()
 
 
-@pytest.mark.parametrize("text", ["", "{", "\x00", "[]", "3"])
-def test_manifest_is_none(copied: Path, text: str) -> None:
-    (copied / "manifest.json").write_text(text)
-    with pytest.raises(FolderError, match=r"manifest.json: is not .*the release is damaged"):
-        ReleaseFolder(str(copied))
+OTHER_FORMS: list[Change] = [
+    *(update(spec=value) for value in (None, {}, {"format": "3"})),
+    *(put("spec.budget", value) for value in ("1/0", "x", None, [])),
+    *(update(parts=value) for value in (None, [{}])),
+    *(update(trees=value) for value in ([], [None], [[]])),
+]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"spec": None},
-        {"spec": {}},
-        {"spec": {"format": "3"}},
-        {"parts": None},
-        {"parts": [{}]},
-        {"trees": []},
-        {"trees": [None]},
-        {"trees": [[]]},
-    ],
-)
-def test_manifest_of_another_form(copied: Path, change: dict[str, Any]) -> None:
-    edit(copied, change)
-    with pytest.raises(FolderError, match="its manifest cannot be read by this program"):
-        ReleaseFolder(str(copied))
-
-
-@pytest.mark.parametrize("amount", ["1/0", "x", None, []])
-def test_a_budget_that_is_no_number(copied: Path, amount: object) -> None:
-    spec = json.loads((copied / "manifest.json").read_text())["spec"]
-    edit(copied, {"spec": spec | {"budget": amount}})
-    with pytest.raises(FolderError, match="its manifest cannot be read by this program"):
-        ReleaseFolder(str(copied))
+def test_manifests_of_another_form(again: Workspace) -> None:
+    whole = (again.output / "manifest.json").read_text()
+    for change in OTHER_FORMS:
+        (again.output / "manifest.json").write_text(whole)
+        edit(again.output, change)
+        with pytest.raises(FolderError, match="its manifest cannot be read by this program"):
+            again.made()
 
 
 @pytest.mark.parametrize("kind", ["nodes", "cdf"])
-def test_damaged_part(workspace: Workspace, copied: Path, kind: str) -> None:
-    (path,) = copied.glob(f"{kind}/all-*.parquet")
+def test_damaged_part(again: Workspace, kind: str) -> None:
+    (path,) = again.output.glob(f"{kind}/all-*.parquet")
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(FolderError, match="it does not match its checksum in the manifest"):
-        ReleaseFolder(str(copied)).rows(kind, "all")
-    for command in (("query", copied, "cdf", "50", "--tree", "all"), ("report", copied)):
-        outcome = workspace.run(*command)
+        again.made().rows(kind, "all")
+    for command in (("query", again.output, *CDF_OF_ALL), ("report", again.output)):
+        outcome = again.run(*command)
         # A query of the CDF reads the node of the root too, for the fraction.
         assert (outcome.code, outcome.out) == (2, "")
         assert outcome.err.count("\n") == 1 and str(path) in outcome.err
 
 
-def test_missing_part(workspace: Workspace, copied: Path) -> None:
-    (path,) = copied.glob("cdf/all-*.parquet")
+def unlink(path: Path) -> None:
     path.unlink()
-    outcome = workspace.run("query", copied, "cdf", "50", "--tree", "all")
-    assert outcome.code == 2
-    assert outcome.err == f"dptrees: {path}: cannot be read: No such file or directory\n"
 
 
-@pytest.mark.parametrize("name", ["cdf/all-*.parquet", "quantiles.parquet"])
-def test_damaged_file_is_fixed_by_a_repair(workspace: Workspace, copied: Path, name: str) -> None:
-    (path,) = copied.glob(name)
-    before = path.read_bytes()
+def empty(path: Path) -> None:
     path.write_bytes(b"")
-    assert workspace.release(None, "--repair").code == 0
-    assert path.read_bytes() == before
 
 
-def test_missing_file_is_reported_and_fixed_by_a_repair(workspace: Workspace, copied: Path) -> None:
-    (path,) = copied.glob("cdf/all-*.parquet")
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [("cdf/all-*.parquet", empty), ("quantiles.parquet", empty), ("cdf/all-*.parquet", unlink)],
+)
+def test_a_repair_fixes_files(again: Workspace, name: str, spoil: Callable[[Path], None]) -> None:
+    (path,) = again.output.glob(name)
     before = path.read_bytes()
-    path.unlink()
-    outcome = workspace.release()
-    assert (outcome.code, outcome.out) == (2, "")
-    assert f"cdf/{path.name} is missing" in outcome.err and "--repair" in outcome.err
-    assert workspace.release(None, "--repair").code == 0
+    spoil(path)
+    if spoil is unlink:
+        outcome = again.run("query", again.output, *CDF_OF_ALL)
+        assert outcome.err == f"dptrees: {path}: cannot be read: No such file or directory\n"
+        refused = again.release()
+        assert (outcome.code, refused.code, refused.out) == (2, 2, "")
+        assert f"cdf/{path.name} is missing" in refused.err and "--repair" in refused.err
+    again.make(None, "--repair")
     assert path.read_bytes() == before
 
 
-EDITS: dict[str, dict[str, Any]] = {
-    "the words": {"words": "perfect privacy"},
-    "the budget": {"epsilon": "1/100"},
-    "the unit": {"unit": "person"},
-}
+def test_edited_guarantee_is_noticed(again: Workspace) -> None:
+    whole = (again.output / "manifest.json").read_text()
+    for name, value in (("words", "perfect privacy"), ("epsilon", "1/100"), ("unit", "person")):
+        (again.output / "manifest.json").write_text(whole)
+        change = put(f"guarantee.{name}", value)
+        edit(again.output, change)
+        outcome = again.run("query", again.output, *CDF_OF_ALL)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert "its manifest cannot be read by this program: it" in outcome.err
+        if name != "words":  # another checksum does not help
+            edit(again.output, change, checksum=True)
+            with pytest.raises(FolderError, match="guarantee is not that of its specification"):
+                again.made()
 
 
-@pytest.mark.parametrize("kind", EDITS)
-def test_edited_guarantee_is_noticed(workspace: Workspace, copied: Path, kind: str) -> None:
-    guarantee = json.loads((copied / "manifest.json").read_text())["guarantee"]
-    edit(copied, {"guarantee": guarantee | EDITS[kind]})
-    outcome = workspace.run("query", copied, "cdf", "50", "--tree", "all")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "its manifest cannot be read by this program: it" in outcome.err
-    if kind != "the words":  # another checksum does not help
-        manifest = json.loads((copied / "manifest.json").read_text())
-        edit(copied, {"checksum": manifest_checksum(manifest)})
-        with pytest.raises(FolderError, match="its guarantee is not that of its specification"):
-            ReleaseFolder(str(copied))
-
-
-def test_a_release_of_the_format_before_is_read(copied: Path) -> None:
-    """Format 2 had no nonce and no checksum."""
-    path = copied / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["spec"]["format"] = 2
-    del manifest["nonce"], manifest["checksum"]
-    path.write_text(json.dumps(manifest))
-    assert ReleaseFolder(str(copied)).release.tree("all").node(0, 0).count > 0
-
-
-def test_files_beside_the_named_ones_are_not_read(released: Workspace, copied: Path) -> None:
-    (path,) = copied.glob("cdf/all-*.parquet")
+def test_files_beside_the_named_ones_are_not_read(again: Workspace) -> None:
+    (path,) = again.output.glob("cdf/all-*.parquet")
     shutil.copy(path, path.with_name("all-000000-000001-0000000000000000.parquet"))
-    assert ReleaseFolder(str(copied)).rows("cdf", "all").num_rows == 16
+    assert again.made().rows("cdf", "all").num_rows == 16

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,35 +19,28 @@ from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.pipelines.run.job import BEAMS_RUNNER, LOOP_RUNNER, beam_options, limit_threads
 from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
-from tests.pipelines.conftest import NONCE, search_path
-
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import NONCE, Workspace, put, read_files, run_python
 
 BESIDE_PARTS = {"manifest.json", "nonce.json", "plan.json", "record.json", "report.html"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Return the files of a release with their bytes, the report aside."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "report.html")
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+    return read_files(folder, "report.html")
 
 
-def wide(settings: dict[str, Any]) -> None:
-    """Make the first tree one of many parts, so that a process can be killed between them."""
-    settings["trees"][0]["domain"]["cells"] = 140_000
+# The first tree is one of many parts, so that a process can be killed between them.
+wide = put("trees.0.domain.cells", 140_000)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, released: Workspace) -> Workspace:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace with the release of many parts."""
-    made = type(released)(tmp_path_factory.mktemp("undisturbed"))
-    outcome = made.release(wide)
-    assert outcome.code == 0, outcome.err
-    return made
+    workspace = Workspace(tmp_path_factory.mktemp("undisturbed"))
+    workspace.make(wide)
+    return workspace
 
 
 # What a run leaves that ends at the record, or between two parts: test_bad_input's full disk.
@@ -86,21 +75,19 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_killed_and_run_again(workspace: Workspace, undisturbed: Workspace, moment: str) -> None:
+def test_killed_and_run_again(
+    workspace: Workspace, undisturbed: Workspace, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
     path, elsewhere = workspace.configure(wide), workspace.folder / "tmp"
     elsewhere.mkdir()
-    os.environ["TMPDIR"], before = str(elsewhere), os.environ.get("TMPDIR")
-    try:
-        run = [sys.executable, "-c", KILLED, moment, "release", path, *NONCE]
-        search = os.environ | {"PYTHONPATH": search_path()}
-        ended = subprocess.run(run, env=search, cwd=workspace.folder, capture_output=True)
-    finally:
-        os.environ.pop("TMPDIR") if before is None else os.environ.update(TMPDIR=before)
+    monkeypatch.setenv("TMPDIR", str(elsewhere))
+    run = (KILLED, moment, "release", path, *NONCE)
+    ended = run_python(*run, cwd=workspace.folder)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
 
     # What a killed job leaves: released bytes, the record and the sealed list of the input's files;
     # no exact counts and no key.
-    assert [path for path in elsewhere.rglob("*") if path.is_file()] == []
+    assert not read_files(elsewhere)
     expected = contents(undisturbed.output)
     left = contents(workspace.output)
     (listed,) = (name for name in left if INPUT_LIST_NAMES.fullmatch(name))
@@ -113,7 +100,7 @@ def test_killed_and_run_again(workspace: Workspace, undisturbed: Workspace, mome
         else:
             assert data == expected[name]
 
-    assert workspace.run("release", path).code == 0
+    workspace.succeed("release", path)
     assert contents(workspace.output) == expected
     assert (workspace.output / "report.html").exists()
 
@@ -121,21 +108,13 @@ def test_killed_and_run_again(workspace: Workspace, undisturbed: Workspace, mome
 def test_strays_are_swept(again: Workspace) -> None:
     """What other runs left behind goes; what is not the program's stays."""
     (again.output / "manifest.json").unlink()
-    for name in (
-        f"nodes/.{32 * 'a'}.tmp",
-        f".{32 * '0'}.tmp",
-        f"nodes/all-000000-000000-{16 * '0'}.parquet",
-    ):
-        path = again.output / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("stray")
+    strays = {f"nodes/.{32 * 'a'}.tmp", f".{32 * '0'}.tmp"}
+    strays.add(f"nodes/all-000000-000000-{16 * '0'}.parquet")
     mine = {"notes.txt", "x.tmp", "nodes/mine.parquet", "cdf/all-notes.txt"}
-    for name in mine:
-        (again.output / name).parent.mkdir(parents=True, exist_ok=True)
-        (again.output / name).write_text("mine")
-    assert again.release().code == 0
-    folder = ReleaseFolder(str(again.output))
-    assert set(contents(again.output)) == ({*folder.files} | mine | BESIDE_PARTS - {"report.html"})
+    for name in strays | mine:
+        (again.output / name).write_text("of others")
+    files = again.make().files
+    assert set(contents(again.output)) == ({*files} | mine | BESIDE_PARTS - {"report.html"})
 
 
 def test_parts_without_a_record_are_not_joined(again: Workspace) -> None:
@@ -145,21 +124,20 @@ def test_parts_without_a_record_are_not_joined(again: Workspace) -> None:
     refused = again.release()
     assert refused.code == 2 and "contains parts of a release without record.json" in refused.err
     assert contents(again.output) == before
-    assert again.release(None, "--discard").code == 0
+    again.make(None, "--discard")
 
 
 def test_folder_holds_the_release_and_nothing_else(undisturbed: Workspace) -> None:
-    folder = ReleaseFolder(str(undisturbed.output))
-    assert len(folder.files) == len(set(folder.files)) > 6
-    names = {*contents(undisturbed.output), "report.html"}
-    assert names == {*folder.files} | BESIDE_PARTS
+    files = undisturbed.made().files
+    assert len(files) == len(set(files)) > 6
+    assert {*read_files(undisturbed.output)} == {*files} | BESIDE_PARTS
     modes = {path.stat().st_mode & 0o111 for path in undisturbed.output.rglob("*.*")}
     assert modes == {0}
 
 
 @pytest.mark.parametrize("option", ["--direct_runner_bundle_repeat=2", "--runner=DirectRunner"])
 def test_release_is_drawn_once(workspace: Workspace, released: Workspace, option: str) -> None:
-    assert workspace.release(None, option).code == 0
+    workspace.make(None, option)
     assert contents(workspace.output) == contents(released.output)
 
 
@@ -170,7 +148,7 @@ def test_order_of_rows_and_split_into_files_do_not_matter(
     shuffled = rows.take(pa.array(np.random.default_rng(3).permutation(rows.num_rows)))
     for index, (start, length) in enumerate(((0, 1), (1, 0), (1, rows.num_rows - 1))):
         pq.write_table(shuffled.slice(start, length), workspace.file(index), row_group_size=97)
-    assert workspace.release().code == 0
+    workspace.make()
     assert contents(workspace.output) == contents(released.output)
 
 
@@ -210,32 +188,10 @@ def test_exact_counts_are_nowhere_on_disk(released: Workspace, tmp_path: Path) -
 
 def test_key_is_nowhere_in_the_release(released: Workspace) -> None:
     text = released.key.read_bytes().strip().split(b":")[1]
-    for name, data in (contents(released.output) | {"": b""}).items():
+    for name, data in read_files(released.output).items():
         assert text not in data and bytes(range(32)) not in data, name
-    assert text not in (released.output / "report.html").read_bytes()
-
-
-def test_record_holds_a_keyed_digest_alone(released: Workspace) -> None:
     record = json.loads((released.output / "record.json").read_text())
-    assert set(record) == {"record"}
-    assert len(bytes.fromhex(record["record"])) == 32
-
-
-def test_summary(workspace: Workspace) -> None:
-    outcome = workspace.release()
-    assert (outcome.code, outcome.err) == (0, "")
-    lines = outcome.out.splitlines()
-    assert lines[0] == "small: epsilon = 1 per row, neighbors add_remove"
-    what = "± is half of a 95 % confidence interval"
-    assert f"all (x; {what})" in lines and f"places (x; {what})" in lines
-    assert lines[-2:] == [
-        f"release: {workspace.output}",
-        f"report:  {workspace.output}/report.html",
-    ]
-    tree = ReleaseFolder(str(workspace.output)).release.tree("places")
-    for key in ("north", "south"):
-        (line,) = [line for line in lines if line.strip().startswith(key)]
-        assert f"rows {tree.node(0, 0, key).estimate:,.0f} ±" in line
+    assert set(record) == {"record"} and len(bytes.fromhex(record["record"])) == 32
 
 
 def test_a_job_that_ends_without_a_commit(
@@ -251,12 +207,14 @@ def test_a_job_that_ends_without_a_commit(
     )
 
 
-def test_local_runner_is_named() -> None:
+def test_runners() -> None:
     assert beam_options([]).view_as(StandardOptions).runner == LOOP_RUNNER
     for name in ("DirectRunner", "direct", "SWITCHINGDIRECT"):
         options = beam_options([f"--runner={name}"])
         assert options.view_as(StandardOptions).runner == BEAMS_RUNNER
         assert options.view_as(DirectOptions).direct_num_workers == 1
+    for name in ("FnApiRunner", "PrismRunner", "FlinkRunner", "flink"):
+        assert beam_options([f"--runner={name}"]).view_as(StandardOptions).runner == name
 
 
 @pytest.mark.parametrize(
@@ -279,11 +237,6 @@ def test_large_arrays_of_counts_are_held_once(
     options = beam_options(arguments)
     limit_threads(plan, options)
     assert options.view_as(DirectOptions).direct_num_workers == threads
-
-
-@pytest.mark.parametrize("name", ["FnApiRunner", "PrismRunner", "FlinkRunner", "flink"])
-def test_other_runners_are_passed_on(name: str) -> None:
-    assert beam_options([f"--runner={name}"]).view_as(StandardOptions).runner == name
 
 
 def test_main_session_is_never_saved() -> None:
