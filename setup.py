@@ -87,8 +87,6 @@ TEST = [
     # Builds wheels without another package.
     "setuptools>=77",
 ]
-# What benchmarks/synthetic trains its classifiers with.
-BENCH = ["scikit-learn>=1.5,<2"]
 # The site of docs/ (`make docs`): nothing that a release needs.
 DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.7,<10", "mkdocstrings-python>=2,<3"]
 # The operators of tests/mutants.py (`make mutants`).
@@ -159,7 +157,6 @@ setup(
         "adbc": ADBC,
         "duckdb": DUCKDB,
         "snowflake": SNOWFLAKE,
-        "bench": BENCH,
         "docs": DOCS,
         "yaml": ["apache-beam[yaml]>=2.75,<2.78"],
         "test": TEST,

@@ -29,7 +29,7 @@ import setuptools
 PROJECT = Path(__file__).resolve().parents[1]
 MINORS = range(10, 15)
 # Extras that are not for users.
-DEVELOPERS = ("bench", "dev", "docs", "test")
+DEVELOPERS = ("dev", "docs", "test")
 RELEASE = """
 release: ages
 input: {format: parquet, path: rows.parquet}

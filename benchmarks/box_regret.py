@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness import geometric_mean, print_lines, public_noise, regret_cells
+from benchmarks.harness import geometric_mean, public_noise
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.boxes.domain import HypercubeDomain
 from dptrees.dpcore.boxes.partition import CodeCounts, NodeNoise, Nodes
@@ -335,7 +335,13 @@ def table_lines(columns: int, measure: Measure, releases: int, part: str) -> Ite
         for product in PRODUCTS
     }
     for name in next(iter(found.values()))[0]:
-        yield f"| {name} | {regret_cells(found, name)} |"
+        cells = []
+        for product in PRODUCTS:
+            own = [shapes for (_, other), shapes in found.items() if other == product]
+            regrets = [geometric_mean([e[name] / min(e.values()) for e in each]) for each in own]
+            error = geometric_mean([each[name] for shapes in own for each in shapes])
+            cells.append(f"{error:.3g}; {geometric_mean(regrets):.2f}, {max(regrets):.2f}")
+        yield f"| {name} | {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -349,7 +355,8 @@ def main() -> None:
     for columns in chosen.columns:
         for part in chosen.parts:
             print("", flush=True)
-            print_lines(table_lines(columns, Measure(chosen.measure), chosen.releases, part))
+            for line in table_lines(columns, Measure(chosen.measure), chosen.releases, part):
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

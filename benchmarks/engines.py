@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.harness import make_key, marked
+from benchmarks.harness import make_key, show_page
 from benchmarks.throughput import write_ordered
 from tests.engines.servers import Engine, engine, environment, missing
 
@@ -51,9 +51,7 @@ def main() -> int:
         _make_inputs(Path(folder), arguments.rows, arguments.times)
         lines = list(_table(Path(folder), arguments.engines, arguments.rows, arguments.times))
     if arguments.write:
-        page = arguments.write.read_text(encoding="utf-8")
-        text = "\n".join(["```", *lines, "```", ""])
-        arguments.write.write_text(marked(page, "measured", text), encoding="utf-8")
+        show_page("\n".join(["```", *lines, "```", ""]), arguments.write)
     return 0
 
 

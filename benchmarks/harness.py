@@ -9,16 +9,14 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.trees.forests import Forest, LevelSolution
 
 PROJECT = Path(__file__).resolve().parents[1]
 SHARED_DATA = PROJECT.parent / "shared" / "data"
@@ -102,17 +100,6 @@ def public_noise(key: int | bytes, release: str) -> NoiseSource:
     return NoiseSource(key=ReleaseKey(own), release=release, spec_digest=b"", global_digest=b"")
 
 
-def solved_chunk(
-    forest: Forest, chunk: Any, counts: Integers, noise: NoiseSource
-) -> tuple[list[LevelSolution], Any, Any]:
-    """Return the levels and the prefixes of a chunk that holds whole trees, and their roots."""
-    measured = forest.measure("t", chunk, counts, noise)
-    roots, totals = forest.chunk_roots(chunk, measured), forest.chunk_totals(chunk, counts)
-    solved, _ = forest.solve_spine("t", chunk.key, roots, totals, noise)
-    levels, prefixes = forest.solve(chunk, measured, solved)
-    return levels, prefixes, solved
-
-
 def geometric_mean(values: Iterable[float]) -> float:
     """Return the geometric mean.
 
@@ -120,23 +107,6 @@ def geometric_mean(values: Iterable[float]) -> float:
     2.0
     """
     return float(np.exp(np.mean([np.log(each) for each in values])))
-
-
-def regret_cells(found: Mapping[tuple[str, int], Sequence[Mapping[str, float]]], name: str) -> str:
-    """Cells of a mechanism, one for each product of rows and budget: its error, and the mean
-    and the worst regret over families, of the geometric mean over a family's shapes.
-
-    Args:
-        found: the errors of all mechanisms for each shape, by family and product.
-        name: of the mechanism.
-    """
-    cells = []
-    for product in dict.fromkeys(product for _, product in found):
-        own = [shapes for (_, other), shapes in found.items() if other == product]
-        regrets = [geometric_mean([e[name] / min(e.values()) for e in each]) for each in own]
-        error = geometric_mean([each[name] for shapes in own for each in shapes])
-        cells.append(f"{error:.3g}; {geometric_mean(regrets):.2f}, {max(regrets):.2f}")
-    return " | ".join(cells)
 
 
 # --- Markdown ---
@@ -188,26 +158,19 @@ def holds(fact: bool) -> str:
 # --- pages ---
 
 
-def print_lines(lines: Iterable[str], page: Path | None = None, name: str = "measured") -> None:
-    """Print each line as soon as it is known, then write all between the marks of a page."""
-    found = []
-    for line in lines:
-        print(line, flush=True)
-        found.append(line)
-    if page is not None:
-        write_marked(page, name, found)
-
-
-def write_marked(path: Path, name: str, lines: Sequence[str]) -> None:
-    """Replace what is between the marks of a page.
+def show_page(text: str, path: Path | None, name: str = "measured") -> None:
+    """Print a text, or write it between the marks of a page.
 
     Args:
-        path: of the page, in Markdown.
+        text: in Markdown.
+        path: of the page; None: print.
         name: of the marks, ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``.
-        lines: to be written between them.
     """
-    text = path.read_text(encoding="utf-8")
-    path.write_text(marked(text, name, "\n" + "\n".join(lines) + "\n\n"), encoding="utf-8")
+    if path is None:
+        print(text, end="")
+    else:
+        page = path.read_text(encoding="utf-8")
+        path.write_text(marked(page, name, text), encoding="utf-8")
 
 
 def marked(page: str, name: str, text: str) -> str:

@@ -32,7 +32,7 @@ from benchmarks.accuracy.ours import OURS
 from benchmarks.accuracy.packages import PYTHON, package_methods
 from benchmarks.accuracy.papers import PAPERS
 from benchmarks.accuracy.tables import document
-from benchmarks.harness import marked
+from benchmarks.harness import show_page
 
 
 def record_key(method: Method, case: Case) -> str:
@@ -145,12 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
     records = Records(options.kept)
     if not options.tables:
         measure(_chosen(options), _cases(options), options.releases, records)
-    tables = document(records)
-    if options.write is None:
-        print(tables)
-    else:
-        page = options.write.read_text(encoding="utf-8")
-        options.write.write_text(marked(page, "measured", f"{tables}\n"), encoding="utf-8")
+    show_page(f"{document(records)}\n", options.write)
     print(f"{time.perf_counter() - start:.0f} seconds", file=sys.stderr)
     return 0
 

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.harness import marked
+from benchmarks.harness import show_page
 from benchmarks.reproduction import (
     cdf_errors,
     consistent_cdfs,
@@ -60,12 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--write", type=Path, metavar="FILE", help="the page to write")
     options = parser.parse_args(arguments)
     start = time.perf_counter()
-    sections = document(quick=options.quick)
-    if options.write is None:
-        print(sections, end="")
-    else:
-        page = options.write.read_text(encoding="utf-8")
-        options.write.write_text(marked(page, "measured", sections), encoding="utf-8")
+    show_page(document(quick=options.quick), options.write)
     print(f"{time.perf_counter() - start:.0f} seconds", file=sys.stderr)
     return 0
 

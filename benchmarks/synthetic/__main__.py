@@ -1,10 +1,6 @@
 """Expected distances of generators of synthetic rows from their data, by independent runs.
 
     python -m benchmarks.synthetic [--short] [--write docs/synthetic-accuracy.md]
-    python -m benchmarks.synthetic --only classifier --write docs/synthetic-accuracy.md
-
-The second command writes one section. The section of the classifier is drawn from scores on disk,
-which ``python -m benchmarks.synthetic.classifier`` measures.
 
 W1 in one column is the integral of |F - G| (Vallender), exact for a sample against a partition. In
 more columns it is an upper bound of W1 by a tree metric that dominates l-infinity.
@@ -25,9 +21,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from benchmarks.harness import marked, table
+from benchmarks.harness import show_page, table
 from benchmarks.reproduction.simulation import Mean
-from benchmarks.synthetic import classifier
 from benchmarks.synthetic.generators import (
     GENERATORS,
     Partition,
@@ -314,40 +309,6 @@ def _size_table(cases: Sequence[Case], found: Found) -> str:
 
 # --- the page ---
 
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-
-
-def classifier_tables(extent: Extent) -> str:
-    """The tables of the stored scores, whatever the extent."""
-    return classifier.section(classifier.read_scores(classifier.STORED))
-
-
-# Names of sections for the command, their headings, and what makes their tables.
-SECTIONS: dict[str, tuple[str, Callable[[Extent], str]]] = {
-    "distance": ("## Expected distance", main_tables),
-    "classifier": ("## A classifier taught by synthetic rows", classifier_tables),
-}
-
-
-def sections(names: Sequence[str], extent: Extent) -> dict[str, str]:
-    """Some sections by their headings, each with its tables."""
-    made = (SECTIONS[name] for name in names)
-    return {heading: f"{heading}\n\n{tables(extent)}" for heading, tables in made}
-
-
-def replaced(page: str, made: dict[str, str]) -> str:
-    """A page whose sections between the marks are replaced by new ones with the same headings.
-
-    Sections that the page does not have come last.
-    """
-    parts = page.split(BEGIN)[1].split(END)[0].strip().split("\n\n## ")
-    known = {}
-    for part in filter(None, parts):
-        text = part if part.startswith("## ") else f"## {part}"
-        known[text.splitlines()[0]] = text.strip()
-    text = "\n\n".join((known | made).values())
-    return marked(page, "measured", f"{text}\n")
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints the tables or writes them between the marks of a page."""
@@ -355,23 +316,11 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m benchmarks.synthetic", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--short", action="store_true", help="fewer sizes and runs")
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        choices=SECTIONS,
-        default=list(SECTIONS),
-        metavar="SECTION",
-        help="; ".join(SECTIONS),
-    )
     parser.add_argument("--write", type=Path, metavar="PAGE", help="the page to write")
     options = parser.parse_args(arguments)
     start = time.perf_counter()
-    made = sections(options.only, SHORT if options.short else LONG)
-    if options.write is None:
-        print("\n\n".join(made.values()))
-    else:
-        page = options.write.read_text(encoding="utf-8")
-        options.write.write_text(replaced(page, made), encoding="utf-8")
+    tables = main_tables(SHORT if options.short else LONG)
+    show_page(f"## Expected distance\n\n{tables}\n", options.write)
     print(f"{time.perf_counter() - start:.0f} seconds", file=sys.stderr)
     return 0
 

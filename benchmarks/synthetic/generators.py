@@ -108,17 +108,6 @@ class Partition:
         weight = self.mass if self.mass.any() else np.prod(self.upper - self.lower, axis=1)
         return weight / weight.sum()
 
-    def sample(self, rng: np.random.Generator, rows: int) -> Floats:
-        """(rows, d) independent points.
-
-        >>> half = Partition(lower=np.zeros((1, 2)), upper=np.full((1, 2), 0.5), mass=np.ones(1))
-        >>> bool((half.sample(np.random.default_rng(0), 100) < 0.5).all())
-        True
-        """
-        box = rng.choice(len(self.mass), size=rows, p=self.probability)
-        low, high = self.lower[box], self.upper[box]
-        return low + rng.random(low.shape) * (high - low)
-
 
 def whole_cube(dimensions: int) -> Partition:
     """The uniform distribution: what is known without data."""

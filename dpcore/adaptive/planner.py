@@ -1,7 +1,7 @@
 """Shapes, budget shares and thresholds of adaptive trees over ordered domains, as candidates.
 
 How good an adaptive tree is depends on the data, so the rules were found on public shapes of data
-(`benchmarks/adaptive.py`), where the optimum is flat. Under epsilon a level has about 3.2
+(decision 0025), where the optimum is flat. Under epsilon a level has about 3.2
 halvings, under rho one. The root gets no budget. A node is split where its decision number is at
 least 3 times the error that splitting adds, sqrt(n v), with n its children and v the variance of
 a child's measurement.
@@ -214,7 +214,7 @@ def rule_fanouts(leaves: int, measure: Measure) -> tuple[int, ...]:
 
 
 # Decisions that are measured apart cost so much that whole levels win this much earlier (measured
-# as `benchmarks/adaptive.py` does: at 4,096 cells estimates are closer up to 10,000 rows times
+# as decision 0025 does: at 4,096 cells estimates are closer up to 10,000 rows times
 # epsilon, and not at 100,000).
 _EARLIER = 4
 

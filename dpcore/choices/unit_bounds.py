@@ -19,7 +19,7 @@ exponential mechanism with a public base measure, followed to the bit.
                   neighbor is off by 4 ERROR, which is below ROUNDING.
 
 Source: McSherry and Talwar 2007, section 3; Cesar and Rogers 2021, lemma 3.4; the score, m = 2 c
-and the public weight are derived here (benchmarks/auto_bounds.py). The choice comes from a
+and the public weight are derived here (docs/bounding.md). The choice comes from a
 keystream that is bound to the release, the global digest and the exact counts, as noise does.
 """
 

@@ -18,7 +18,7 @@ from one histogram: sequential composition.
                   weight moves by no larger a factor than the weight itself.
 
 Source: McSherry and Talwar 2007; the score of a quantile over public candidates: Smith 2011; the
-rule for m is derived here (benchmarks/value_bounds.py). The choice comes from a keystream that is
+rule for m is derived here (docs/bounding.md). The choice comes from a keystream that is
 bound to the release, the global digest and the exact counts, as noise does.
 """
 

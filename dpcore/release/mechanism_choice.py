@@ -144,10 +144,10 @@ class OrderedChoice(MechanismChoice):
     Under a rho that is stated without a delta, a strategy is taken for counts where there are more
     than few rows, and for estimates where its predicted error is below the tree's.
 
-    Source: of the limit for counts, `benchmarks/factorised.py --counts`, and the same on 64 to
-    1,024 cells (docs/factorised.md): at 1,000 rows and rho 1/2 counts are off by 0.86 to 0.99 times
-    as much as the counts of whole levels, at 10,000 by 0.83 to 0.91, at 300 by 0.87 to 1.04, at 100
-    by up to 1.07. Of adaptive trees for counts, `benchmarks/regret.py` (docs/accuracy.md).
+    Source: of the limit for counts, measurements on 64 to 4,096 cells (docs/factorised.md): at
+    1,000 rows and rho 1/2 counts are off by 0.86 to 0.99 times as much as the counts of whole
+    levels, at 10,000 by 0.83 to 0.91, at 300 by 0.87 to 1.04, at 100 by up to 1.07. Of
+    adaptive trees for counts, docs/accuracy.md.
 
     Args:
         whole: the tree by whole levels.

@@ -273,7 +273,7 @@ class MarginalsPlan(Coded):
         Raises:
             Refusal: a budget too small for the columns.
 
-        Source: `benchmarks/wide_tables.py`.
+        Source: docs/synthetic-accuracy.md.
         """
         try:
             return cls(

@@ -386,7 +386,7 @@ ADAPTIVE_ERRORS = (
     "are spread in the others"
 )
 
-# With more columns a wide table is closer on pairs of them (benchmarks/wide_tables.py).
+# With more columns a wide table is closer on pairs of them (docs/synthetic-accuracy.md).
 MOST_COLUMNS = 3
 TOO_MANY_COLUMNS = (
     f"with more than {MOST_COLUMNS} columns, a wide table (domain.kind: table) gives more "

@@ -63,7 +63,7 @@ def test_an_addition_repeats_nothing_and_goes_with_every_other(python: str) -> N
 
 def test_every_extra_of_the_product_can_be_in_an_image() -> None:
     """Other extras are for notebooks and for developers."""
-    others = {"notebook", "bench", "docs", "spark", "yaml", "test", "dev"}
+    others = {"notebook", "docs", "spark", "yaml", "test", "dev"}
     assert set(extras()) == set(packaging()["extras_require"]) - others
     assert set(default_extras()) <= set(extras())
 

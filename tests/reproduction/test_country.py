@@ -1,8 +1,7 @@
-"""The generated country of benchmarks/make_country.py, and the watch of benchmarks/scale.py."""
+"""The generated country of benchmarks/make_country.py, and its release by benchmarks/scale.py."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +13,8 @@ import pytest
 from benchmarks import make_country as country
 from benchmarks import scale
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes
-from dptrees.transforms.steps import counting
 
 TINY = 0.001
-
-
-# --- the country ---
 
 
 @pytest.fixture(scope="module")
@@ -78,85 +73,8 @@ def test_rows_are_the_populations(folder: Path) -> None:
     assert len(rows) == country.row_count(TINY) == 330_000
 
 
-# --- the watch ---
-
-
-def test_a_step_is_timed_without_those_it_feeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-
-    def wait(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    def process() -> Iterator[bytes]:
-        wait(1)
-        yield b"a"
-        wait(2)
-        yield b"bcd"
-        wait(4)
-
-    monkeypatch.setattr(scale, "clock", lambda: now)
-    step = scale.Step()
-    for _ in scale._timed(step, process):
-        wait(100)
-    assert step == scale.Step(seconds=7, made=4, largest_made=3, elements=2)
-    nothing = scale.Step()
-    assert list(scale._timed(nothing, lambda: wait(1))) == [] and nothing.seconds == 1
-
-
-RELEASE = """
-release: watched
-input: {{format: parquet, path: {folder}/rows/part-*.parquet}}
-output: {folder}/out
-key_file: {folder}/release.key
-privacy: {{epsilon: 1.0, neighbors: add_remove, unit: row}}
-trees:
-  - name: blocks
-    domain: {{kind: ordered, column: block, lower: 0, upper: 570000000000000, cells: 262144}}
-"""
-
-
-def test_watches_a_release(folder: Path) -> None:
-    scale.run_command(["keygen", str(folder / "release.key")])
-    config = folder / "release.yaml"
-    config.write_text(RELEASE.format(folder=folder))
-    began = time.perf_counter()
-    profile = scale.run_profile(config)
-    seconds = time.perf_counter() - began
-    phases, steps = profile.phases, profile.steps
-    assert 0 < sum(phase.seconds for phase in phases.values()) < seconds
-    assert 0 < profile.seconds(steps) < phases[scale.HISTOGRAM].seconds + profile.after.seconds
-    assert min(phase.peak for phase in phases.values()) > 50
-    assert 2**10 < profile.largest < 2**20
-    # Of each chunk the nodes and the CDF; every chunk has an empty partial histogram.
-    assert steps["_Finish"].elements == 2 * steps["_EmptyPlaces"].elements > 0
-    # What is made on one side of a group is given on the other, in one element or several.
-    assert steps["_Finish"].given > 0.9 * steps["_Draw"].largest_made
-    text = "\n".join([*scale.profile_lines(profile), *scale.cost_lines(330_000, 8100, profile)])
-    for name in ("histogram", "CountBundle", "_Draw", "_Finish", "ns per row"):
-        assert name in text
-    line = scale.table_line(330_000, 8100, scale.Run(seconds=1, processor=1, peak=1), profile)
-    assert len(line) == len(scale.HEADING.splitlines()[1])
-
-
-def test_sorted_counts_can_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched: list[int] = []
-
-    def watch(config: str) -> scale.Profile:
-        watched.append(counting.DENSE_CELLS)
-        return scale.Profile(
-            phases={name: scale.Phase() for name in (scale.HISTOGRAM, scale.AFTER)}
-        )
-
-    monkeypatch.setattr(counting, "DENSE_CELLS", counting.DENSE_CELLS)
-    monkeypatch.setattr(scale, "watched_release", watch)
-    for arguments in ([], ["--sparse-counts"]):
-        assert scale.main(["--profile", "release.yaml", *arguments]) == 0
-    assert watched == [2**25, 0]
-
-
-def test_a_step_of_another_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scale, "watch_steps", lambda watch: watch.begin(scale.HISTOGRAM))
-    monkeypatch.setattr("dptrees.pipelines.cli.command.main", lambda arguments: 0)
-    with pytest.raises(SystemExit, match="after, report"):
-        scale.watched_release("release.yaml")
+def test_a_release_of_it_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert scale.main(["--fractions", "0.0001"]) == 0
+    rows, leaves, seconds, processor, peak = capsys.readouterr().out.splitlines()[1].split()
+    assert (rows, leaves) == ("33,000", "810")
+    assert float(seconds) > 0 and float(processor) > 0.1 and float(peak) > 50

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import wasserstein_distance
 
 from benchmarks.synthetic import __main__ as study
-from benchmarks.synthetic import classifier, generators
+from benchmarks.synthetic import generators
 from benchmarks.synthetic.__main__ import Case, Extent, line_distance, multifractal, tree_bound
 from benchmarks.synthetic.generators import (
     GENERATORS,
@@ -29,8 +29,7 @@ from benchmarks.synthetic.generators import (
     sparse_bytes,
     walk,
 )
-from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.tables.plan import TableShape
+from dptrees.dpcore.arrays import Floats
 
 NO_NOISE = 1e12
 TINY = Extent(sizes=((200, 1.0), (300, 0.5)), runs=3)
@@ -208,52 +207,9 @@ def test_main_tables_have_a_row_a_size_and_bold_bests(monkeypatch: pytest.Monkey
 def test_the_page_is_written_between_its_marks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sections = {
-        name: (f"## {name}", lambda extent, name=name: f"{name}\n\n### below")
-        for name in ("one", "two")
-    }
-    monkeypatch.setattr(study, "SECTIONS", sections)
+    monkeypatch.setattr(study, "main_tables", lambda extent: f"{extent.runs} runs")
+    begin, end = "<!-- measured: begin -->", "<!-- measured: end -->"
     page = tmp_path / "page.md"
-    page.write_text(f"above\n{study.BEGIN}\n## two\n\nold\n{study.END}\nbelow\n")
-    assert study.main(["--short", "--only", "one", "--write", str(page)]) == 0
-    one = "## one\n\none\n\n### below"
-    assert page.read_text() == f"above\n{study.BEGIN}\n## two\n\nold\n\n{one}\n{study.END}\nbelow\n"
-
-
-# --- the classifier ---
-
-
-def test_the_committed_section_was_drawn_from_the_scores() -> None:
-    path = Path(__file__).parents[2] / "docs" / "synthetic-accuracy.md"
-    heading, tables = study.SECTIONS["classifier"]
-    section = f"{heading}\n\n{tables(study.SHORT)}\n{study.END}"
-    assert section in path.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("budget", [classifier.pure_budget(1e3), classifier.stated_budget(1e3)])
-def test_rows_of_a_wide_table_are_like_the_data(budget: classifier.Budget) -> None:
-    rng = np.random.default_rng(0)
-    codes = rng.integers(0, (4, 3), (3000, 2))
-    rows = np.column_stack((codes, codes[:, 0] > 1))
-    made = classifier.by_table(TableShape(sizes=(4, 3, 2)), budget)(rows, rng)
-    assert np.mean((made[:, 0] > 1) == made[:, 2]) > 0.98
-
-
-def test_synthetic_rows_teach_what_is_in_them() -> None:
-    """A copy teaches all, shuffled labels nothing, and a partition without noise the answer."""
-    pytest.importorskip("sklearn", reason="scikit-learn is of the extra bench")
-    codes = np.random.default_rng(0).integers(0, (16, 8), (4000, 2))
-    rows = np.column_stack((codes, codes[:, 0] > 9))
-    grown = next(each for each in GENERATORS if each.name == "dptrees")
-
-    def shuffled(train: Integers, rng: np.random.Generator) -> Integers:
-        return np.column_stack((train[:, :-1], rng.permutation(train[:, -1])))
-
-    made = {
-        "copy": lambda train, rng: train,
-        "shuffled": shuffled,
-        "grown": classifier.by_partition(grown, 1e6, (16, 8, 2)),
-    }
-    found = classifier.compare(rows, made, seed=1, held_out=1000)
-    assert found["real rows"] == found["copy"] and found["copy"].area == 1
-    assert 0.3 < found["shuffled"].area < 0.7 and found["grown"].accuracy > 0.95
+    page.write_text(f"above\n{begin}\nold\n{end}\nbelow\n")
+    assert study.main(["--short", "--write", str(page)]) == 0
+    assert page.read_text() == f"above\n{begin}\n## Expected distance\n\n8 runs\n{end}\nbelow\n"
