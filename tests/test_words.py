@@ -16,36 +16,15 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pytest
-
 PROJECT = Path(__file__).resolve().parents[1]
 # Folders and pages whose prose is clean: add a folder here once its count is 0.
 CLEAN = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "SECURITY.md",
-    "CODE_OF_CONDUCT.md",
-    ".ci/README.md",
-    "docs",
-    "examples",
-    "benchmarks",
-    "dpcore",
-    "dptrees",
-    "transforms",
-    "pipelines",
-    "tests/accuracy",
-    "tests/audit",
-    "tests/docs",
-    "tests/dpcore",
-    "tests/golden",
-    "tests/papers",
-    "tests/pipelines",
-    "tests/processors",
-    "tests/releases",
-    "tests/reproduction",
-    "tests/synthetic",
-    "tests/transforms/readers",
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
+    *(".ci/README.md", "docs", "examples", "benchmarks"),
+    *("dpcore", "dptrees", "transforms", "pipelines"),
+    *("tests/accuracy", "tests/audit", "tests/docs", "tests/dpcore", "tests/golden"),
+    *("tests/papers", "tests/pipelines", "tests/processors", "tests/releases"),
+    *("tests/reproduction", "tests/synthetic", "tests/transforms/readers"),
 )
 DIALECT = re.compile(
     r"\b(?:told|tells?|telling|ask(?:s|ed|ing)?|stands?(?!-)|standing|stood|mend(?:s|ed|ing)?"
@@ -155,43 +134,38 @@ def prose_files(folder: str) -> list[Path]:
     return [path for path in paths if path.suffix in PROSE]
 
 
-@pytest.mark.parametrize("folder", CLEAN)
-def test_the_dialect_does_not_come_back(folder: str) -> None:
-    files = prose_files(folder)
-    assert files
-    found = {path.relative_to(PROJECT).as_posix(): occurrences(path) for path in files}
-    found = {name: words for name, words in found.items() if words}
-    assert found == {}
+def found_in(folders: Sequence[str]) -> list[str]:
+    """Return each occurrence in the files of folders, with its place."""
+    return [
+        f"{path.relative_to(PROJECT).as_posix()}:{line}: {word}"
+        for folder in folders
+        for path in prose_files(folder)
+        for line, word in occurrences(path)
+    ]
 
 
-PLANTED = {
-    "a page": (".md", "A release\ntells of\nit.\n", [(2, "tells")]),
-    "two lines": (".md", "Cells, of\nwhich some\n", [(1, "of which")]),
-    "code of a page": (".md", "`told` and\n```\nasked\n```\n\n    told\n\n[a](asked.md)\n", []),
-    "a docstring": (
-        ".py",
-        'def f(texts):\n    """Sum of texts.\n\n    texts: sum\n    """\n',
-        [(2, "texts")],
-    ),
-    "a comment": (".py", "told = 1\n# Whoever\n# mends it\n", [(2, "Whoever"), (3, "mends")]),
-    "a doctest": (".py", '"""Sum.\n\n>>> told\n1\n"""\n', []),
-    "a configuration": (".yaml", "told: 1  # as told\n", [(1, "told")]),
-    "a notebook": (
-        ".ipynb",
-        '{"cells": [{"cell_type": "markdown", "source": ["Ask"]}]}',
-        [(1, "Ask")],
-    ),
-}
+def test_the_dialect_does_not_come_back() -> None:
+    assert all(prose_files(folder) for folder in CLEAN)
+    assert found_in(CLEAN) == []
 
 
-@pytest.mark.parametrize("kind", PLANTED)
-def test_planted_words_are_found(kind: str) -> None:
-    suffix, source, expected = PLANTED[kind]
-    assert dialect_in(source, suffix) == expected
+NOTEBOOK = '{"cells": [{"cell_type": "markdown", "source": ["Ask"]}]}'
+PLANTED = (
+    (".md", "A release\ntells of\nit.\n", [(2, "tells")]),
+    (".md", "Cells, of\nwhich some\n", [(1, "of which")]),
+    (".md", "`told` and\n```\nasked\n```\n\n    told\n\n[a](asked.md)\n", []),
+    (".py", 'def f(texts):\n    """Of texts.\n\n    texts: sum\n    """\n', [(2, "texts")]),
+    (".py", "told = 1\n# Whoever\n# mends it\n", [(2, "Whoever"), (3, "mends")]),
+    (".py", '"""Sum.\n\n>>> told\n1\n"""\n', []),
+    (".yaml", "told: 1  # as told\n", [(1, "told")]),
+    (".ipynb", NOTEBOOK, [(1, "Ask")]),
+)
+
+
+def test_planted_words_are_found() -> None:
+    for suffix, source, expected in PLANTED:
+        assert dialect_in(source, suffix) == expected, source
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or CLEAN:
-        for each in prose_files(chosen):
-            for line, word in occurrences(each):
-                print(f"{each.relative_to(PROJECT)}:{line}: {word}")
+    print(*found_in(sys.argv[1:] or CLEAN), sep="\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -57,15 +57,15 @@ def covering(leaves: int, fanouts: Shape, start: int, stop: int) -> list[tuple[i
     return taken
 
 
-@pytest.mark.parametrize("fanouts", SHAPES)
-def test_covering_nodes_by_the_papers_procedure(fanouts: Shape) -> None:
-    for leaves in range(1, math.prod(fanouts) + 1):
-        counted = [0] * (len(fanouts) + 1)
-        for stop in range(1, leaves):  # the last prefix is the root, which has no noise
-            for level, _, _ in covering(leaves, fanouts, 0, stop):
-                counted[level] += 1
-        assert covering_nodes(leaves, fanouts) == tuple(counted[1:])
-        assert covering(leaves, fanouts, 0, leaves)[0][0] == 0
+def test_covering_nodes_by_the_papers_procedure() -> None:
+    for fanouts in SHAPES:
+        for leaves in range(1, math.prod(fanouts) + 1):
+            counted = [0] * (len(fanouts) + 1)
+            for stop in range(1, leaves):  # the last prefix is the root, which has no noise
+                for level, _, _ in covering(leaves, fanouts, 0, stop):
+                    counted[level] += 1
+            assert covering_nodes(leaves, fanouts) == tuple(counted[1:])
+            assert covering(leaves, fanouts, 0, leaves)[0][0] == 0
 
 
 def test_untrimmed_coverings_cost_their_digits_at_the_last_prefix() -> None:
@@ -78,13 +78,13 @@ def test_untrimmed_coverings_cost_their_digits_at_the_last_prefix() -> None:
     assert covering_nodes(10, (3, 4)) == (8, 13)
 
 
-@pytest.mark.parametrize("fanouts", SHAPES)
-def test_theorem_iv_1(fanouts: Shape) -> None:
-    leaves = math.prod(fanouts)
-    epsilons = [0.3 + 0.2 * level for level in range(len(fanouts))]
-    stated = 4 * leaves * sum((n - 1) / e**2 for n, e in zip(fanouts, epsilons, strict=True))
-    assert tree_error(leaves, fanouts, epsilons) == pytest.approx(stated, rel=1e-14)
-    assert tree_error(leaves + 1, (2, *fanouts), (1, *epsilons)) > stated
+def test_theorem_iv_1() -> None:
+    for fanouts in SHAPES:
+        leaves = math.prod(fanouts)
+        epsilons = [0.3 + 0.2 * level for level in range(len(fanouts))]
+        stated = 4 * leaves * sum((n - 1) / e**2 for n, e in zip(fanouts, epsilons, strict=True))
+        assert tree_error(leaves, fanouts, epsilons) == pytest.approx(stated, rel=1e-14)
+        assert tree_error(leaves + 1, (2, *fanouts), (1, *epsilons)) > stated
 
 
 def test_large_shapes_are_exact() -> None:
@@ -121,38 +121,40 @@ def refined_prefixes(leaves: int, fanouts: Shape, variances: list[float]) -> tup
     return prefixes, spread
 
 
-@pytest.mark.parametrize("fanouts", SHAPES)
-def test_refined_error_by_dense_covariance(fanouts: Shape) -> None:
-    variances = [1.0 + 0.7 * level**2 for level in range(len(fanouts))][::-1]
-    for leaves in range(1, math.prod(fanouts) + 1):
-        prefixes, spread = refined_prefixes(leaves, fanouts, variances)
-        expected = float(np.trace(prefixes @ np.diag(spread) @ prefixes.T))
+def test_refined_error_by_dense_covariance() -> None:
+    for fanouts in SHAPES:
+        variances = [1.0 + 0.7 * level**2 for level in range(len(fanouts))][::-1]
+        for leaves in range(1, math.prod(fanouts) + 1):
+            prefixes, spread = refined_prefixes(leaves, fanouts, variances)
+            expected = float(np.trace(prefixes @ np.diag(spread) @ prefixes.T))
+            refined = refined_error_from_variances(leaves, fanouts, variances)
+            assert refined == pytest.approx(expected, rel=1e-12), fanouts
+
+
+def test_lemma_iv_4() -> None:
+    for fanout, height in ((2, 1), (2, 5), (3, 3), (5, 2), (16, 2), (16, 10)):
+        leaves, each = fanout**height, 0.7 / height
+        sums = [sum(float(fanout) ** -j for j in range(height - i)) for i in range(height)]
+        stated = 2 * leaves * (fanout - 1) / each**2 * sum(1 / precision for precision in sums)
+        refined = refined_error(leaves, (fanout,) * height, (each,) * height)
+        assert refined == pytest.approx(stated, rel=1e-13), (fanout, height)
+        plain = tree_error(leaves, (fanout,) * height, (each,) * height)
+        # With one level, only the averaging of left and right is left.
+        assert (
+            refined == pytest.approx(plain / 2, rel=1e-15) if height == 1 else refined < plain / 2
+        )
+
+
+def test_order_of_the_estimators() -> None:
+    for leaves, fanouts in CASES[::5]:
+        variances = [2.0 + level for level in range(len(fanouts))]
+        plain = tree_error_from_variances(leaves, fanouts, variances)
         refined = refined_error_from_variances(leaves, fanouts, variances)
-        assert refined == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(("fanout", "height"), [(2, 1), (2, 5), (3, 3), (5, 2), (16, 2), (16, 10)])
-def test_lemma_iv_4(fanout: int, height: int) -> None:
-    leaves, each = fanout**height, 0.7 / height
-    sums = [sum(float(fanout) ** -j for j in range(height - i)) for i in range(height)]
-    stated = 2 * leaves * (fanout - 1) / each**2 * sum(1 / precision for precision in sums)
-    refined = refined_error(leaves, (fanout,) * height, (each,) * height)
-    assert refined == pytest.approx(stated, rel=1e-13)
-    plain = tree_error(leaves, (fanout,) * height, (each,) * height)
-    # With one level, only the averaging of left and right is left.
-    assert refined == pytest.approx(plain / 2, rel=1e-15) if height == 1 else refined < plain / 2
-
-
-@pytest.mark.parametrize(("leaves", "fanouts"), CASES[::5])
-def test_order_of_the_estimators(leaves: int, fanouts: Shape) -> None:
-    variances = [2.0 + level for level in range(len(fanouts))]
-    plain = tree_error_from_variances(leaves, fanouts, variances)
-    refined = refined_error_from_variances(leaves, fanouts, variances)
-    assert refined <= plain * (1 + 1e-12)
-    if math.prod(fanouts[1:]) < leaves:
-        tree = UniformTree(leaves=leaves, fanouts=fanouts)
-        best = leaves * mean_prefix_variance(tree, (0.0, *variances))
-        assert best <= refined * (1 + 1e-12)
+        assert refined <= plain * (1 + 1e-12), (leaves, fanouts)
+        if math.prod(fanouts[1:]) < leaves:
+            tree = UniformTree(leaves=leaves, fanouts=fanouts)
+            best = leaves * mean_prefix_variance(tree, (0.0, *variances))
+            assert best <= refined * (1 + 1e-12), (leaves, fanouts)
 
 
 def test_refinement_of_simulated_counts() -> None:
@@ -183,10 +185,12 @@ def test_lemma_iii_1_and_iii_2() -> None:
             assert (histogram_error(leaves, 1) < independent_error(leaves, 1)) == (leaves >= 4)
 
 
-@pytest.mark.parametrize("leaves", [1, 2, 9, 997])
-def test_one_level_is_the_histogram(leaves: int) -> None:
-    for fanout in (max(leaves, 2), leaves + 5):
-        assert tree_error(leaves, (fanout,), (0.3,)) == pytest.approx(histogram_error(leaves, 0.3))
+def test_one_level_is_the_histogram() -> None:
+    for leaves in (1, 2, 9, 997):
+        for fanout in (max(leaves, 2), leaves + 5):
+            assert tree_error(leaves, (fanout,), (0.3,)) == pytest.approx(
+                histogram_error(leaves, 0.3)
+            )
 
 
 def test_normalised_errors_of_figure_1() -> None:
@@ -199,25 +203,25 @@ def test_normalised_errors_of_figure_1() -> None:
         assert sixteen * epsilon**2 == pytest.approx(256 * 480)
 
 
-@pytest.mark.parametrize(("leaves", "height"), [(3, 1), (256, 2), (1000, 3), (2**20, 5), (9, 2)])
-def test_theorem_iv_3(leaves: int, height: int) -> None:
-    beta = leaves ** (1 / height)
-    second = 4 * leaves * math.log(leaves) ** 3 / 0.3**2 * (beta - 1) / math.log(beta) ** 3
-    assert optimal_error(leaves, height, 0.3) == pytest.approx(second, rel=1e-12)
-    # No fan-outs of at least 3 and no budgets do better; equal ones that are whole reach it.
-    least = math.inf
-    rng = np.random.default_rng(leaves)
-    for _ in range(300):
-        logs = math.log(3) + rng.dirichlet(np.ones(height)) * (
-            math.log(leaves) - height * math.log(3)
-        )
-        budgets = 0.3 * rng.dirichlet(np.full(height, 20.0))
-        least = min(least, 4 * leaves * float(np.sum(np.expm1(logs) / budgets**2)))
-    assert optimal_error(leaves, height, 0.3) <= least * (1 + 1e-12)
-    whole = round(beta)
-    if whole**height == leaves:
-        equal = tree_error(leaves, (whole,) * height, [0.3 / height] * height)
-        assert equal == pytest.approx(optimal_error(leaves, height, 0.3), rel=1e-12)
+def test_theorem_iv_3() -> None:
+    for leaves, height in ((3, 1), (256, 2), (1000, 3), (2**20, 5), (9, 2)):
+        beta = leaves ** (1 / height)
+        second = 4 * leaves * math.log(leaves) ** 3 / 0.3**2 * (beta - 1) / math.log(beta) ** 3
+        assert optimal_error(leaves, height, 0.3) == pytest.approx(second, rel=1e-12)
+        # No fan-outs of at least 3 and no budgets do better; equal ones that are whole reach it.
+        least = math.inf
+        rng = np.random.default_rng(leaves)
+        for _ in range(300):
+            logs = math.log(3) + rng.dirichlet(np.ones(height)) * (
+                math.log(leaves) - height * math.log(3)
+            )
+            budgets = 0.3 * rng.dirichlet(np.full(height, 20.0))
+            least = min(least, 4 * leaves * float(np.sum(np.expm1(logs) / budgets**2)))
+        assert optimal_error(leaves, height, 0.3) <= least * (1 + 1e-12)
+        whole = round(beta)
+        if whole**height == leaves:
+            equal = tree_error(leaves, (whole,) * height, [0.3 / height] * height)
+            assert equal == pytest.approx(optimal_error(leaves, height, 0.3), rel=1e-12)
 
 
 def test_zcdp_by_variances() -> None:
@@ -236,22 +240,19 @@ def test_zcdp_by_variances() -> None:
 BAD_AMOUNTS = [0, -1, math.nan, math.inf, Fraction(0), 10**400, Fraction(1, 10**400)]
 
 
-@pytest.mark.parametrize("amount", BAD_AMOUNTS, ids=lambda amount: f"{str(amount)[:8]}")
-@pytest.mark.parametrize(
-    "error",
-    [
-        level_variance,
-        lambda amount: level_variance(amount, Measure.RHO),
-        lambda amount: independent_error(5, amount),
-        lambda amount: histogram_error(5, amount),
-        lambda amount: tree_error(4, (2, 2), (1, amount)),
-        lambda amount: refined_error(4, (2, 2), (1, amount)),
-        lambda amount: optimal_error(9, 2, amount),
-    ],
-)
-def test_refuses_budgets(error: Callable[[float], float], amount: float) -> None:
-    with pytest.raises(ValueError, match="is not a positive finite number"):
-        error(amount)
+def test_refuses_budgets() -> None:
+    for amount in BAD_AMOUNTS:
+        for error in (
+            level_variance,
+            lambda amount: level_variance(amount, Measure.RHO),
+            lambda amount: independent_error(5, amount),
+            lambda amount: histogram_error(5, amount),
+            lambda amount: tree_error(4, (2, 2), (1, amount)),
+            lambda amount: refined_error(4, (2, 2), (1, amount)),
+            lambda amount: optimal_error(9, 2, amount),
+        ):
+            with pytest.raises(ValueError, match="is not a positive finite number"):
+                error(amount)
 
 
 def test_refuses_budgets_beyond_floating_point() -> None:
@@ -259,45 +260,37 @@ def test_refuses_budgets_beyond_floating_point() -> None:
         level_variance(1e-300)
 
 
-@pytest.mark.parametrize("variance", [0, -1, math.nan, math.inf])
-@pytest.mark.parametrize(
-    "error",
-    [
-        lambda variance: independent_error_from_variance(5, variance),
-        lambda variance: histogram_error_from_variance(5, variance),
-        lambda variance: tree_error_from_variances(4, (2, 2), (1.0, variance)),
-        lambda variance: refined_error_from_variances(4, (2, 2), (1.0, variance)),
-        lambda variance: optimal_error_from_variance(9, 2, variance),
-    ],
-)
-def test_refuses_variances(error: Callable[[float], float], variance: float) -> None:
-    with pytest.raises(ValueError, match=r"variance: .* is not a positive finite number"):
-        error(variance)
+def test_refuses_variances() -> None:
+    for variance in (0, -1, math.nan, math.inf):
+        for error in (
+            lambda variance: independent_error_from_variance(5, variance),
+            lambda variance: histogram_error_from_variance(5, variance),
+            lambda variance: tree_error_from_variances(4, (2, 2), (1.0, variance)),
+            lambda variance: refined_error_from_variances(4, (2, 2), (1.0, variance)),
+            lambda variance: optimal_error_from_variance(9, 2, variance),
+        ):
+            with pytest.raises(ValueError, match=r"variance: .* is not a positive finite number"):
+                error(variance)
 
 
-@pytest.mark.parametrize("error", [independent_error, histogram_error])
-@pytest.mark.parametrize("leaves", [0, -3, 2**40 + 1])
-def test_refuses_leaves(error: Callable[[int, float], float], leaves: int) -> None:
-    with pytest.raises(ValueError, match="leaves"):
-        error(leaves, 1.0)
+def test_refuses_leaves() -> None:
+    for error in (independent_error, histogram_error):
+        for leaves in (0, -3, 2**40 + 1):
+            with pytest.raises(ValueError, match="leaves"):
+                error(leaves, 1.0)
 
 
-@pytest.mark.parametrize("error", [tree_error, refined_error])
-@pytest.mark.parametrize(
-    ("leaves", "fanouts", "epsilons", "message"),
-    [
-        (0, (2,), (1,), "leaves: 0"),
-        (5, (2, 2), (1, 1), "cover fewer than 5"),
-        (2, (2, 1), (1, 1), "fan-out below 2"),
-        (2, (-2, -2), (1, 1), "fan-out below 2"),
-        (4, (2, 2), (1,), "levels: 1 of them for 2"),
-    ],
-)
-def test_refuses_shapes(
-    error: Callable[..., float], leaves: int, fanouts: Shape, epsilons: Shape, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        error(leaves, fanouts, epsilons)
+def test_refuses_shapes() -> None:
+    for error in (tree_error, refined_error):
+        for leaves, fanouts, epsilons, message in [
+            (0, (2,), (1,), "leaves: 0"),
+            (5, (2, 2), (1, 1), "cover fewer than 5"),
+            (2, (2, 1), (1, 1), "fan-out below 2"),
+            (2, (-2, -2), (1, 1), "fan-out below 2"),
+            (4, (2, 2), (1,), "levels: 1 of them for 2"),
+        ]:
+            with pytest.raises(ValueError, match=message):
+                error(leaves, fanouts, epsilons)
 
 
 def test_refuses_heights() -> None:

@@ -145,30 +145,30 @@ def test_a_range_of_one_node_has_the_node_s_error_where_children_add_up(
                 assert variance == pytest.approx(expected, rel=1e-9, abs=1e-8)
 
 
-@pytest.mark.parametrize("public", [False, True])
-def test_independent_prefixes(random_tree: Callable[..., UniformTree], public: bool) -> None:
-    rng = np.random.default_rng(2)
-    law = DiscreteLaplace(scale=Fraction(7, 2))
-    for _ in range(10):
-        tree = random_tree(rng, height=3)
-        leaves, count = tree.leaves, tree.leaves - public
-        laws: list[NoiseLaw] = [law] * count
-        total = 0 if public else None
-        found = independent_estimates(tree, np.eye(count), law.variance, total=total)
-        errors = IndependentErrors(tree=tree, law=law, public_total=public)
-        for level, spread in enumerate(found.level_variances):
-            for node, variance in enumerate(spread):
-                check(errors.node(level, node), laws, found.levels[level][:, node], variance)
-        for leaf, variance in enumerate(found.prefix_variances):
-            response = found.prefixes[:, leaf]
-            check(errors.prefix(leaf), laws, response, variance)
-            for share in (0.3, 1.0):
-                less = response - share * found.prefixes[:, -1]
-                check(errors.prefix(leaf, less_total=share), laws, less, None)
-        before = np.concatenate([np.zeros((count, 1)), found.prefixes], axis=1)
-        for start, stop in np.sort(rng.integers(0, leaves + 1, (12, 2))).tolist():
-            response = before[:, stop] - before[:, start]
-            check(errors.range(start, stop), laws, response, None)
+def test_independent_prefixes(random_tree: Callable[..., UniformTree]) -> None:
+    for public in (False, True):
+        rng = np.random.default_rng(2)
+        law = DiscreteLaplace(scale=Fraction(7, 2))
+        for _ in range(10):
+            tree = random_tree(rng, height=3)
+            leaves, count = tree.leaves, tree.leaves - public
+            laws: list[NoiseLaw] = [law] * count
+            total = 0 if public else None
+            found = independent_estimates(tree, np.eye(count), law.variance, total=total)
+            errors = IndependentErrors(tree=tree, law=law, public_total=public)
+            for level, spread in enumerate(found.level_variances):
+                for node, variance in enumerate(spread):
+                    check(errors.node(level, node), laws, found.levels[level][:, node], variance)
+            for leaf, variance in enumerate(found.prefix_variances):
+                response = found.prefixes[:, leaf]
+                check(errors.prefix(leaf), laws, response, variance)
+                for share in (0.3, 1.0):
+                    less = response - share * found.prefixes[:, -1]
+                    check(errors.prefix(leaf, less_total=share), laws, less, None)
+            before = np.concatenate([np.zeros((count, 1)), found.prefixes], axis=1)
+            for start, stop in np.sort(rng.integers(0, leaves + 1, (12, 2))).tolist():
+                response = before[:, stop] - before[:, start]
+                check(errors.range(start, stop), laws, response, None)
 
 
 def binary_plan(height: int, *, leaves: int | None = None) -> TreePlan:
@@ -195,15 +195,17 @@ def test_the_largest_tree_has_the_limits_of_the_paper() -> None:
         assert law.variance / unit == pytest.approx(limit, rel=1e-11)
 
 
-@pytest.mark.parametrize("estimator", list(Estimator))
-def test_a_wide_trimmed_tree(estimator: Estimator) -> None:
+def test_a_wide_trimmed_tree() -> None:
     """A law of the whole is a law of its parts: variances of all prefixes of a larger tree."""
-    plan = binary_plan(10, leaves=777)
-    errors = EstimatorErrors(estimator=estimator, plan=plan)
-    noisy: list[Any] = [None, *[np.zeros(n) for n in plan.tree.level_sizes[1:]]]
-    found = estimate_tree(estimator, plan.tree, plan.variances, noisy, total=0)
-    for leaf in range(0, 777, 31):
-        assert errors.prefix(leaf).variance == pytest.approx(found.prefix_variances[leaf])
+    for estimator in Estimator:
+        plan = binary_plan(10, leaves=777)
+        errors = EstimatorErrors(estimator=estimator, plan=plan)
+        noisy: list[Any] = [None, *[np.zeros(n) for n in plan.tree.level_sizes[1:]]]
+        found = estimate_tree(estimator, plan.tree, plan.variances, noisy, total=0)
+        for leaf in range(0, 777, 31):
+            assert errors.prefix(leaf).variance == pytest.approx(found.prefix_variances[leaf]), (
+                estimator
+            )
 
 
 def test_intervals_need_no_normal_errors() -> None:

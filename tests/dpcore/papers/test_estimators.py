@@ -240,19 +240,17 @@ def sizes_for(estimator: Estimator, tree: UniformTree, variances: list[float]) -
     return estimate_tree(estimator, tree, variances, noisy, total=0 if public else None)
 
 
-@pytest.mark.parametrize(
-    ("root", "ratios"),
-    [
+def test_honakers_simulation() -> None:
+    """A binary tree of 16 leaves and equal noise: the exact ratios behind the paper's figure 4."""
+    for root, ratios in (
         (0.0, [0.0, 0.2667, 0.3524, 0.4214, 0.6054]),
         (1.0, [0.5161, 0.3957, 0.3846, 0.4295, 0.6074]),
-    ],
-    ids=["N public", "N private"],
-)
-def test_honakers_simulation(root: float, ratios: list[float]) -> None:
-    """A binary tree of 16 leaves and equal noise: the exact ratios behind the paper's figure 4."""
-    found = sizes_for(Estimator.FULL, UniformTree(leaves=16, fanouts=(2,) * 4), [root, 1, 1, 1, 1])
-    for variances, ratio in zip(found.level_variances, ratios, strict=True):
-        np.testing.assert_allclose(variances, ratio, atol=5e-5)
+    ):
+        found = sizes_for(
+            Estimator.FULL, UniformTree(leaves=16, fanouts=(2,) * 4), [root, 1, 1, 1, 1]
+        )
+        for variances, ratio in zip(found.level_variances, ratios, strict=True):
+            np.testing.assert_allclose(variances, ratio, atol=5e-5)
 
 
 def test_honakers_examples() -> None:
@@ -279,90 +277,93 @@ def test_the_limits_in_a_tall_tree() -> None:
         np.testing.assert_allclose(found, limit, rtol=1e-3)
 
 
-@pytest.mark.parametrize("fanouts", [(5,), (2, 2, 2), (3, 4), (4, 2, 3)])
-def test_plain_prefixes_have_the_error_of_theorem_iv_1(fanouts: tuple[int, ...]) -> None:
-    epsilons = np.arange(1.0, len(fanouts) + 1)
-    leaves = math.prod(fanouts)
-    found = sizes_for(
-        Estimator.NONE, UniformTree(leaves=leaves, fanouts=fanouts), [0.0, *(8 / epsilons**2)]
-    )
-    expected = 4 * leaves * sum((np.array(fanouts) - 1) / epsilons**2)
-    assert found.prefix_variances.sum() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(("fanout", "height"), [(2, 1), (2, 6), (3, 4), (16, 2)])
-def test_refined_prefixes_have_the_error_of_lemma_iv_4(fanout: int, height: int) -> None:
-    leaves, epsilon = fanout**height, 0.7
-    tree = UniformTree(leaves=leaves, fanouts=(fanout,) * height)
-    variances = [0.0, *[8 / epsilon**2] * height]
-    found = sizes_for(Estimator.REFINED, tree, variances)
-    level_sums = [
-        1 / sum(fanout**-j for j in range(height - level + 1)) for level in range(1, height + 1)
-    ]
-    expected = 2 * leaves * (fanout - 1) / epsilon**2 * sum(level_sums)
-    assert found.prefix_variances.sum() == pytest.approx(expected)
-    below = sizes_for(Estimator.BELOW, tree, variances)
-    assert below.prefix_variances.sum() == pytest.approx(2 * expected)
-    for level, share in enumerate(level_sums, start=1):  # proposition B.1
-        np.testing.assert_allclose(below.level_variances[level], share * 8 / epsilon**2)
-
-
-@pytest.mark.parametrize("public", [False, True])
-def test_independent_prefixes(random_tree: Callable[..., UniformTree], public: bool) -> None:
-    rng = np.random.default_rng(5)
-    for _ in range(20):
-        tree = random_tree(rng)
-        count, leaves = tree.leaves - public, tree.leaves
-        measured = rng.integers(-9, 99, (3, count))
-        total = rng.integers(0, 99, 3) if public else None
-        found = independent_estimates(tree, measured, 2.5, total=total)
-        points = measured if total is None else np.column_stack([measured, total])
-        np.testing.assert_array_equal(found.prefixes, points)
-        np.testing.assert_array_equal(found.prefix_variances, 2.5 * (np.arange(leaves) < count))
-        units = independent_estimates(
-            tree, np.eye(count), 2.5, total=np.zeros(count, np.int64) if public else None
+def test_plain_prefixes_have_the_error_of_theorem_iv_1() -> None:
+    for fanouts in ((5,), (2, 2, 2), (3, 4), (4, 2, 3)):
+        epsilons = np.arange(1.0, len(fanouts) + 1)
+        leaves = math.prod(fanouts)
+        found = sizes_for(
+            Estimator.NONE, UniformTree(leaves=leaves, fanouts=fanouts), [0.0, *(8 / epsilons**2)]
         )
-        for level, (values, spread) in enumerate(
-            zip(found.levels, found.level_variances, strict=True)
-        ):
-            for node in range(tree.level_sizes[level]):
-                held = tree.leaf_range(level, node)
-                before = points[:, held.start - 1] if held.start else 0
-                np.testing.assert_array_equal(values[:, node], points[:, held.stop - 1] - before)
-            np.testing.assert_allclose(spread, 2.5 * (units.levels[level] ** 2).sum(axis=0))
+        expected = 4 * leaves * sum((np.array(fanouts) - 1) / epsilons**2)
+        assert found.prefix_variances.sum() == pytest.approx(expected), fanouts
 
 
-@pytest.mark.parametrize("estimator", list(Estimator))
-def test_one_leaf_and_batches(estimator: Estimator) -> None:
-    alone = UniformTree(leaves=1, fanouts=())
-    known = estimate_tree(estimator, alone, [0.0], [None], total=np.array([4, 6]))
-    assert known.levels[0].tolist() == known.prefixes.tolist() == [[4.0], [6.0]]
-    assert known.prefix_variances.tolist() == [0.0]
-    if estimator is not Estimator.REFINED:
-        noisy = estimate_tree(estimator, alone, [3.0], [np.array([5])])
-        assert (noisy.prefixes.tolist(), noisy.prefix_variances.tolist()) == ([5.0], [3.0])
-    tree, rng = UniformTree(leaves=11, fanouts=(3, 4)), np.random.default_rng(1)
-    batch = [None, rng.integers(0, 9, (2, 5, 3)), rng.integers(0, 9, (2, 5, 11))]
-    totals = rng.integers(0, 99, (2, 5))
-    spread = [0.0, 2.0, 1.0]
-    together = estimate_tree(estimator, tree, spread, batch, total=totals)
-    single = [None, batch[1][1, 2], batch[2][1, 2]]
-    one = estimate_tree(estimator, tree, spread, single, total=int(totals[1, 2]))
-    np.testing.assert_array_equal(together.prefixes[1, 2], one.prefixes)
-    for many, few in zip(together.levels, one.levels, strict=True):
-        np.testing.assert_array_equal(many[1, 2], few)
-    shared = estimate_tree(estimator, tree, spread, batch, total=7)  # one N for the whole batch
-    assert shared.prefixes.shape == (2, 5, 11)
-    np.testing.assert_allclose(shared.prefixes[..., -1], 7.0)
+def test_refined_prefixes_have_the_error_of_lemma_iv_4() -> None:
+    for fanout, height in ((2, 1), (2, 6), (3, 4), (16, 2)):
+        leaves, epsilon = fanout**height, 0.7
+        tree = UniformTree(leaves=leaves, fanouts=(fanout,) * height)
+        variances = [0.0, *[8 / epsilon**2] * height]
+        found = sizes_for(Estimator.REFINED, tree, variances)
+        level_sums = [
+            1 / sum(fanout**-j for j in range(height - level + 1)) for level in range(1, height + 1)
+        ]
+        expected = 2 * leaves * (fanout - 1) / epsilon**2 * sum(level_sums)
+        assert found.prefix_variances.sum() == pytest.approx(expected), (fanout, height)
+        below = sizes_for(Estimator.BELOW, tree, variances)
+        assert below.prefix_variances.sum() == pytest.approx(2 * expected), (fanout, height)
+        for level, share in enumerate(level_sums, start=1):  # proposition B.1
+            np.testing.assert_allclose(below.level_variances[level], share * 8 / epsilon**2)
+
+
+def test_independent_prefixes(random_tree: Callable[..., UniformTree]) -> None:
+    for public in (False, True):
+        rng = np.random.default_rng(5)
+        for _ in range(20):
+            tree = random_tree(rng)
+            count, leaves = tree.leaves - public, tree.leaves
+            measured = rng.integers(-9, 99, (3, count))
+            total = rng.integers(0, 99, 3) if public else None
+            found = independent_estimates(tree, measured, 2.5, total=total)
+            points = measured if total is None else np.column_stack([measured, total])
+            np.testing.assert_array_equal(found.prefixes, points)
+            np.testing.assert_array_equal(found.prefix_variances, 2.5 * (np.arange(leaves) < count))
+            units = independent_estimates(
+                tree, np.eye(count), 2.5, total=np.zeros(count, np.int64) if public else None
+            )
+            for level, (values, spread) in enumerate(
+                zip(found.levels, found.level_variances, strict=True)
+            ):
+                for node in range(tree.level_sizes[level]):
+                    held = tree.leaf_range(level, node)
+                    before = points[:, held.start - 1] if held.start else 0
+                    np.testing.assert_array_equal(
+                        values[:, node], points[:, held.stop - 1] - before
+                    )
+                np.testing.assert_allclose(spread, 2.5 * (units.levels[level] ** 2).sum(axis=0))
+
+
+def test_one_leaf_and_batches() -> None:
+    for estimator in Estimator:
+        alone = UniformTree(leaves=1, fanouts=())
+        known = estimate_tree(estimator, alone, [0.0], [None], total=np.array([4, 6]))
+        assert known.levels[0].tolist() == known.prefixes.tolist() == [[4.0], [6.0]], estimator
+        assert known.prefix_variances.tolist() == [0.0], estimator
+        if estimator is not Estimator.REFINED:
+            noisy = estimate_tree(estimator, alone, [3.0], [np.array([5])])
+            assert (noisy.prefixes.tolist(), noisy.prefix_variances.tolist()) == ([5.0], [3.0]), (
+                estimator
+            )
+        tree, rng = UniformTree(leaves=11, fanouts=(3, 4)), np.random.default_rng(1)
+        batch = [None, rng.integers(0, 9, (2, 5, 3)), rng.integers(0, 9, (2, 5, 11))]
+        totals = rng.integers(0, 99, (2, 5))
+        spread = [0.0, 2.0, 1.0]
+        together = estimate_tree(estimator, tree, spread, batch, total=totals)
+        single = [None, batch[1][1, 2], batch[2][1, 2]]
+        one = estimate_tree(estimator, tree, spread, single, total=int(totals[1, 2]))
+        np.testing.assert_array_equal(together.prefixes[1, 2], one.prefixes)
+        for many, few in zip(together.levels, one.levels, strict=True):
+            np.testing.assert_array_equal(many[1, 2], few)
+        shared = estimate_tree(estimator, tree, spread, batch, total=7)  # one N for the whole batch
+        assert shared.prefixes.shape == (2, 5, 11), estimator
+        np.testing.assert_allclose(shared.prefixes[..., -1], 7.0)
 
 
 TREE = UniformTree(leaves=4, fanouts=(2, 2))
 MIDDLE, LEAVES = np.array([3, 4]), np.array([1, 2, 3, 4])
 
 
-@pytest.mark.parametrize(
-    ("variances", "measurements", "total", "rule"),
-    [
+def test_refuses() -> None:
+    for variances, measurements, total, rule in [
         ([0.0, 1.0], [None, MIDDLE, LEAVES], 7, "2 of them for 3 levels"),
         ([0.0, -1.0, 1.0], [None, MIDDLE, LEAVES], 7, "negative or not a number"),
         ([0.0, math.nan, 1.0], [None, MIDDLE, LEAVES], 7, "negative or not a number"),
@@ -377,11 +378,9 @@ MIDDLE, LEAVES = np.array([3, 4]), np.array([1, 2, 3, 4])
         ([0.0, 1.0, 1.0], [None, LEAVES, LEAVES], 7, r"level 1 has shape \(4,\), not \(2,\)"),
         ([0.0, 1.0, 1.0], [None, MIDDLE, LEAVES[None]], 7, r"level 1 has shape \(2,\), not \(1, 2"),
         ([0.0, 1.0, 1.0], [None, MIDDLE, LEAVES], np.array([7, 8]), r"total: shape \(2,\)"),
-    ],
-)
-def test_refuses(variances: Any, measurements: Any, total: Any, rule: str) -> None:
-    with pytest.raises(ValueError, match=rule):
-        estimate_tree(Estimator.BELOW, TREE, variances, measurements, total=total)
+    ]:
+        with pytest.raises(ValueError, match=rule):
+            estimate_tree(Estimator.BELOW, TREE, variances, measurements, total=total)
 
 
 def test_refuses_what_an_estimator_cannot_do() -> None:

@@ -7,6 +7,7 @@ its key.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -33,7 +34,6 @@ from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
 from dptrees.dpcore.trees.consistency import consistent_counts, root_count
 from dptrees.dpcore.trees.estimation import estimation_weights
-from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.intervals import IntervalWidths
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan, TreeSetting
 
@@ -60,6 +60,30 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "histogram": ("histogram", {}),
     "independent": ("independent", {}),
 }
+# Every shape with N public and with one of the private settings in turn.
+PRIVATE = ("add_remove", "substitute", "substitute keyed")
+CASES = [
+    *((shape, "N public") for shape in SHAPES),
+    *((shape, PRIVATE[place % 3]) for place, shape in enumerate(SHAPES)),
+    *((shape, each) for shape in ("root", "independent") for each in PRIVATE[1:]),
+]
+QUERIED = [case for case in CASES if case[0] in ("tree", "root", "independent")]
+
+
+@pytest.fixture
+def released(make_question: Make, make_release_plan: Make, release_key: ReleaseKey) -> Make:
+    """A release of counts by a plan."""
+
+    def make(plan: TreePlan, setting: str, counts: Array, **fields: Any) -> ReleaseReader:
+        question = question_with_widths(make_question, plan, setting, **fields)
+        return release_counts(make_release_plan(question), {question.name: counts}, release_key)
+
+    return make
+
+
+def same(found: Array, expected: Array) -> None:
+    """Equal up to the last bits, where one of them may have a value for every key."""
+    np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=1e-9, atol=1e-7)
 
 
 def make_plan(
@@ -134,6 +158,12 @@ def columns(release: ReleaseReader, kind: str, *names: str) -> list[Array]:
     return [np.concatenate([part[name].to_numpy() for part in parts]) for name in names]
 
 
+def cdf_columns(release: ReleaseReader, *names: str) -> list[Array]:
+    """Columns of the CDFs, (keys, K) each."""
+    count = release.plan.questions[0].key_count
+    return [column.reshape(count, -1) for column in columns(release, "cdf", *names)]
+
+
 def node_columns(release: ReleaseReader, *names: str) -> list[list[Array]]:
     """Per level, root first, the columns as (keys, n_l)."""
     question = release.plan.questions[0]
@@ -196,127 +226,84 @@ def expected_counts(
     return plan.tree.level_counts(np.diff(best, axis=1, prepend=0))
 
 
-@pytest.mark.parametrize("shape", list(SHAPES))
-@pytest.mark.parametrize(
-    ("setting", "measure"),
-    [*((each, Measure.EPSILON) for each in SETTINGS), ("N public", Measure.RHO)],
-)
+@pytest.mark.parametrize(("shape", "setting"), CASES)
 def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
-    make_question: Make,
-    make_release_plan: Make,
-    release_key: ReleaseKey,
-    shape: str,
-    setting: str,
-    measure: Measure,
+    released: Make, release_key: ReleaseKey, shape: str, setting: str
 ) -> None:
-    counts, seen, digests = data(setting), set(), set()
+    counts, seen = data(setting), set()
     total = counts.sum(axis=1)
-    for plan in plans(shape, setting, measure):
-        for consistency in OF_PAPERS:
-            question = question_with_widths(make_question, plan, setting, consistency=consistency)
-            release_plan = make_release_plan(question)
-            release = release_counts(release_plan, {question.name: counts}, release_key)
+    for measure in Measure if setting == "N public" else (Measure.EPSILON,):
+        digests = set()
+        for plan, consistency in itertools.product(plans(shape, setting, measure), OF_PAPERS):
+            release = released(plan, setting, counts, consistency=consistency)
             found = redrawn(release, counts, release_key)
             root = total if plan.public_total else root_count(found.levels[0][:, 0])
             nodes = node_columns(release, "estimate", "std_error", "count")
             for level, (estimate, error, count) in enumerate(nodes):
                 np.testing.assert_allclose(estimate, found.levels[level], rtol=1e-9, atol=1e-9)
-                expected = np.sqrt(found.level_variances[level])
-                np.testing.assert_allclose(
-                    error, np.broadcast_to(expected, error.shape), rtol=1e-9, atol=1e-7
-                )
+                same(error, np.sqrt(found.level_variances[level]))
                 assert count.dtype == np.int64 and count.min() >= 0
                 if level:
                     sums = plan.tree.child_sum(level - 1, count)
                     np.testing.assert_array_equal(sums, nodes[level - 1][2])
             np.testing.assert_array_equal(nodes[0][2][:, 0], root)
-            estimate, error, cdf = (
-                column.reshape(counts.shape)
-                for column in columns(release, "cdf", "estimate", "std_error", "count")
-            )
+            estimate, error, cdf = cdf_columns(release, "estimate", "std_error", "count")
             np.testing.assert_allclose(estimate, found.prefixes, rtol=1e-9, atol=1e-9)
-            np.testing.assert_allclose(
-                error,
-                np.broadcast_to(np.sqrt(found.prefix_variances), error.shape),
-                rtol=1e-9,
-                atol=1e-7,
-            )
+            same(error, np.sqrt(found.prefix_variances))
             assert (np.diff(cdf, axis=1, prepend=0) >= 0).all()
             np.testing.assert_array_equal(cdf[:, -1], root)
             np.testing.assert_array_equal(cdf, np.cumsum(nodes[-1][2], axis=1))
+            expected = expected_counts(plan, consistency, found, root)
             if consistency is Consistency.TOP_DOWN:
-                expected = expected_counts(plan, consistency, found, root)
                 for level, each in enumerate(expected):
                     np.testing.assert_array_equal(nodes[level][2], each)
             else:  # of several closest CDFs any will do: the cost decides
                 power = 1 if consistency is Consistency.L1 else 2
-                best = np.cumsum(expected_counts(plan, consistency, found, root)[-1], axis=1)
+                best = np.cumsum(expected[-1], axis=1)
                 costs = [(np.abs(x - found.prefixes) ** power).sum(axis=1) for x in (cdf, best)]
                 np.testing.assert_allclose(costs[0], costs[1], rtol=1e-9, atol=1e-6)
             seen.add(plan.estimator)
-            digests.add(release_plan.digest)
-    # Whatever is made of it, the noise is the same: nothing of that enters the seed.
-    assert len(digests) == 1
+            digests.add(release.plan.digest)
+        # Whatever is made of it, the noise is the same: nothing of that enters the seed.
+        assert len(digests) == 1
     assert seen >= {Estimator.FULL} and (shape == "independent" or len(seen) >= 3)
     assert (Estimator.REFINED in seen) == (setting == "N public" and shape != "independent")
 
 
-@pytest.mark.parametrize("shape", list(SHAPES))
-@pytest.mark.parametrize("setting", list(SETTINGS))
-def test_a_huge_budget_gives_the_truth(
-    make_question: Make,
-    make_release_plan: Make,
-    release_key: ReleaseKey,
-    shape: str,
-    setting: str,
-) -> None:
+@pytest.mark.parametrize(("shape", "setting"), CASES)
+def test_a_huge_budget_gives_the_truth(released: Make, shape: str, setting: str) -> None:
     measure = Measure.RHO if setting == "N public" else Measure.EPSILON
     counts, amount = data(setting, seed=1), 600 if shape == "independent" else 300
+    cdf = np.cumsum(counts, axis=1)
     # Noise other than 0 would come once in 10^9 runs; see below for budgets that are larger yet.
     for plan in plans(shape, setting, measure, amount=amount):
         for consistency in OF_PAPERS:
-            question = question_with_widths(
-                make_question, plan, setting, consistency=consistency, quantiles=(0.0, 0.5, 1.0)
+            release = released(
+                plan, setting, counts, consistency=consistency, quantiles=(0.0, 0.5, 1.0)
             )
-            release = release_counts(
-                make_release_plan(question), {question.name: counts}, release_key
-            )
-            truths = plan.tree.level_counts(counts)
-            for truth, (estimate, count) in zip(
-                truths, node_columns(release, "estimate", "count"), strict=True
-            ):
+            truths = [*plan.tree.level_counts(counts), cdf]
+            levels = [*node_columns(release, "estimate", "count")]
+            levels.append(cdf_columns(release, "estimate", "count"))
+            for truth, (estimate, count) in zip(truths, levels, strict=True):
                 np.testing.assert_allclose(estimate, truth, atol=1e-9)
                 np.testing.assert_array_equal(count, truth)
-            estimate, count = columns(release, "cdf", "estimate", "count")
-            cdf = np.cumsum(counts, axis=1)
-            np.testing.assert_allclose(estimate, cdf.reshape(-1), atol=1e-9)
-            np.testing.assert_array_equal(count, cdf.reshape(-1))
             assert release.quantiles is not None
             medians = release.quantiles["value"].to_numpy().reshape(-1, 3)[:, 1]
             cells = (cdf >= np.ceil(cdf[:, -1:] / 2)).argmax(axis=1)
             assert ((cells <= medians) & (medians <= cells + 1)).all()
 
 
-@pytest.mark.parametrize("shape", ["tree", "root", "independent"])
-@pytest.mark.parametrize("setting", list(SETTINGS))
+@pytest.mark.parametrize(("shape", "setting"), QUERIED)
 def test_a_release_answers_queries_from_its_tables(
-    make_question: Make,
-    make_release_plan: Make,
-    release_key: ReleaseKey,
-    shape: str,
-    setting: str,
+    released: Make, shape: str, setting: str
 ) -> None:
     counts = data(setting, seed=2)
     keys = [None] if counts.shape[0] == 1 else [f"k{code}" for code in range(len(counts))]
     for plan in plans(shape, setting):
-        question = question_with_widths(make_question, plan, setting, quantiles=(0.5,))
-        release = release_counts(make_release_plan(question), {question.name: counts}, release_key)
-        tree = release.tree(question.name)
+        release = released(plan, setting, counts, quantiles=(0.5,))
+        tree = release.tree(release.plan.questions[0].name)
         nodes = node_columns(release, "estimate", "std_error", "count")
-        estimate, error, count = (
-            column.reshape(counts.shape)
-            for column in columns(release, "cdf", "estimate", "std_error", "count")
-        )
+        estimate, error, count = cdf_columns(release, "estimate", "std_error", "count")
         for code, key in enumerate(keys):
             for boundary in (1, 4, LEAVES):
                 answer = tree.cdf(boundary, key)
@@ -332,85 +319,38 @@ def test_a_release_answers_queries_from_its_tables(
                 column[code, 1] for column in nodes[1]
             )
             if not plan.is_efficient:
-                with pytest.raises(
-                    ValueError, match=r"^plan: bands are those of the fully efficient"
-                ):
+                with pytest.raises(ValueError, match=r"^plan: bands are those of the fully eff"):
                     tree.cdf(4, key, simultaneous=True)
 
 
 TWENTIETHS = tuple(q / 20 for q in range(21))
 
 
-def released_and_computed_quantiles(
-    make_question: Make,
-    make_release_plan: Make,
-    release_key: ReleaseKey,
-    plan: TreePlan,
-    setting: str,
-) -> tuple[list[Any], list[Any]]:
-    """Rows of the first key's quantiles in several releases: released, and queried again."""
-    released, again = [], []
-    for seed in range(2):
-        counts = data(setting, seed=seed)
-        question = question_with_widths(make_question, plan, setting, quantiles=TWENTIETHS)
-        release = release_counts(make_release_plan(question), {question.name: counts}, release_key)
-        tree, key = release.tree(question.name), question.key_labels[0]
-        released += tree.quantiles(key)
-        again += [tree.computed_quantile(each, key) for each in TWENTIETHS]
-    return released, again
-
-
-@pytest.mark.parametrize("shape", ["tree", "root", "independent"])
-@pytest.mark.parametrize("setting", list(SETTINGS))
+@pytest.mark.parametrize(("shape", "setting"), QUERIED)
 def test_a_quantile_that_is_requested_again_is_the_released_one(
-    make_question: Make,
-    make_release_plan: Make,
-    release_key: ReleaseKey,
-    shape: str,
-    setting: str,
+    released: Make, shape: str, setting: str
 ) -> None:
     for plan in plans(shape, setting, amount=Fraction(1, 4)):
-        if plan.estimator is Estimator.ABOVE and not plan.public_total:
-            continue  # see below
-        released, again = released_and_computed_quantiles(
-            make_question, make_release_plan, release_key, plan, setting
-        )
-        assert again == released, plan.estimator
+        for seed in range(2):
+            release = released(plan, setting, data(setting, seed=seed), quantiles=TWENTIETHS)
+            (question,) = release.plan.questions
+            tree, key = release.tree(question.name), question.key_labels[0]
+            again = [tree.computed_quantile(each, key) for each in TWENTIETHS]
+            assert again == tree.quantiles(key), plan.estimator
 
 
-def test_a_quantile_of_estimates_from_above_that_is_requested_again_is_the_released_one(
-    make_question: Make, make_release_plan: Make, release_key: ReleaseKey
-) -> None:
-    plan = make_plan("root", "add_remove", estimator=Estimator.ABOVE, amount=Fraction(1, 4))
-    released, again = released_and_computed_quantiles(
-        make_question, make_release_plan, release_key, plan, "add_remove"
-    )
-    assert again == released
-
-
-def test_a_root_of_a_budget_so_large_that_its_variance_is_zero(
-    make_question: Make, make_release_plan: Make, release_key: ReleaseKey
-) -> None:
+def test_a_root_of_a_budget_so_large_that_its_variance_is_zero(released: Make) -> None:
     plan = make_plan("binary", "add_remove", estimator=Estimator.BELOW, amount=2000, leaves=2)
-    question = question_with_widths(make_question, plan, "add_remove")
-    release = release_counts(
-        make_release_plan(question), {question.name: np.array([3, 4])}, release_key
-    )
-    (cdf,) = columns(release, "cdf", "count")
-    assert cdf.tolist() == [3, 7]
+    (cdf,) = cdf_columns(released(plan, "add_remove", np.array([3, 4])), "count")
+    assert cdf.tolist() == [[3, 7]]
 
 
-@pytest.mark.parametrize("consistency", OF_PAPERS)
 @pytest.mark.parametrize("shape", ["planned", "root", "independent"])
 def test_keys_in_any_chunk_are_solved_alike(
-    replace_laws: Make,
-    node_noise_law: Make,
-    node_noise_source: Make,
-    shape: str,
-    consistency: Consistency,
+    replace_laws: Make, node_noise_law: Make, node_noise_source: Make, shape: str
 ) -> None:
     counts = np.random.default_rng(5).poisson(3, (7, LEAVES))
-    for plan in plans(shape, "add_remove"):
+    for plan, consistency in itertools.product(plans(shape, "add_remove"), OF_PAPERS):
         # Noise by the number of a node; of independent prefixes the leaves'.
         law = node_noise_law(width=6)
         law.__dict__["variance"] = 9.0
@@ -444,33 +384,22 @@ def solved(forest: PapersForest, counts: Array, make_noise: Make) -> list[Array]
     return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
 
 
-@pytest.mark.parametrize("shape", [name for name, (_, given) in SHAPES.items() if not given])
-@pytest.mark.parametrize("setting", list(SETTINGS))
-def test_a_domain_of_one_cell(
-    make_question: Make,
-    make_release_plan: Make,
-    release_key: ReleaseKey,
-    shape: str,
-    setting: str,
-) -> None:
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_domain_of_one_cell(released: Make, release_key: ReleaseKey, setting: str) -> None:
     counts = data(setting, leaves=1) + 4
-    for plan in plans(shape, setting, leaves=1):
-        for consistency in OF_PAPERS:
-            question = question_with_widths(make_question, plan, setting, consistency=consistency)
-            release = release_counts(
-                make_release_plan(question), {question.name: counts}, release_key
-            )
+    for shape in [name for name, (_, given) in SHAPES.items() if not given]:
+        for plan, consistency in itertools.product(plans(shape, setting, leaves=1), OF_PAPERS):
+            release = released(plan, setting, counts, consistency=consistency)
             ((estimate, error, count),) = node_columns(release, "estimate", "std_error", "count")
-            prefix, cdf = columns(release, "cdf", "estimate", "count")
-            np.testing.assert_array_equal(prefix, estimate[:, 0])
-            np.testing.assert_array_equal(cdf, count[:, 0])
+            prefix, cdf = cdf_columns(release, "estimate", "count")
+            np.testing.assert_array_equal(prefix, estimate)
+            np.testing.assert_array_equal(cdf, count)
             if plan.public_total:
                 assert (estimate == counts).all() and (count == counts).all() and not error.any()
-            else:
-                np.testing.assert_array_equal(
-                    estimate, redrawn(release, counts, release_key).levels[0]
-                )
-                np.testing.assert_allclose(error, plan.variances[0] ** 0.5)
+                continue
+            levels = redrawn(release, counts, release_key).levels
+            np.testing.assert_array_equal(estimate, levels[0])
+            np.testing.assert_allclose(error, plan.variances[0] ** 0.5)
 
 
 def test_mechanisms_have_noise_of_their_own(make_question: Make, make_release_plan: Make) -> None:
@@ -484,36 +413,24 @@ def test_mechanisms_have_noise_of_their_own(make_question: Make, make_release_pl
     assert len(set(digests)) == len(SHAPES) - 1
 
 
-@pytest.mark.parametrize("estimator", [Estimator.NONE, Estimator.BELOW, Estimator.FULL])
-@pytest.mark.parametrize("consistency", OF_PAPERS)
-def test_more_cells_than_a_chunk_are_refused_but_for_the_default(
-    make_question: Make, estimator: Estimator, consistency: Consistency
-) -> None:
+def test_more_cells_than_a_chunk_are_refused_but_for_the_default(make_question: Make) -> None:
     leaves = CHUNK_LEAVES + 1
-    plan = TreePlan(
-        tree=UniformTree(leaves=leaves, fanouts=(2, CHUNK_LEAVES)),
-        unit=ADD_REMOVE,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
-        estimator=estimator,
-    )
-    if (estimator, consistency) == (Estimator.FULL, Consistency.TOP_DOWN):
-        assert make_question(leaves=leaves, plan=plan).plan is plan
-    else:
+    default = make_plan("histogram", "add_remove", leaves=leaves)
+    assert make_question(leaves=leaves, plan=default).plan is default
+    independent = make_plan("independent", "add_remove", leaves=CHUNK_LEAVES)
+    assert make_question(leaves=CHUNK_LEAVES, plan=independent).forest.plan is independent
+    refused = [(make_plan("independent", "add_remove", leaves=leaves), Consistency.TOP_DOWN)]
+    refused += [
+        (replace(default, estimator=estimator), consistency)
+        for estimator in (Estimator.NONE, Estimator.BELOW, Estimator.FULL)
+        for consistency in OF_PAPERS
+        if (estimator, consistency) != (Estimator.FULL, Consistency.TOP_DOWN)
+    ]
+    for plan, consistency in refused:
         with pytest.raises(ValueError, match=f"^domain: {leaves} cells are too many for the pap"):
             make_question(leaves=leaves, plan=plan, consistency=consistency)
-    with pytest.raises(ValueError, match=f"^leaves: {leaves} are too many for the papers' estim"):
-        PapersForest(plan, consistency=consistency)
-
-
-def test_independent_prefixes_of_more_cells_than_a_chunk_are_refused(make_question: Make) -> None:
-    for leaves in (CHUNK_LEAVES, CHUNK_LEAVES + 1):
-        plan = make_plan("independent", "add_remove", leaves=leaves)
-        if leaves == CHUNK_LEAVES:
-            assert make_question(leaves=leaves, plan=plan).forest.plan is plan
-            continue
-        with pytest.raises(ValueError, match=f"^domain: {leaves} cells are too many"):
-            make_question(leaves=leaves, plan=plan)
+        with pytest.raises(ValueError, match=f"^leaves: {leaves} are too many for the papers' est"):
+            PapersForest(plan, consistency=consistency)
 
 
 def test_one_tree_exists_for_one_key_under_substitute() -> None:

@@ -48,7 +48,8 @@ ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 FALSE_ALARM = 1e-6
 DROPPED: Row = (-1, -1)
 # (neighbors, N public, keyed)
-SETTINGS = [
+Setting = tuple[PrivacyUnit, bool, bool]
+SETTINGS: list[Setting] = [
     (SUBSTITUTE, True, False),
     (SUBSTITUTE, False, False),
     (SUBSTITUTE, False, True),
@@ -61,19 +62,19 @@ def budget(measure: Measure = Measure.EPSILON, amount: Fraction | int | str = 1)
     return Budget(measure=measure, amount=Fraction(amount))
 
 
-def independent(
-    leaves: int, setting: tuple[PrivacyUnit, bool, bool], given: Budget | None = None
-) -> TreePlan:
-    unit, public_total, keyed = setting
-    return independent_mechanism(
-        TreeSetting(
-            leaves=leaves,
-            budget=given or budget(),
-            unit=unit,
-            public_total=public_total,
-            keyed=keyed,
-        )
-    )
+def setting_of(
+    leaves: int,
+    setting: Setting = (ADD_REMOVE, False, False),
+    given: Budget | None = None,
+) -> TreeSetting:
+    """A tree of so many leaves, with the budget 1 unless another is given."""
+    unit, public, keyed = setting
+    own: dict[str, Any] = {"unit": unit, "public_total": public, "keyed": keyed}
+    return TreeSetting(leaves=leaves, budget=given or budget(), **own)
+
+
+def independent(leaves: int, setting: Setting, given: Budget | None = None) -> TreePlan:
+    return independent_mechanism(setting_of(leaves, setting, given))
 
 
 class NoStreams:
@@ -126,43 +127,43 @@ def largest_change(plan: TreePlan, keys: int, *, drops: bool) -> tuple[int, int]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("leaves", [1, 2, 3, 4])
 def test_prefix_sensitivity_is_the_largest_change_of_what_is_measured(
-    replace_laws: Make, leaves: int, setting: tuple[PrivacyUnit, bool, bool]
+    replace_laws: Make, setting: Setting
 ) -> None:
     unit, public, keyed = setting
-    plan = replace_laws(independent(leaves, setting), lambda law: ZeroNoise())
-    keys = 2 if keyed else 1
-    stated = prefix_sensitivity(unit, leaves, public_total=public, keyed=keyed)
-    found = largest_change(plan, keys, drops=not public)
-    assert found == stated
-    # The bound is tight: a claim of one less would be broken, one more would be wasted noise.
-    assert stated[0] - 1 < found[0] < stated[0] + 1
-    if not public:  # stated for any policy; where none drops it may be one prefix less
-        kept = largest_change(plan, keys, drops=False)[0]
-        assert kept == (stated[0] - 1 if setting == (SUBSTITUTE, False, False) else stated[0])
+    for leaves in (1, 2, 3, 4):
+        plan = replace_laws(independent(leaves, setting), lambda law: ZeroNoise())
+        keys = 2 if keyed else 1
+        stated = prefix_sensitivity(unit, leaves, public_total=public, keyed=keyed)
+        # The bound is tight: a claim of one less would be broken, one more would be wasted noise.
+        assert largest_change(plan, keys, drops=not public) == stated, leaves
+        if not public:  # stated for any policy; where none drops it may be one prefix less
+            kept = largest_change(plan, keys, drops=False)[0]
+            assert kept == stated[0] - (setting == (SUBSTITUTE, False, False)), leaves
+
+
+def spent(law: NoiseLaw | None, l1: int, l2_squared: int) -> Fraction:
+    """What a law spends of the budget for a change of the counts."""
+    if isinstance(law, DiscreteLaplace):
+        return l1 / law.scale
+    assert isinstance(law, DiscreteGaussian)
+    return l2_squared / (2 * law.sigma_squared)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("measure", list(Measure))
 def test_the_law_of_independent_prefixes_spends_the_budget_exactly(
-    replace_laws: Make, measure: Measure, setting: tuple[PrivacyUnit, bool, bool]
+    replace_laws: Make, setting: Setting
 ) -> None:
     """On the worst neighbors; the law of a sensitivity that is one less would overspend."""
     _, public, keyed = setting
-    plan = independent(3, setting, budget(measure, "7/5"))
-    silent = replace_laws(plan, lambda law: ZeroNoise())
-    l1, l2_squared = largest_change(silent, 2 if keyed else 1, drops=not public)
-
-    def spent(law: NoiseLaw | None) -> Fraction:
-        if isinstance(law, DiscreteLaplace):
-            return l1 / law.scale
-        assert isinstance(law, DiscreteGaussian)
-        return l2_squared / (2 * law.sigma_squared)
-
-    assert plan.laws[:-1] == (None,)
-    assert spent(plan.laws[-1]) == plan.budget.amount
-    assert spent(noise_law(plan.budget, l1 - 1, l2_squared - 1)) > plan.budget.amount
+    for measure in Measure:
+        plan = independent(3, setting, budget(measure, "7/5"))
+        silent = replace_laws(plan, lambda law: ZeroNoise())
+        l1, l2_squared = largest_change(silent, 2 if keyed else 1, drops=not public)
+        assert plan.laws[:-1] == (None,)
+        assert spent(plan.laws[-1], l1, l2_squared) == plan.budget.amount
+        less = noise_law(plan.budget, l1 - 1, l2_squared - 1)
+        assert spent(less, l1, l2_squared) > plan.budget.amount
 
 
 def test_one_public_count_is_not_measured() -> None:
@@ -204,7 +205,7 @@ def p_value(noise: Array, law: NoiseLaw) -> float:
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("measure", list(Measure))
 def test_independent_prefixes_have_noise_of_their_law_each_its_own(
-    replace_laws: Make, measure: Measure, setting: tuple[PrivacyUnit, bool, bool]
+    replace_laws: Make, measure: Measure, setting: Setting
 ) -> None:
     """K - 1 noisy prefixes where N is public, else K; noise of the neighboring sensitivity, one
     less, is noticed."""
@@ -230,48 +231,35 @@ def test_independent_prefixes_have_noise_of_their_law_each_its_own(
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("measure", list(Measure))
-@pytest.mark.parametrize("leaves", [1, 2, 3, 17, 64])
-def test_each_mechanism_spends_the_budget_on_its_own_levels(
-    leaves: int, measure: Measure, setting: tuple[PrivacyUnit, bool, bool]
-) -> None:
-    unit, public, keyed = setting
-    given = TreeSetting(
-        leaves=leaves,
-        budget=budget(measure, "3/7"),
-        unit=unit,
-        public_total=public,
-        keyed=keyed,
-    )
-    plans = {
-        make: make(given)
-        for make in (independent_mechanism, histogram_mechanism, binary_mechanism, tree_mechanism)
-    }
-    for make, plan in plans.items():
-        assert sum(plan.level_amounts) == (0 if leaves == 1 and public else Fraction(3, 7))
-        assert (plan.unit, plan.public_total, plan.keyed) == setting
-        expected = Measured.PREFIXES if make is independent_mechanism else Measured.NODES
-        assert plan.measured is expected and plan.estimator is Estimator.FULL
-    if leaves == 1:
-        return
-    for make in (independent_mechanism, histogram_mechanism):
-        assert plans[make].tree.fanouts == (leaves,)
-        assert plans[make].level_amounts == (Fraction(0), Fraction(3, 7))
-    binary = plans[binary_mechanism]
-    height = math.ceil(math.log2(leaves))
-    assert binary.tree.fanouts == (2,) * height
-    each = Fraction(3, 7) / (height if public else height + 1)
-    assert binary.level_amounts == (Fraction(0) if public else each, *[each] * height)
-    assert plans[tree_mechanism].level_amounts[0] == 0
+def test_each_mechanism_spends_the_budget_on_its_own_levels(setting: Setting) -> None:
+    _, public, _ = setting
+    makers = (independent_mechanism, histogram_mechanism, binary_mechanism, tree_mechanism)
+    for leaves, measure in itertools.product((1, 2, 3, 17, 64), Measure):
+        given = setting_of(leaves, setting, budget(measure, "3/7"))
+        plans = {make: make(given) for make in makers}
+        for make, plan in plans.items():
+            assert sum(plan.level_amounts) == (0 if leaves == 1 and public else Fraction(3, 7))
+            assert (plan.unit, plan.public_total, plan.keyed) == setting
+            expected = Measured.PREFIXES if make is independent_mechanism else Measured.NODES
+            assert plan.measured is expected and plan.estimator is Estimator.FULL
+        if leaves == 1:
+            continue
+        for make in (independent_mechanism, histogram_mechanism):
+            assert plans[make].tree.fanouts == (leaves,)
+            assert plans[make].level_amounts == (Fraction(0), Fraction(3, 7))
+        binary = plans[binary_mechanism]
+        height = math.ceil(math.log2(leaves))
+        assert binary.tree.fanouts == (2,) * height
+        each = Fraction(3, 7) / (height if public else height + 1)
+        assert binary.level_amounts == (Fraction(0) if public else each, *[each] * height)
+        assert plans[tree_mechanism].level_amounts[0] == 0
 
 
 @pytest.mark.parametrize(("measure", "power"), [(Measure.EPSILON, 1 / 3), (Measure.RHO, 1 / 2)])
 def test_the_best_level_budgets_before_estimation(measure: Measure, power: float) -> None:
     """~ (n_i - 1)^(1/3), and ^(1/2) for rho: no other split has a smaller error."""
     fanouts, whole = (2, 5, 9), Fraction(3)
-    setting = TreeSetting(
-        leaves=90, budget=budget(measure, whole), unit=SUBSTITUTE, public_total=True
-    )
+    setting = setting_of(90, SETTINGS[0], budget(measure, whole))
     made = partial(tree_mechanism, setting, fanouts=fanouts)
     plan = made()
     weights = np.array([n - 1 for n in fanouts]) ** power
@@ -287,7 +275,7 @@ def test_a_private_root_is_measured_where_it_has_an_amount() -> None:
     amounts = (Fraction(1, 4), Fraction(0), Fraction(3, 4))
     plan = plan_mechanism(
         "tree",
-        TreeSetting(leaves=6, budget=budget(), unit=ADD_REMOVE),
+        setting_of(6),
         fanouts=(2, 3),
         level_budgets=amounts,
         estimator=Estimator.ABOVE,
@@ -297,18 +285,18 @@ def test_a_private_root_is_measured_where_it_has_an_amount() -> None:
 
 
 @pytest.mark.parametrize("name", ["tree", "binary", "histogram", "planned"])
-@pytest.mark.parametrize("estimator", list(Estimator))
-def test_any_tree_has_any_estimate(name: str, estimator: Estimator) -> None:
-    setting = TreeSetting(leaves=23, budget=budget(), unit=SUBSTITUTE, public_total=True)
-    plan = plan_mechanism(name, setting, estimator=estimator)
-    assert plan.estimator is estimator
-    assert plan.is_efficient == (estimator is Estimator.FULL)
-    # An estimate is post-processing: it changes nothing that is measured.
-    assert replace(plan, estimator=Estimator.FULL) == plan_mechanism(name, setting)
+def test_any_tree_has_any_estimate(name: str) -> None:
+    setting = setting_of(23, SETTINGS[0])
+    for estimator in Estimator:
+        plan = plan_mechanism(name, setting, estimator=estimator)
+        assert plan.estimator is estimator
+        assert plan.is_efficient == (estimator is Estimator.FULL)
+        # An estimate is post-processing: it changes nothing that is measured.
+        assert replace(plan, estimator=Estimator.FULL) == plan_mechanism(name, setting)
 
 
 def test_the_planned_tree_of_given_levels_is_the_tree() -> None:
-    setting = TreeSetting(leaves=12, budget=budget(), unit=ADD_REMOVE)
+    setting = setting_of(12)
     given: dict[str, Any] = {"fanouts": (3, 4), "level_budgets": "equal"}
     assert plan_mechanism("planned", setting, **given) == plan_mechanism("tree", setting, **given)
     best = plan_mechanism("planned", setting, fanouts=(3, 4))
@@ -321,12 +309,11 @@ HALVES = (Fraction(1, 2), Fraction(1, 2))
 PUBLIC = {"unit": SUBSTITUTE, "public_total": True}
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("best", {}, r"mechanism: there is none of the name 'best'"),
-    ("binary", {"fanouts": (5,)}, "fanouts: the mechanism binary has its own"),
-    ("histogram", {"fanouts": (5,)}, "fanouts: the mechanism histogram has its own"),
-    ("independent", {"fanouts": (5,)}, "fanouts: the mechanism independent has its own"),
-    ("binary", {"level_budgets": "equal"}, "level_budgets: the mechanism binary has its own"),
-    ("histogram", {"level_budgets": "equal"}, "level_budgets: the mechanism histogram has"),
-    ("independent", {"level_budgets": "equal"}, "level_budgets: the mechanism independent has"),
+    *[
+        (name, {field: value}, f"{field}: the mechanism {name} has its own")
+        for name in ("binary", "histogram", "independent")
+        for field, value in (("fanouts", (5,)), ("level_budgets", "equal"))
+    ],
     ("independent", {"estimator": Estimator.NONE}, "estimation: independent prefixes have one"),
     ("planned", {"level_budgets": HALVES}, "level_budgets: they need the fanouts"),
     ("planned", {"estimator": Estimator.REFINED}, "estimator: refined needs a public total"),
@@ -339,21 +326,19 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("tree", {"fanouts": (2, 5)}, r"fanouts: \(2, 5\) repeat the root of 5 leaves"),
     ("tree", {"fanouts": (3, 2), "level_budgets": HALVES[:1]}, "level_budgets: 1 of them for 2"),
     ("tree", {"fanouts": (3, 2), "level_budgets": 2 * HALVES}, "level_budgets: 4 of them for 2"),
-    (
-        "tree",
-        {"fanouts": (3, 2), "level_budgets": (Fraction(1, 2), Fraction(3, 4))},
-        "level_amounts: they sum to 5/4, above the budget 1",
-    ),
-    (
-        "tree",
-        {"fanouts": (3, 2), "level_budgets": (Fraction(2), Fraction(-1))},
-        "level_amounts: an amount is negative",
-    ),
-    (
-        "tree",
-        {"fanouts": (3, 2), "level_budgets": (Fraction(1), Fraction(0))},
-        "level_amounts: the leaves must be measured",
-    ),
+    *[
+        ("tree", {"fanouts": (3, 2), "level_budgets": amounts}, f"level_amounts: {message}")
+        for amounts, message in (
+            ((Fraction(1, 2), Fraction(3, 4)), "they sum to 5/4, above the budget 1"),
+            ((Fraction(2), Fraction(-1)), "an amount is negative"),
+            ((Fraction(1), Fraction(0)), "the leaves must be measured"),
+        )
+    ],
+    ("tree", {"fanouts": (2, 3), "level_budgets": ()}, "level_budgets"),
+    *[
+        ("tree", {"leaves": 1, "level_budgets": amounts}, "level_")
+        for amounts in ((Fraction(5),), HALVES)
+    ],
     (
         "tree",
         {
@@ -379,70 +364,43 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "change", "message"), REFUSALS)
-def test_refuses_in_one_sentence_that_starts_with_the_field(
-    name: str, change: dict[str, Any], message: str
-) -> None:
-    given: dict[str, Any] = {"leaves": 5, "budget": budget(), "unit": ADD_REMOVE, **change}
-    own = {each.name: given.pop(each.name) for each in fields(TreeSetting) if each.name in given}
-    with pytest.raises(ValueError, match=f"^{message}") as refused:
-        plan_mechanism(name, TreeSetting(**own), **given)
-    sentence = str(refused.value)
-    assert "\n" not in sentence and not sentence.endswith(".") and ". " not in sentence
+def test_refuses_in_one_sentence_that_starts_with_the_field() -> None:
+    for name, change, message in REFUSALS:
+        given: dict[str, Any] = {"leaves": 5, "budget": budget(), "unit": ADD_REMOVE, **change}
+        names = [each.name for each in fields(TreeSetting) if each.name in given]
+        own = {each: given.pop(each) for each in names}
+        with pytest.raises(ValueError, match=f"^{message}") as refused:
+            plan_mechanism(name, TreeSetting(**own), **given)
+        sentence = str(refused.value)
+        assert "\n" not in sentence and not sentence.endswith(".") and ". " not in sentence
 
 
-@pytest.mark.parametrize("name", ["planned", "tree", "binary", "histogram", "independent"])
-def test_refuses_noise_that_does_not_fit_counts(name: str) -> None:
-    tiny = Budget(measure=Measure.EPSILON, amount=Fraction(1, 2**42))
-    with pytest.raises(ValueError, match="scale"):
-        plan = plan_mechanism(name, TreeSetting(leaves=5, budget=tiny, unit=ADD_REMOVE))
-        assert plan.laws  # published plans make their laws on request
+def test_refuses_noise_that_does_not_fit_counts() -> None:
+    for name in ("planned", "tree", "binary", "histogram", "independent"):
+        with pytest.raises(ValueError, match="scale"):
+            plan = plan_mechanism(name, setting_of(5, given=budget(amount=Fraction(1, 2**42))))
+            assert plan.laws  # published plans make their laws on request
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"level_amounts": (Fraction(1, 2), Fraction(1, 2))}, "mechanism: independent prefixes"),
+def test_a_plan_of_independent_prefixes_has_one_level_and_one_estimate() -> None:
+    taller = UniformTree(leaves=6, fanouts=(2, 3))
+    for change, message in (
+        ({"level_amounts": HALVES}, "mechanism: independent prefixes"),
         (
-            {
-                "tree": UniformTree(leaves=6, fanouts=(2, 3)),
-                "level_amounts": (Fraction(0), *HALVES),
-            },
+            {"tree": taller, "level_amounts": (Fraction(0), *HALVES)},
             "mechanism: independent prefixes have one level",
         ),
         ({"estimator": Estimator.BELOW}, "estimator: independent prefixes have one estimate only"),
-    ],
-)
-def test_a_plan_of_independent_prefixes_has_one_level_and_one_estimate(
-    fields: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=f"^{message}"):
-        replace(independent(6, SETTINGS[3]), **fields)
-
-
-@pytest.mark.parametrize("given", [(Fraction(5),), (Fraction(1, 2), Fraction(1, 2))])
-def test_refuses_level_budgets_that_do_not_fit_one_leaf(given: tuple[Fraction, ...]) -> None:
-    with pytest.raises(ValueError, match="level_"):
-        tree_mechanism(TreeSetting(leaves=1, budget=budget(), unit=ADD_REMOVE), level_budgets=given)
-
-
-def test_refuses_no_level_budgets() -> None:
-    with pytest.raises(ValueError, match="level_budgets"):
-        plan_mechanism(
-            "tree",
-            TreeSetting(leaves=6, budget=budget(), unit=ADD_REMOVE),
-            fanouts=(2, 3),
-            level_budgets=(),
-        )
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            replace(independent(6, SETTINGS[3]), **change)
 
 
 # --- (epsilon, delta) ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_moved_counts_of_independent_prefixes(
-    replace_laws: Make, setting: tuple[PrivacyUnit, bool, bool]
-) -> None:
+def test_the_moved_counts_of_independent_prefixes(replace_laws: Make, setting: Setting) -> None:
     """One pair: every measured prefix that the worst neighbors move, each by one."""
     for leaves in (2, 3, 4):
         plan = independent(leaves, setting, budget(Measure.RHO))
@@ -470,36 +428,28 @@ def test_the_delta_of_independent_prefixes_is_that_of_the_gaussian_mechanism() -
     assert certified_delta([(law, moved - 1)], epsilon) < exact
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("name", ["independent", "histogram", "binary", "tree", "planned"])
+# The composition of a mechanism follows from its moved counts: settings take turns.
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [*zip(["independent", "histogram", "binary", "tree", "planned"], SETTINGS, strict=True)],
+)
 def test_a_release_that_does_not_keep_what_it_states_is_refused(
-    make_question: Make, name: str, setting: tuple[PrivacyUnit, bool, bool]
+    make_question: Make, name: str, setting: Setting
 ) -> None:
     unit, public, keyed = setting
     given = budget(Measure.RHO, "1/20")
-    tree = plan_mechanism(
-        name,
-        TreeSetting(leaves=12, budget=given, unit=unit, public_total=public, keyed=keyed),
-    )
+    tree = plan_mechanism(name, setting_of(12, setting, given))
     question = make_question(leaves=12, plan=tree, keys=2 if keyed else 0, public_total=public)
 
     def release(epsilon: Fraction, delta: Fraction) -> ReleasePlan:
-        return ReleasePlan(
-            name="r",
-            unit=unit,
-            budget=given,
-            questions=(question,),
-            stated=(epsilon, delta),
-        )
+        own = {"questions": (question,), "stated": (epsilon, delta)}
+        return ReleasePlan(name="r", unit=unit, budget=given, **own)
 
     least = Fraction(certified_delta(moved_counts(tree), 1))
     assert release(Fraction(1), least * Fraction(101, 100)).stated is not None
     assert keeps(moved_counts(tree), given.amount, 1, least)
     assert not keeps(moved_counts(tree), given.amount, 1, least * Fraction(99, 100))
-    for epsilon, delta in [
-        (Fraction(1), least * Fraction(99, 100)),
-        (Fraction(99, 100), least),
-    ]:
+    for epsilon, delta in ((Fraction(1), least * Fraction(99, 100)), (Fraction(99, 100), least)):
         with pytest.raises(ValueError, match=r"^delta: the noise does not keep .* at epsilon"):
             release(epsilon, delta)
 
