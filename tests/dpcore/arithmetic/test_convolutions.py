@@ -10,6 +10,7 @@ import pytest
 from dptrees.dpcore.arithmetic import sums
 from dptrees.dpcore.arithmetic.sums import integer_series_product, later_terms, series_product
 from dptrees.dpcore.arrays import Floats
+from tests.dpcore.cases import for_each
 
 SIZES = (1, 2, 3, 16, 37)
 
@@ -27,7 +28,7 @@ def coefficients(size: int, seed: int = 1) -> tuple[Floats, Floats]:
     return rng.normal(size=size) * 1e6, 1.0 / (np.arange(size) + 1.0) ** 1.5
 
 
-@pytest.mark.parametrize("size", SIZES)
+@for_each("size", SIZES)
 def test_terms_are_as_accurate_as_stated(size: int) -> None:
     values, series = coefficients(size)
     most = float(np.abs(values).max() * np.abs(series).max()) * size**0.5
@@ -44,7 +45,7 @@ def test_fewer_bits_are_less_accurate() -> None:
     assert 1e-9 < np.abs(full - less).max() / np.abs(values).max() < 1e-4
 
 
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 2), (3, 9), (16, 16), (20, 37), (64, 65)])
+@for_each(("m", "n"), [(1, 1), (1, 2), (3, 9), (16, 16), (20, 37), (64, 65)])
 def test_later_terms_are_those_of_the_whole_product(m: int, n: int) -> None:
     values, series = coefficients(n)
     expected = [float(each) for each in exact(values[:m], series)[m:]]

@@ -37,6 +37,7 @@ from dptrees.dpcore.arithmetic.normal import (
     normal_quantiles,
 )
 from dptrees.dpcore.arrays import Floats
+from tests.dpcore.cases import for_each
 
 Exact = Callable[[Decimal], Decimal]
 
@@ -96,9 +97,7 @@ def test_errors_in_units_of_the_last_place(name: str) -> None:
             assert abs(Decimal(value) - true) <= Decimal(units * math.ulp(float(true))), at
 
 
-@pytest.mark.parametrize(
-    "function", [exp, exp2, expm1, log, log1p, sinh, tanh, sin, cos, erfc, erfcx, normal_cdf]
-)
+@for_each("function", [exp, exp2, expm1, log, log1p, sinh, tanh, sin, cos, erfc, erfcx, normal_cdf])
 def test_a_number_has_the_bits_of_an_array(function: Callable[[Floats], Floats]) -> None:
     ends = [0.0, -0.0, 1.0, -1.0, 710.0, -800.0, 1e300, 5e-324, math.inf, -math.inf, math.nan]
     x = np.concatenate([_grid(-30.0, 30.0), _grid(-1e9, 1e9, 50), ends])
@@ -107,7 +106,7 @@ def test_a_number_has_the_bits_of_an_array(function: Callable[[Floats], Floats])
     assert function(np.ones((0, 2))).shape == (0, 2)
 
 
-@pytest.mark.parametrize("x", [1e6, 123456789.125, 1e22, 2.0**1000, -(3.0**200)])
+@for_each("x", [1e6, 123456789.125, 1e22, 2.0**1000, -(3.0**200)])
 def test_large_angles_are_reduced_exactly(x: float) -> None:
     # sin and cos of the exact remainder, by pi to 400 digits (Machin).
     with localcontext() as context:
@@ -149,7 +148,7 @@ def test_the_normal_law_beside_scipy() -> None:
     assert np.allclose(quantiles, special.ndtri(p), rtol=1e-11, atol=1e-15)
 
 
-@pytest.mark.parametrize("probability", [0.0, 1.0, -1.0, math.nan])
+@for_each("probability", [0.0, 1.0, -1.0, math.nan])
 def test_no_quantile_of_what_is_no_probability(probability: float) -> None:
     with pytest.raises(ValueError, match="probability"):
         normal_quantile(probability)

@@ -13,9 +13,10 @@ from dptrees.dpcore.arithmetic.matrices import (
 )
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.factorised.optimum import optimal_weights, prefix_gram, weighted_gram
+from tests.dpcore.cases import for_each
 
 
-@pytest.mark.parametrize("cells", [1, 2, 3, 17, 300])
+@for_each("cells", [1, 2, 3, 17, 300])
 def test_it_is_within_its_bound_of_the_corrected_root(cells: int) -> None:
     weights = np.random.default_rng(cells).uniform(0.1, 4.0, cells)
     exact = square_root(weighted_gram(prefix_gram(cells), np.sqrt(weights)))

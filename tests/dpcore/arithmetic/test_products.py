@@ -16,6 +16,7 @@ from dptrees.dpcore.arithmetic.matrices import (
     solved_upper,
 )
 from dptrees.dpcore.arrays import Floats, Integers
+from tests.dpcore.cases import for_each
 
 SIZES = ((1, 1, 1), (3, 5, 2), (17, 64, 9), (4, 300, 5))
 
@@ -36,7 +37,7 @@ def exact(a: Floats, b: Floats) -> list[list[Fraction]]:
     ]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@for_each("size", SIZES)
 def test_errors_of_products_are_as_stated(size: tuple[int, int, int]) -> None:
     a, b = factors(size)
     most = np.abs(a).max(axis=1)[:, None] * np.abs(b).max(axis=0)
@@ -53,7 +54,7 @@ def test_a_product_of_integers_is_exact() -> None:
     assert (product(a.astype(float), b.astype(float)) == a @ b).all()
 
 
-@pytest.mark.parametrize("largest", [3, 2**20, 2**40])
+@for_each("largest", [3, 2**20, 2**40])
 def test_integers_are_multiplied_modulo_2_to_the_64(largest: int) -> None:
     rng = np.random.default_rng(4)
     a: Integers = rng.integers(-largest, largest, (5, 60))
@@ -81,7 +82,7 @@ def test_large_and_small_rows_keep_their_digits() -> None:
     assert np.allclose(product(a * scales, b) / scales, a @ b, rtol=1e-12)
 
 
-@pytest.mark.parametrize("planted", [np.inf, -np.inf, np.nan])
+@for_each("planted", [np.inf, -np.inf, np.nan])
 def test_infinities_and_nans_are_refused(planted: float) -> None:
     a, b = factors((3, 5, 2))
     a[1, 2] = planted
@@ -93,7 +94,7 @@ def test_infinities_and_nans_are_refused(planted: float) -> None:
         gram_residual(np.zeros((3, 3)), a)
 
 
-@pytest.mark.parametrize("size", [1, 4, 30])
+@for_each("size", [1, 4, 30])
 def test_residuals_are_known_where_all_but_the_last_digits_cancel(size: int) -> None:
     a = np.rint(np.random.default_rng(6).normal(size=(size, size)) * 2**40) / 2**40
     target = a @ a.T
@@ -106,7 +107,7 @@ def test_residuals_are_known_where_all_but_the_last_digits_cancel(size: int) -> 
     assert (found == gram_residual(target[::-1, ::-1], a[::-1])[::-1, ::-1]).all()
 
 
-@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 200])
+@for_each("size", [1, 2, 63, 64, 65, 200])
 def test_triangular_systems_are_those_of_linear_algebra(size: int) -> None:
     rng = np.random.default_rng(7)
     matrix = np.triu(rng.integers(0, 50, (size, size))).astype(float) + 300 * np.eye(size)

@@ -17,6 +17,7 @@ from dptrees.dpcore.arithmetic.matrices import (
 )
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.factorised.optimum import prefix_gram
+from tests.dpcore.cases import for_each
 
 Numbers = list[list[Decimal]]
 
@@ -53,7 +54,7 @@ def test_roots_and_factors_are_known_to_twenty_digits() -> None:
         assert largest_difference(rounded, rounded, decimals(matrix)) > Decimal(10) ** -16
 
 
-@pytest.mark.parametrize("cells", [1, 2, 40, 200])
+@for_each("cells", [1, 2, 40, 200])
 def test_they_are_those_of_linear_algebra(cells: int) -> None:
     matrix = prefix_gram(cells)
     root = square_root(matrix).sum
@@ -100,7 +101,7 @@ def test_another_lapack_gives_the_same_numbers(monkeypatch: pytest.MonkeyPatch) 
     assert (rough_factor(matrix)[0] != rough).any()
 
 
-@pytest.mark.parametrize("bits", [4, 14, 30])
+@for_each("bits", [4, 14, 30])
 def test_diagonals_are_rounded_to_so_many_bits(bits: int) -> None:
     matrix = prefix_gram(30)
     found, exact = rounded_root_diagonal(matrix, bits), square_root(matrix).sum.diagonal()

@@ -18,6 +18,7 @@ from dptrees.dpcore.arithmetic.sums import (
     power_of_ten,
     row_dots,
 )
+from tests.dpcore.cases import for_each
 
 
 def test_products_of_vectors_and_rows() -> None:
@@ -33,13 +34,13 @@ def test_a_sum_does_not_depend_on_the_layout() -> None:
     assert np.array_equal(row_dots(values, 0.1), row_dots(transposed, 0.1))
 
 
-@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 7, 64])
+@for_each("exponent", [0, 1, 2, 3, 7, 64])
 def test_integer_powers(exponent: int) -> None:
     base = np.array([-1.5, 0.0, 1.0, 1.01])
     assert np.allclose(integer_power(base, exponent), base**exponent, rtol=1e-14)
 
 
-@pytest.mark.parametrize("exponent", range(-300, 301, 7))
+@for_each("exponent", range(-300, 301, 7))
 def test_exponents_are_exact_beside_a_power(exponent: int) -> None:
     ten = float(f"1e{exponent}")
     exact = Fraction(ten) >= Fraction(10) ** exponent

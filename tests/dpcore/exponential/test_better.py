@@ -6,6 +6,7 @@ import pytest
 
 from dptrees.dpcore.exponential.plan import ExponentialPlan, is_better
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from tests.dpcore.cases import for_each
 
 
 def even_plan(quantiles: int, measure: Measure = Measure.EPSILON) -> ExponentialPlan:
@@ -17,7 +18,7 @@ def even_plan(quantiles: int, measure: Measure = Measure.EPSILON) -> Exponential
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("quantiles", "rows", "expected"),
     [
         (1, 1000, True),
@@ -39,7 +40,7 @@ def test_it_is_so_of_few_quantiles_of_enough_rows(
     assert is_better(even_plan(quantiles), Fraction(rows)) is expected
 
 
-@pytest.mark.parametrize(("quantiles", "expected"), [(1, True), (7, True), (8, False)])
+@for_each(("quantiles", "expected"), [(1, True), (7, True), (8, False)])
 def test_without_a_guess_of_few(quantiles: int, expected: bool) -> None:
     assert is_better(even_plan(quantiles), None) is expected
 

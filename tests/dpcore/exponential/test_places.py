@@ -6,10 +6,10 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 
 from dptrees.dpcore.exponential.choice import ERROR, FLOOR, STEPS, _below, _parts, _turns
 from dptrees.dpcore.exponential.plan import _LEAST_RATE, LARGEST_OF_PLACES
+from tests.dpcore.cases import for_each
 
 
 def off(rate: Fraction, rows: int) -> float:
@@ -28,7 +28,7 @@ def off(rate: Fraction, rows: int) -> float:
     return float(np.abs((found + FLOOR) / (expected + FLOOR) - 1).max())
 
 
-@pytest.mark.parametrize("power", [20, 24, 30, 36])
+@for_each("power", [20, 24, 30, 36])
 def test_clipped_distances_weigh_nothing_beside_the_floor(power: int) -> None:
     assert off(_LEAST_RATE, 2**power) < 2 * ERROR
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import pytest
-
 from dptrees.dpcore.exponential.plan import ExponentialPlan
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from tests.dpcore.cases import for_each
 
 
-@pytest.mark.parametrize("measure", Measure)
-@pytest.mark.parametrize("share", [Fraction(0), Fraction(3, 10)])
-@pytest.mark.parametrize("number", [1, 2, 3, 7, 9])
+@for_each("measure", Measure)
+@for_each("share", [Fraction(0), Fraction(3, 10)])
+@for_each("number", [1, 2, 3, 7, 9])
 def test_every_path_and_the_intervals_spend_the_budget(
     measure: Measure, share: Fraction, number: int
 ) -> None:

@@ -4,10 +4,10 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 
 from dptrees.dpcore.exponential.choice import ERROR, Weights
 from dptrees.dpcore.noise.exact_sampling import exp_bounds
+from tests.dpcore.cases import for_each
 
 RATES = [Fraction(1, 2**36), Fraction(1, 3000), Fraction(355, 113), Fraction(20)]
 
@@ -22,7 +22,7 @@ def off(found: float, expected: Fraction) -> Fraction:
     return abs(Fraction(found) / expected - 1)
 
 
-@pytest.mark.parametrize("rate", RATES)
+@for_each("rate", RATES)
 def test_they_are_the_exponentials(rate: Fraction) -> None:
     numbers = [0, 1, 2, 255, 256, 257, 99_999, 2**40 + 12345, 2**62]
     numbers += [int(Fraction(each, 10) / rate) for each in (1, 37, 200)]
@@ -33,8 +33,8 @@ def test_they_are_the_exponentials(rate: Fraction) -> None:
             assert 0 <= found < math.exp(-199)
 
 
-@pytest.mark.parametrize("rate", RATES[:3])
-@pytest.mark.parametrize("step", [0, 1, 7, 2**20, 2**35])
+@for_each("rate", RATES[:3])
+@for_each("step", [0, 1, 7, 2**20, 2**35])
 def test_means_are_those_of_all_places(rate: Fraction, step: int) -> None:
     """The sum of a geometric series, in rationals."""
     found = Weights(rate).means(np.array([step]), 12)[0]

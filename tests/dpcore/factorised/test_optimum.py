@@ -13,6 +13,7 @@ from dptrees.dpcore.factorised.optimum import (
     range_gram,
     rank_gram,
 )
+from tests.dpcore.cases import for_each
 
 
 def information(gram: Floats, weights: Floats) -> Floats:
@@ -30,7 +31,7 @@ def test_the_best_error_of_prefixes(cells: int, rmse: float) -> None:
     assert found.gap < 1e-3
 
 
-@pytest.mark.parametrize(
+@for_each(
     "read",
     [
         Read(kind="cdf"),

@@ -25,6 +25,7 @@ from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.uniform.objectives import CountObjective, QuantileObjective, RangeObjective
 from dptrees.dpcore.uniform.plan import Consistency
+from tests.dpcore.cases import for_each
 from tests.dpcore.mechanisms import changed
 
 CELLS = 60
@@ -57,8 +58,8 @@ def some_counts(rows: int = 1) -> Integers:
     return np.random.default_rng(3).integers(0, 90, (rows, CELLS))
 
 
-@pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
-@pytest.mark.parametrize("keys", [None, KEYS], ids=str)
+@for_each("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW])
+@for_each("keys", [None, KEYS])
 def test_a_specification_is_read_back(unit: PrivacyUnit, keys: KeyList | None) -> None:
     question = make_question(unit, replace(WORKLOAD, keys=keys))
     plan = ReleasePlan(name="r", unit=unit, budget=SHARE.budget, questions=(question,))
@@ -182,7 +183,7 @@ def test_it_is_better_than_the_planned_tree() -> None:
         assert WORKLOAD.predicted(question) < 0.95 * predicted_cdf_rmse(tree.plan)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "field"),
     [
         ({"noise": Noise.LAPLACE}, "noise"),
@@ -192,7 +193,6 @@ def test_it_is_better_than_the_planned_tree() -> None:
             "mechanism",
         ),
     ],
-    ids=str,
 )
 def test_what_it_cannot_do_is_refused(change: dict[str, object], field: str) -> None:
     workload = replace(WORKLOAD, **change)

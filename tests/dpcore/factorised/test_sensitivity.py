@@ -8,7 +8,6 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 
 import numpy as np
-import pytest
 
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.factorised.optimum import Read
@@ -16,6 +15,7 @@ from dptrees.dpcore.factorised.plan import strategy_law, strategy_sensitivity
 from dptrees.dpcore.factorised.strategies import MatrixStrategy, ToeplitzStrategy, best_strategy
 from dptrees.dpcore.noise.laws import DiscreteGaussian
 from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
+from tests.dpcore.cases import for_each
 
 STRATEGIES = [
     ToeplitzStrategy.from_size(3),
@@ -69,8 +69,8 @@ def brute_force(unit: PrivacyUnit, strategy: MatrixStrategy, keyed: bool) -> int
     return int(((own[first] - own[second]) ** 2).sum())
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: each.spec()["kind"])
-@pytest.mark.parametrize(("unit", "keyed"), list(units()), ids=str)
+@for_each("strategy", STRATEGIES)
+@for_each(("unit", "keyed"), list(units()))
 def test_nothing_moves_more_than_the_sensitivity(
     strategy: MatrixStrategy, unit: PrivacyUnit, keyed: bool
 ) -> None:

@@ -21,6 +21,7 @@ from dptrees.dpcore.factorised.strategies import (
     plan_strategy,
 )
 from dptrees.dpcore.specification import MatrixError
+from tests.dpcore.cases import for_each
 
 CDF = Read(kind="cdf")
 SIZES = (1, 2, 3, 17, 64, 100)
@@ -142,7 +143,7 @@ def test_what_is_planned() -> None:
         plan_strategy(MOST_LEAVES + 1, CDF)
 
 
-@pytest.mark.parametrize("cells", [1, 2, 16, 17, 256, 257, 1000, 4097, 2**20])
+@for_each("cells", [1, 2, 16, 17, 256, 257, 1000, 4097, 2**20])
 def test_the_reported_tree_has_all_cells(cells: int) -> None:
     tree = listed_tree(cells)
     assert tree.leaves == cells and all(fanout <= 16 for fanout in tree.fanouts)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
 from dptrees.dpcore.hierarchy.domain import column_readers
 from dptrees.dpcore.hierarchy.universe import Universe
+from tests.dpcore.cases import for_each
 from tests.dpcore.universe_reference import check_restored, check_universe
 
 UNITS = {"year": "%Y", "month": "%m", "day": "%d", "hour": "%H"}
@@ -195,15 +196,13 @@ def test_more_leaves_than_one_block_holds() -> None:
     assert np.array_equal(hours.parents(4, np.arange(131496)), np.arange(131496) // 24)
 
 
-@pytest.mark.parametrize(
-    "path", ["2013-1", "2013-02-", "2013-02-30", "201302", "2013-02-05T01", "-"]
-)
+@for_each("path", ["2013-1", "2013-02-", "2013-02-30", "201302", "2013-02-05T01", "-"])
 def test_no_moment_of_a_path(path: str) -> None:
     with pytest.raises(ValueError, match="has no node of this path"):
         universe_from_calendar(("year", "month", "day"), DAY, NEXT).find(path)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (lambda: universe_from_calendar((), DAY, NEXT), "levels () must be"),

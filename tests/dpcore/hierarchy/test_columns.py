@@ -19,6 +19,7 @@ from dptrees.dpcore.hierarchy.leaves import (
     universe_from_parents,
 )
 from dptrees.dpcore.hierarchy.universe import Universe
+from tests.dpcore.cases import for_each
 from tests.dpcore.hierarchy_rows import (
     CODED,
     DAYS,
@@ -86,8 +87,8 @@ def test_moments(
             check_rows(domain, {"t": pa.array(dates, days)}, expected)
 
 
-@pytest.mark.parametrize("unit", ["year", "month", "day", "hour"])
-@pytest.mark.parametrize("storage", ["s", "us"])
+@for_each("unit", ["year", "month", "day", "hour"])
+@for_each("storage", ["s", "us"])
 def test_moments_at_the_ends_of_int64(unit: str, storage: str) -> None:
     universe = universe_from_calendar((unit,), date(1960, 1, 1), date(1980, 1, 1))
     domain = HierarchyDomain(universe=universe, columns=("t",))
@@ -112,7 +113,7 @@ def test_dates_are_midnights_of_a_calendar_of_hours() -> None:
     assert domain.leaf_ids({"t": pa.array(days)}).tolist() == [-1, 0, 24, -1]
 
 
-@pytest.mark.parametrize("type", INTEGER_TYPES, ids=str)
+@for_each("type", INTEGER_TYPES)
 def test_integers_of_every_type(type: pa.DataType) -> None:
     largest = 2 ** (type.bit_width - (not str(type).startswith("u"))) - 1
     rows = {"x": pa.array([3, 4, None, largest], type)}
@@ -153,7 +154,7 @@ def test_the_types_of_columns_without_types() -> None:
     assert hierarchy_domain(HOURS).value_types == {"x": pa.timestamp("us", tz="UTC")}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("universe", "column", "type", "needed"),
     [
         (NUMBERED, "a", pa.int64(), "texts"),
@@ -178,7 +179,7 @@ def test_a_type_that_cannot_be_read(
         domain.leaf_ids(rows)
 
 
-@pytest.mark.parametrize("universe", [NUMBERED, CODED, SPLIT, DAYS, HOURS], ids=lambda u: u.form)
+@for_each("universe", [NUMBERED, CODED, SPLIT, DAYS, HOURS])
 def test_nulls_of_no_type_and_no_rows(universe: Universe) -> None:
     domain = hierarchy_domain(universe, missing="other")
     rows = {name: pa.nulls(2) for name in domain.columns}

@@ -17,6 +17,7 @@ from dptrees.dpcore.hierarchy.leaves import (
     universe_from_paths,
 )
 from dptrees.dpcore.hierarchy.universe import Universe
+from tests.dpcore.cases import for_each
 from tests.dpcore.hierarchy_rows import (
     CODED,
     DAYS,
@@ -98,8 +99,8 @@ def test_paths(data: st.DataObject, unknown: str, missing: str) -> None:
 # --- the domain as a value ---
 
 
-@pytest.mark.parametrize("universe", [NUMBERED, CODED, SPLIT, DAYS], ids=lambda u: u.form)
-@pytest.mark.parametrize(("unknown", "missing"), [("drop", "other"), ("other", "drop")])
+@for_each("universe", [NUMBERED, CODED, SPLIT, DAYS])
+@for_each(("unknown", "missing"), [("drop", "other"), ("other", "drop")])
 def test_the_specification_restores_the_domain(
     universe: Universe, unknown: str, missing: str
 ) -> None:
@@ -121,7 +122,7 @@ def test_the_tree_has_the_leaf_other_only_where_rows_go_to_it() -> None:
     assert not hierarchy_domain(CODED, missing="other", unknown="other").drops_rows
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "message"),
     [
         ({"universe": NUMBERED, "columns": ("a",)}, "must be 2 different names"),

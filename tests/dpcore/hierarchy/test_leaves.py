@@ -18,6 +18,7 @@ from dptrees.dpcore.hierarchy.leaves import (
     universe_from_paths,
 )
 from dptrees.dpcore.hierarchy.universe import MAX_DEPTH
+from tests.dpcore.cases import for_each
 from tests.dpcore.universe_reference import Leaf, check_universe
 
 LABEL = st.text("ab/\\ é10", min_size=1, max_size=3)
@@ -96,7 +97,7 @@ DEEP = "/".join("a" * (MAX_DEPTH + 1))
 CHAIN = [str(i) for i in range(MAX_DEPTH + 1)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (lambda: universe_from_columns({}), "levels must be at least one"),

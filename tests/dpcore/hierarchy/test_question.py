@@ -23,6 +23,7 @@ from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Budget, Measu
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.rows.policies import MeasureColumn
+from tests.dpcore.cases import for_each
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,
     BUSHY,
@@ -86,7 +87,7 @@ def test_slots_count_no_row_without_a_leaf_at_the_key_before() -> None:
     assert cells.tolist() == [0, 2 * slots.per_key - 1, slots.per_key - 1]
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@for_each("name", QUESTIONS)
 def test_a_specification_is_read_back(name: str) -> None:
     question = QUESTIONS[name]
     plan = make_release_plan(question)
@@ -202,10 +203,10 @@ FORMS = ["digits", "columns", "paths"]
 POLICIES = [("drop", "drop"), ("other", "drop"), ("drop", "other"), ("other", "other")]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("unknown", "missing"), POLICIES)
-@pytest.mark.parametrize("keys", [(), ("white", "black")])
-@pytest.mark.parametrize("measure", [None, AMOUNT, PAID], ids=["counts", "signed", "zero"])
+@for_each("form", FORMS)
+@for_each(("unknown", "missing"), POLICIES)
+@for_each("keys", [(), ("white", "black")])
+@for_each("measure", [None, AMOUNT, PAID])
 def test_rows_add_what_is_counted_by_hand(
     form: str, unknown: str, missing: str, keys: tuple[str, ...], measure: MeasureColumn | None
 ) -> None:
@@ -244,8 +245,8 @@ def test_columns_are_read_once_and_have_one_type() -> None:
             question.check_types(types | {column: wrong})
 
 
-@pytest.mark.parametrize("unit", ROW_UNITS)
-@pytest.mark.parametrize("keys", [(), ("white",)])
+@for_each("unit", ROW_UNITS)
+@for_each("keys", [(), ("white",)])
 def test_a_row_moves_a_count_of_each_level(unit: PrivacyUnit, keys: tuple[str, ...]) -> None:
     question = hierarchy_question("bushy", unit=unit, keys=keys, budget=RHO)
     several = 2 if unit is SUBSTITUTE else 1
@@ -270,7 +271,7 @@ def test_public_levels_have_no_noise_of_their_own() -> None:
     assert question.public_total and not hierarchy_question("bushy").public_total
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "message"),
     [
         (

@@ -21,6 +21,7 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.rows.policies import MeasureColumn
+from tests.dpcore.cases import for_each
 from tests.dpcore.hierarchy_questions import (
     all_nodes,
     hierarchy_question,
@@ -114,7 +115,7 @@ def test_every_node_is_found_by_its_path_and_by_its_number(
         assert answer.fraction == (row["count"] / total if total else None)
 
 
-@pytest.mark.parametrize(("name", "key"), CASES)
+@for_each(("name", "key"), CASES)
 def test_counts_of_children_add_up_to_their_parent_s(
     release: ReleaseReader, name: str, key: str | None
 ) -> None:
@@ -134,7 +135,7 @@ def test_counts_of_children_add_up_to_their_parent_s(
         assert sum(estimates) == pytest.approx(row["estimate"], abs=1e-6)
 
 
-@pytest.mark.parametrize(("name", "key"), CASES)
+@for_each(("name", "key"), CASES)
 def test_the_largest_nodes_of_a_level(release: ReleaseReader, name: str, key: str | None) -> None:
     tree = read_tree(release, name)
     rows = key_rows(release, name, key)

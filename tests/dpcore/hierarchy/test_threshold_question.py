@@ -27,6 +27,7 @@ from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.thresholds.forest import ThresholdIntervals
+from tests.dpcore.cases import for_each
 from tests.dpcore.hierarchy_questions import (
     UNIVERSES,
     all_nodes,
@@ -64,8 +65,8 @@ def some_counts(question: Question, form: str) -> np.ndarray:
 # --- how it describes itself ---
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("keys", [(), ("white", "black")])
+@for_each("form", FORMS)
+@for_each("keys", [(), ("white", "black")])
 def test_comes_back_from_its_specification(form: str, keys: tuple[str, ...]) -> None:
     question = threshold_question(form, keys=keys, confidence=0.9, weight=Fraction(2, 3))
     spec = json.loads(json.dumps(question.spec()))
@@ -140,8 +141,8 @@ def test_there_is_no_budget_to_share_and_no_margin() -> None:
 # --- what a row costs ---
 
 
-@pytest.mark.parametrize("keys", [(), ("white", "black")])
-@pytest.mark.parametrize("unit", [ADD, SUBSTITUTE])
+@for_each("keys", [(), ("white", "black")])
+@for_each("unit", [ADD, SUBSTITUTE])
 def test_a_row_costs_the_steps_that_neighbouring_rows_take(
     unit: PrivacyUnit, keys: tuple[str, ...]
 ) -> None:

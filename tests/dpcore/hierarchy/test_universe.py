@@ -17,6 +17,7 @@ from dptrees.dpcore.hierarchy.leaves import (
     universe_from_paths,
 )
 from dptrees.dpcore.hierarchy.universe import Universe
+from tests.dpcore.cases import for_each
 from tests.dpcore.universe_reference import check_restored, fleet
 
 
@@ -36,7 +37,7 @@ def test_the_digest_stays() -> None:
     assert fleet().digest == "fa8d42ca04752513ee0f9aa0b0c81f1c374eafc0b072be5afdd726d42eb5d74d"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "universe",
     [
         fleet(),
@@ -45,7 +46,6 @@ def test_the_digest_stays() -> None:
         universe_from_calendar(("year", "month"), date(2013, 1, 1), date(2014, 1, 1)),
         universe_from_parents(pa.array(["a", "b"]), pa.array([None, "a"])),
     ],
-    ids=lambda universe: universe.form,
 )
 def test_other_is_the_last_leaf_below_the_root(universe: Universe) -> None:
     wider = universe.with_other()
@@ -71,9 +71,7 @@ def test_other_must_not_be_there_already() -> None:
         fleet().with_other().with_other()
 
 
-@pytest.mark.parametrize(
-    "path", ["UA/8", "XX", "UA/7/1", "UA/07", "ua", "//", "UA/", "other", "AA\\/30"]
-)
+@for_each("path", ["UA/8", "XX", "UA/7/1", "UA/07", "ua", "//", "UA/", "other", "AA\\/30"])
 def test_no_node_of_a_path(path: str) -> None:
     with pytest.raises(ValueError, match="has no node of this path"):
         fleet().find(path)

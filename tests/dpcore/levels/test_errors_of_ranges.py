@@ -15,9 +15,10 @@ from dptrees.dpcore.trees.estimation import estimate_down, estimate_up
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
+from tests.dpcore.cases import for_each
 
 
-@pytest.mark.parametrize("seed", range(12))
+@for_each("seed", range(12))
 def test_equals_dense_least_squares(
     random_plan: Callable[..., TreePlan], dense_least_squares: Callable[..., Any], seed: int
 ) -> None:
@@ -34,7 +35,7 @@ def test_equals_dense_least_squares(
         )
 
 
-@pytest.mark.parametrize("seed", range(6))
+@for_each("seed", range(6))
 def test_the_law_has_the_coefficients_of_the_estimator(
     random_plan: Callable[..., TreePlan], seed: int
 ) -> None:
@@ -68,7 +69,7 @@ def random_runs(rng: np.random.Generator, leaves: int) -> list[tuple[int, int]]:
     return list(zip(edges[::2], edges[1::2], strict=False))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@for_each("seed", range(24))
 def test_the_sum_of_several_runs_equals_dense_least_squares(
     random_plan: Callable[..., TreePlan], dense_least_squares: Callable[..., Any], seed: int
 ) -> None:
@@ -130,7 +131,7 @@ def test_an_empty_range_has_no_error(random_plan: Callable[..., TreePlan]) -> No
     assert range_error(random_plan(np.random.default_rng(0)), 1, 1).variance == 0.0
 
 
-@pytest.mark.parametrize(("start", "stop"), [(-1, 1), (2, 1), (0, 10**6)])
+@for_each(("start", "stop"), [(-1, 1), (2, 1), (0, 10**6)])
 def test_refuses(random_plan: Callable[..., TreePlan], start: int, stop: int) -> None:
     with pytest.raises(ValueError, match="range: "):
         range_error(random_plan(np.random.default_rng(0)), start, stop)

@@ -33,6 +33,7 @@ from dptrees.dpcore.uniform.objectives import (
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 from dptrees.dpcore.uniform.prefix_errors import mean_prefix_variance
 from dptrees.dpcore.uniform.strategies import one_level, search_strategies
+from tests.dpcore.cases import for_each
 
 ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 # (neighbors, N public, keyed)
@@ -430,7 +431,7 @@ def test_budget_for_target(
     assert error(amount) <= rmse < error(amount - step)
 
 
-@pytest.mark.parametrize("rmse", [0.0, -1.0, math.inf, math.nan])
+@for_each("rmse", [0.0, -1.0, math.inf, math.nan])
 def test_bad_targets(rmse: float) -> None:
     with pytest.raises(ValueError, match="rmse"):
         budget_for_target(rmse, lambda amount: 1 / float(amount), Measure.RHO)
@@ -477,8 +478,8 @@ def test_targets_that_no_budget_reaches() -> None:
             budget_for_target(rmse, error, Measure.EPSILON)
 
 
-@pytest.mark.parametrize("power", [0.3, 1, 4])
-@pytest.mark.parametrize("rmse", [1e-6, 0.9, 1.0, 7e5])
+@for_each("power", [0.3, 1, 4])
+@for_each("rmse", [1e-6, 0.9, 1.0, 7e5])
 def test_the_target_s_budget_is_the_smallest(power: float, rmse: float) -> None:
     calls = []
 

@@ -38,6 +38,7 @@ from dptrees.dpcore.uniform.objectives import (
     RangeObjective,
 )
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
+from tests.dpcore.cases import for_each
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -287,7 +288,7 @@ def test_one_leaf_errs_by_its_own_noise(name: str) -> None:
     assert predicted_error(plan, OBJECTIVES[name]) == pytest.approx(plan.variances[0] ** 0.5)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("objective", "factor"),
     [
         (QuantileObjective(quantiles=(0.5,)), 0.5),  # prefix - total / 2

@@ -27,6 +27,7 @@ from dptrees.dpcore.trees.relative_errors import (
     mixed_smoothed_relative_error,
 )
 from dptrees.dpcore.trees.shapes import IrregularTree
+from tests.dpcore.cases import for_each
 from tests.dpcore.irregular_trees import random_irregular_plan
 
 RELEASES = 6000
@@ -57,7 +58,7 @@ def objectives() -> list[RelativeObjective]:
     ]
 
 
-@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+@for_each("scale", [0.1, 1.0, 10.0])
 def test_mixed_errors_have_the_two_laws_as_their_ends(scale: float) -> None:
     truth, variance = np.linspace(0, 100, 41), 2 * scale**2
     # Normal errors.
@@ -145,8 +146,8 @@ def measured(objective: RelativeObjective, errors: list[np.ndarray]) -> tuple[fl
     return value(errors), float(np.std(parts, ddof=1)) / math.sqrt(10)
 
 
-@pytest.mark.parametrize("budget", [LAPLACE, GAUSSIAN])
-@pytest.mark.parametrize("number", range(5))
+@for_each("budget", [LAPLACE, GAUSSIAN])
+@for_each("number", range(5))
 def test_predictions_are_what_releases_measure(budget: Budget, number: int) -> None:
     objective, plan = objectives()[number], equal_plan(budget)
     noise = measured_noise(plan)
@@ -222,13 +223,13 @@ def test_a_level_that_is_not_measured_has_no_error_without_estimation() -> None:
     assert objective.predict_estimates(plan) < math.inf
 
 
-@pytest.mark.parametrize("objective", objectives())
+@for_each("objective", objectives())
 def test_specifications_are_read_back(objective: RelativeObjective) -> None:
     assert RelativeObjective.from_spec(objective.spec()) == objective
     assert objective.reads and objective.unit
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (lambda: RelativeObjective(metric="rmse"), "metric is 'rmse'"),

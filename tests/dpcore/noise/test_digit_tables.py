@@ -21,6 +21,7 @@ from dptrees.dpcore.noise.exact_sampling import (
     survival_bounds,
 )
 from dptrees.dpcore.noise.randomness import RandomStream
+from tests.dpcore.cases import for_each
 
 ONES = 2**64 - 1
 PLAIN = [
@@ -81,7 +82,7 @@ def test_settled_cells_have_their_outcome_s_mass(exponent: Exponent, low_bits: i
     assert (mass <= exact).all() and (mass > exact - 2).all()
 
 
-@pytest.mark.parametrize("exponent", PLAIN[:2] + PLAIN[3:5])
+@for_each("exponent", PLAIN[:2] + PLAIN[3:5])
 def test_draw_over_all_first_words(exponent: Exponent) -> None:
     table = digit_table(exponent, 0)
     ties = int((table.values == _TIE).sum())
@@ -94,7 +95,7 @@ def test_draw_over_all_first_words(exponent: Exponent) -> None:
     assert (np.diff(outcome_numbers(drawn, 0)) <= 0).all()
 
 
-@pytest.mark.parametrize(("exponent", "low_bits"), ALL)
+@for_each(("exponent", "low_bits"), ALL)
 def test_squeeze_never_accepts_too_much(exponent: Exponent, low_bits: int) -> None:
     table = digit_table(exponent, low_bits)
     if low_bits == 0:
@@ -153,7 +154,7 @@ def test_outcomes_beyond_the_table() -> None:
     assert far in (2 * 89, 2 * 89 + 1, 2 * 90)
 
 
-@pytest.mark.parametrize("gamma", [Fraction(1, 64), Fraction(1, 3), Fraction(9, 2), Fraction(40)])
+@for_each("gamma", [Fraction(1, 64), Fraction(1, 3), Fraction(9, 2), Fraction(40)])
 def test_bernoulli_is_refined(gamma: Fraction) -> None:
     v = exp_bounds(gamma, 200)[0] >> 136
     assert _exact_bernoulli_exp(gamma, ScriptedStream(0), v)
@@ -162,7 +163,7 @@ def test_bernoulli_is_refined(gamma: Fraction) -> None:
     assert not _exact_bernoulli_exp(gamma, ScriptedStream(0), v + 2)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("exponent", "outcome", "low_digit"),
     [(*SPLIT[0], 1), (*SPLIT[1], 2**34 + 5), (*SPLIT[2], 1), (*SPLIT[3], 2**35 - 1)],
 )

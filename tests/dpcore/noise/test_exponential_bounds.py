@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptrees.dpcore.noise.exact_sampling import Exponent, exp_bounds, survival_bounds
+from tests.dpcore.cases import for_each
 
 DIGITS = 150
 
@@ -30,9 +31,7 @@ def test_exp_lies_within_its_bounds(a: Fraction, bits: int) -> None:
     assert 0 <= low <= high <= low + 2
 
 
-@pytest.mark.parametrize(
-    "a", [Fraction(0), Fraction(1, 2**90), Fraction(2**80), Fraction(63), Fraction(64)]
-)
+@for_each("a", [Fraction(0), Fraction(1, 2**90), Fraction(2**80), Fraction(63), Fraction(64)])
 def test_exp_at_the_ends(a: Fraction) -> None:
     low, high = exp_bounds(a, 64)
     with localcontext(Context(prec=DIGITS)):

@@ -25,6 +25,7 @@ from dptrees.dpcore.noise.laws import (
     ZeroNoise,
 )
 from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
+from tests.dpcore.cases import for_each
 
 FALSE_ALARM = 1e-6
 Z = 4.9
@@ -134,9 +135,7 @@ def test_laplace_digits_are_independent_and_geometric(scale: int) -> None:
     assert chi_squared(lowest, last_law * SIZE) > FALSE_ALARM
 
 
-@pytest.mark.parametrize(
-    "law", [laplace(1), laplace(77), laplace(10**9), gaussian(1), gaussian(77)], ids=str
-)
+@for_each("law", [laplace(1), laplace(77), laplace(10**9), gaussian(1), gaussian(77)])
 def test_signs_are_fair_and_neighbours_uncorrelated(law: NoiseLaw) -> None:
     sample = law.sample(stream("signs", law), SIZE)
     positive, negative = int((sample > 0).sum()), int((sample < 0).sum())
@@ -210,7 +209,7 @@ def test_laws_are_drawn_from_their_own_exponent(
         assert Fraction(scale, 2**table.low_bits) <= 64
 
 
-@pytest.mark.parametrize(("law", "digest", "first"), GOLDEN, ids=str)
+@for_each(("law", "digest", "first"), GOLDEN)
 def test_golden_values(law: NoiseLaw, digest: str, first: list[int]) -> None:
     """Fails when the bits drawn change: then SAMPLER_VERSION must change too."""
     assert SAMPLER_VERSION == 1
@@ -229,7 +228,7 @@ def test_zero_noise() -> None:
     assert isinstance(law, NoiseLaw)
 
 
-@pytest.mark.parametrize("value", [1.0, "1", None, True])
+@for_each("value", [1.0, "1", None, True])
 def test_parameters_that_are_not_rational_are_refused(value: Fraction) -> None:
     with pytest.raises(ValueError, match=r"scale is a .*; it must be a Fraction"):
         DiscreteLaplace(scale=value)
@@ -237,7 +236,7 @@ def test_parameters_that_are_not_rational_are_refused(value: Fraction) -> None:
         DiscreteGaussian(sigma_squared=value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scale", "message"),
     [
         (Fraction(0), "is 0; it must be positive"),
@@ -280,7 +279,7 @@ def test_laws_are_values() -> None:
         law.scale = Fraction(1)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "law",
     [
         DiscreteLaplace(scale=Fraction(1, 3)),

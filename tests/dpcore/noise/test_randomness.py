@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey, _encoded_part, public_stream
+from tests.dpcore.cases import for_each
 
 SECRET = bytes(range(32))
 KEY = ReleaseKey(SECRET)
@@ -93,7 +94,7 @@ def test_counter_mode_known_answer() -> None:
     assert RandomStream(bytes(32)).bytes(16).hex() == zero_block
 
 
-@pytest.mark.parametrize("sizes", [(5, 11, 1), (262_144, 3, 262_145), (700_001,), (0, 17)])
+@for_each("sizes", [(5, 11, 1), (262_144, 3, 262_145), (700_001,), (0, 17)])
 def test_reads_join_up(sizes: tuple[int, ...]) -> None:
     whole = KEY.stream("n").bytes(sum(sizes))
     stream = KEY.stream("n")
@@ -141,8 +142,8 @@ def test_the_secret_never_shows() -> None:
     assert not hasattr(KEY, "__dict__")
 
 
-@pytest.mark.parametrize("thing", [KEY, KEY.stream("n")])
-@pytest.mark.parametrize("attempt", [pickle.dumps, copy.copy, copy.deepcopy])
+@for_each("thing", [KEY, KEY.stream("n")])
+@for_each("attempt", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_copying_and_pickling_are_refused(thing: object, attempt: object) -> None:
     with pytest.raises(TypeError, match="cannot be copied or pickled"):
         attempt(thing)  # type: ignore[operator]
@@ -155,7 +156,7 @@ def test_text_form_round_trips(secret: bytes) -> None:
     assert ReleaseKey.from_text(f" {text}\r\n").check_value() == ReleaseKey(secret).check_value()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",
@@ -177,13 +178,13 @@ def test_wrong_text_is_refused_without_showing_it(text: str) -> None:
     assert caught.value.__cause__ is None and caught.value.__context__ is None
 
 
-@pytest.mark.parametrize("secret", [b"", bytes(31), bytes(33), "x" * 32, bytearray(32)])
+@for_each("secret", [b"", bytes(31), bytes(33), "x" * 32, bytearray(32)])
 def test_wrong_secrets_are_refused(secret: bytes) -> None:
     with pytest.raises(ValueError, match="exactly 32 bytes"):
         ReleaseKey(secret)
 
 
-@pytest.mark.parametrize("part", [1.0, None, True, (1,), np.int64(1)])
+@for_each("part", [1.0, None, True, (1,), np.int64(1)])
 def test_parts_of_other_types_are_refused(part: int) -> None:
     with pytest.raises(TypeError, match="must be bytes, str or int"):
         KEY.digest("x", part)

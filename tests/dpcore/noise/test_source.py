@@ -19,6 +19,7 @@ from dptrees.dpcore.noise.source import (
     combine_digests,
     counts_digest,
 )
+from tests.dpcore.cases import for_each
 
 KEY, OTHER_KEY = ReleaseKey(bytes(32)), ReleaseKey(bytes([1] * 32))
 LAW = DiscreteLaplace(scale=Fraction(10**6))
@@ -107,9 +108,7 @@ def test_digests_combine_in_any_order() -> None:
     assert len(combined) == 32 and combined != combine_digests(sum(digests[1:]))
 
 
-@pytest.mark.parametrize(
-    "law", [LAW, DiscreteGaussian(sigma_squared=Fraction(30)), ZeroNoise()], ids=str
-)
+@for_each("law", [LAW, DiscreteGaussian(sigma_squared=Fraction(30)), ZeroNoise()])
 def test_noise_is_added_node_by_node(law: NoiseLaw) -> None:
     counts = np.arange(24).reshape(2, 3, 4)
     noisy = add_noise(law, counts, source().stream("t", 0, 0, 0))

@@ -15,6 +15,7 @@ from scipy import stats
 from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
+from tests.dpcore.cases import for_each
 
 FALSE_ALARM = 1e-6
 LAWS = [(1, 1), (Fraction(1, 3), 2), (2, 5), (7, 3), (Fraction(50, 3), 400), (200, 5000)]
@@ -45,7 +46,7 @@ def chi_squared(sample: np.ndarray, law: TruncatedLaplace) -> float:
     return float(stats.chi2.sf(statistic, expected.size - 1))
 
 
-@pytest.mark.parametrize(("scale", "radius"), LAWS)
+@for_each(("scale", "radius"), LAWS)
 def test_the_law_is_the_definition(scale: object, radius: int) -> None:
     law, p = make_law(scale, radius), dense_pmf(float(Fraction(scale)), radius, pad=2)
     x = np.arange(-radius - 2, radius + 3)
@@ -67,9 +68,9 @@ def test_it_is_a_noise_law() -> None:
     assert isinstance(make_law(2, 3), NoiseLaw)
 
 
-@pytest.mark.parametrize(("scale", "radius"), LAWS[:5])
-@pytest.mark.parametrize("sensitivity", [1, 2, 5])
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.77, 1.0, 1.5])
+@for_each(("scale", "radius"), LAWS[:5])
+@for_each("sensitivity", [1, 2, 5])
+@for_each("share", [0.0, 0.3, 0.77, 1.0, 1.5])
 def test_delta_is_the_hockey_stick_divergence(
     scale: object, radius: int, sensitivity: int, share: float
 ) -> None:
@@ -82,9 +83,9 @@ def test_delta_is_the_hockey_stick_divergence(
     assert delta == pytest.approx(hockey_stick(moved, p, float(epsilon)), rel=1e-9, abs=1e-13)
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1, 7), 1, 5])
-@pytest.mark.parametrize("delta", [Fraction(1, 10), Fraction(1, 10**6), Fraction(1, 10**40)])
-@pytest.mark.parametrize("sensitivity", [1, 3])
+@for_each("epsilon", [Fraction(1, 100), Fraction(1, 7), 1, 5])
+@for_each("delta", [Fraction(1, 10), Fraction(1, 10**6), Fraction(1, 10**40)])
+@for_each("sensitivity", [1, 3])
 def test_the_radius_is_the_least(epsilon: Fraction, delta: Fraction, sensitivity: int) -> None:
     law = truncated_laplace(epsilon, delta, sensitivity=sensitivity)
     assert law.delta(epsilon, sensitivity=sensitivity) <= delta
@@ -98,7 +99,7 @@ def test_the_radius_is_the_least(epsilon: Fraction, delta: Fraction, sensitivity
         assert law.radius == max(1, math.ceil(least - 1e-9))
 
 
-@pytest.mark.parametrize("wrong", ["scale 30 % small", "radius 30 % small", "radius off by one"])
+@for_each("wrong", ["scale 30 % small", "radius 30 % small", "radius off by one"])
 def test_a_planted_error_breaks_the_guarantee(wrong: str) -> None:
     epsilon, delta = Fraction(1, 2), Fraction(1, 10**4)
     law = truncated_laplace(epsilon, delta)
@@ -113,7 +114,7 @@ def test_a_planted_error_breaks_the_guarantee(wrong: str) -> None:
     assert planted.delta(epsilon) > delta
 
 
-@pytest.mark.parametrize(("scale", "radius"), [(1, 1), (2, 5), (64, 3), (Fraction(50, 3), 400)])
+@for_each(("scale", "radius"), [(1, 1), (2, 5), (64, 3), (Fraction(50, 3), 400)])
 def test_samples_follow_the_law(scale: object, radius: int) -> None:
     law = make_law(scale, radius)
     sample = law.sample(public_stream("truncated", str(scale)), 300_000)
@@ -134,7 +135,7 @@ def test_samples_are_a_function_of_the_stream() -> None:
     assert make_law(9, 12).sample(public_stream("none"), 0).shape == (0,)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (lambda: make_law(0, 1), "scale"),

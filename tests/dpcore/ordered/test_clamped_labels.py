@@ -10,6 +10,7 @@ import pytest
 
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
+from tests.dpcore.cases import for_each
 
 CLAMPED = {
     "number": {"column": "x", "lower": 0, "upper": 1, "cells": 4},
@@ -43,7 +44,7 @@ def test_the_ends_of_a_clamped_domain_say_so(kind: str) -> None:
     assert made.clamped_label(0, made.cells) == "all values"
 
 
-@pytest.mark.parametrize("kind", CLAMPED)
+@for_each("kind", CLAMPED)
 def test_where_values_outside_are_dropped_labels_stay(kind: str) -> None:
     made = domain(kind, outside="drop")
     assert {made.clamped_label(0, 1), made.clamped_label(0, made.cells)} == {None}
@@ -55,7 +56,7 @@ def test_quantiles_at_the_ends() -> None:
     assert found == ["below 2", None, "4 and above", None]
 
 
-@pytest.mark.parametrize("kind", CLAMPED)
+@for_each("kind", CLAMPED)
 def test_ends_of_a_quantile_s_interval_say_so(kind: str) -> None:
     """An end in the first or last cell may be far outside: no number is known for it."""
     made = domain(kind, outside="clamp")
@@ -74,7 +75,7 @@ def test_categories_have_no_outside() -> None:
     assert made.clamped_label(0, 1) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "domain",
     [
         *({"type": kind, "outside": "clamp"} | each for kind, each in CLAMPED.items()),
@@ -82,7 +83,6 @@ def test_categories_have_no_outside() -> None:
         {"type": "duration", "column": "x", "lower": 0, "upper": 90, "unit": "minutes"},
         {"type": "number", "column": "x", "lower": -1e-300, "upper": 1e280, "cells": 7},
     ],
-    ids=lambda each: str(each["type"]),
 )
 def test_the_text_of_every_quantile_is_read(domain: dict[str, object]) -> None:
     made = make_domain(domain)

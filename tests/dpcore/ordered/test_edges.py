@@ -10,6 +10,7 @@ from dptrees.dpcore.ordered.dates import DateDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.ordered.integers import IntegerDomain
+from tests.dpcore.cases import for_each
 
 WEEKS = DateDomain(column="x", lower=date(2024, 1, 1), upper=date(2024, 12, 30), days_per_cell=7)
 
@@ -45,7 +46,7 @@ def test_edges_are_edges_as_values_and_as_texts(domain: OrderedDomain) -> None:
             assert domain.is_edge(value) and domain.find_boundary(value) == place
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value"),
     [
         ("tenths", "0.30001"),
@@ -69,7 +70,7 @@ def test_other_values_are_rounded_down(name: str, value: object) -> None:
     assert not DOMAINS[name].is_edge(value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value"),
     [
         ("tenths", 0.3),

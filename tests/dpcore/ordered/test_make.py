@@ -23,6 +23,7 @@ from dptrees.dpcore.ordered.domain_kinds import DOMAIN_KINDS, CategoryDomain, ma
 from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import Grid, NumberDomain
 from dptrees.dpcore.rows.keys import KeyList, make_key_list
+from tests.dpcore.cases import for_each
 
 INTEGER_TYPES = [
     getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -138,7 +139,7 @@ class TestNumberEdges:
             largest = max(abs(edge), 2.0**-10 * abs(domain.lower))
             assert abs(Fraction(edge) - exact) <= Fraction(math.ulp(largest)) * Fraction(501, 1000)
 
-    @pytest.mark.parametrize("cells", [10, 100, 1000, 10**6])
+    @for_each("cells", [10, 100, 1000, 10**6])
     def test_decimal_edges_are_those_people_write(self, cells: int) -> None:
         index = np.unique(np.linspace(0, cells - 1, 1000).astype(np.int64))
         domain = number(0, 1, cells)
@@ -197,7 +198,7 @@ class TestNumberCells:
         values = 1.0 + np.arange(8) * math.ulp(1.0)
         assert domain.cell_ids(pa.array(values)).tolist() == list(range(8))
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("outside", "missing", "expected"),
         [
             ("clamp", "drop", [0, 0, 0, 9, 9, 9, -1, -1]),
@@ -208,7 +209,7 @@ class TestNumberCells:
             ("drop", "last", [-1, -1, 0, 9, -1, -1, 9, 9]),
         ],
     )
-    @pytest.mark.parametrize("cells", [10, 10 * 2**17])
+    @for_each("cells", [10, 10 * 2**17])
     def test_policies(self, outside: str, missing: str, expected: list[int], cells: int) -> None:
         domain = number(0, 1, cells, outside=outside, missing=missing)
         below_one = math.nextafter(1.0, 0.0)
@@ -217,7 +218,7 @@ class TestNumberCells:
         assert found == [last.get(cell, cell) for cell in expected]
         assert domain.drops_rows == (-1 in expected)
 
-    @pytest.mark.parametrize("type", INTEGER_TYPES, ids=str)
+    @for_each("type", INTEGER_TYPES)
     def test_integer_columns(self, type: pa.DataType) -> None:
         domain = number(-3.5, 100.25, 83)
         info = np.iinfo(str(type))
@@ -241,7 +242,7 @@ class TestNumberCells:
         values = [-(2**63), -(2**63) + 2**52 - 1, -(2**63) + 2**52, -(2**62) - 1]
         assert find_cells(domain, values, pa.int64()) == [0, 0, 1, 1023]
 
-    @pytest.mark.parametrize("type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+    @for_each("type", [pa.float16(), pa.float32(), pa.float64()])
     def test_float_columns(self, type: pa.DataType) -> None:
         domain = number(-1, 1, 97)
         values = np.random.default_rng(2).normal(0, 1, 500).astype(f"float{type.bit_width}")
@@ -249,10 +250,9 @@ class TestNumberCells:
         expected = searched(all_edges(domain), values.astype(np.float64))
         assert np.array_equal(domain.cell_ids(pa.array(values, type)), expected)
 
-    @pytest.mark.parametrize(
+    @for_each(
         "type",
         [pa.decimal32(9, 2), pa.decimal64(18, 2), pa.decimal128(20, 2), pa.decimal256(60, 2)],
-        ids=str,
     )
     def test_decimals_lie_in_the_cell_they_name(self, type: pa.DataType) -> None:
         domain = number(0, 10, 1000)
@@ -307,7 +307,7 @@ class TestColumnShapes:
 
     VALUES = (0.05, None, 0.15, 0.95, None, NAN, 0.31, 2.0, -1.0, 0.5, 0.61, None)
 
-    @pytest.mark.parametrize("start", range(12))
+    @for_each("start", range(12))
     def test_slices_with_nulls(self, start: int) -> None:
         domain = number(missing="last")
         whole = find_cells(domain, list(self.VALUES))
@@ -332,13 +332,13 @@ class TestColumnShapes:
         nothing = domain.cell_ids(pa.chunked_array([], pa.float64()))
         assert nothing.shape == (0,) and nothing.dtype == np.int64
 
-    @pytest.mark.parametrize("domain", EVERY_KIND, ids=lambda domain: domain.kind)
+    @for_each("domain", EVERY_KIND)
     def test_empty_and_all_null_columns(self, domain: OrderedDomain) -> None:
         assert domain.cell_ids(pa.array([], domain.value_type)).shape == (0,)
         assert domain.cell_ids(pa.nulls(3)).tolist() == [-1, -1, -1]
         assert domain.cell_ids(pa.nulls(3, domain.value_type)).tolist() == [-1, -1, -1]
 
-    @pytest.mark.parametrize("domain", EVERY_KIND, ids=lambda domain: domain.kind)
+    @for_each("domain", EVERY_KIND)
     def test_dictionaries(self, domain: OrderedDomain) -> None:
         plain = pa.concat_arrays(
             [domain.lower_edges(0, min(domain.cells, 20)), pa.nulls(2, domain.value_type)]
@@ -385,8 +385,8 @@ class TestIntegerDomain:
             expected = [cell if 0 <= cell < cells else -1 for cell in raw]
         assert find_cells(domain, values, pa.int64()) == expected
 
-    @pytest.mark.parametrize("type", INTEGER_TYPES, ids=str)
-    @pytest.mark.parametrize("bounds", [(10, 90), (-(2**61), 2**61), (-300, 70_000)])
+    @for_each("type", INTEGER_TYPES)
+    @for_each("bounds", [(10, 90), (-(2**61), 2**61), (-300, 70_000)])
     def test_every_integer_type(self, type: pa.DataType, bounds: tuple[int, int]) -> None:
         lower, upper = bounds
         domain = integer(lower, upper, 4, outside="drop")
@@ -415,8 +415,8 @@ class TestIntegerDomain:
 
 
 class TestDates:
-    @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-    @pytest.mark.parametrize("zone", [None, "UTC"])
+    @for_each("unit", ["s", "ms", "us", "ns"])
+    @for_each("zone", [None, "UTC"])
     def test_the_day_of_a_timestamp(self, unit: str, zone: str | None) -> None:
         start = days(date(1969, 12, 30), date(1970, 1, 3), outside="drop")
         moments = [datetime(1969, 12, 31, 23, 59, 59) + timedelta(days=d) for d in range(-3, 4)]
@@ -432,7 +432,7 @@ class TestDates:
         assert weeks.labels(0, 1)[0].as_py() == "[2012-12-31, 2013-01-07)"
         assert weeks.upper_edges(52, 53) == pa.array([date(2014, 1, 6)])
 
-    @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+    @for_each("unit", ["s", "ms", "us", "ns"])
     def test_timestamps_of_every_unit(self, unit: str) -> None:
         seconds = np.random.default_rng(7).integers(-90_000, 180_000, 500)
         base = datetime(2013, 1, 1)
@@ -442,7 +442,7 @@ class TestDates:
         assert np.array_equal(DAY.cell_ids(column), expected)
         assert np.array_equal(DAY_UTC.cell_ids(column.cast(pa.timestamp(unit, "UTC"))), expected)
 
-    @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+    @for_each("unit", ["s", "ms", "us", "ns"])
     def test_extreme_timestamps_do_not_wrap(self, unit: str) -> None:
         column = pa.array([-(2**63), 2**63 - 1], pa.int64()).cast(pa.timestamp(unit))
         assert DAY.cell_ids(column).tolist() == [0, 23]
@@ -471,10 +471,9 @@ class TestDates:
 
 
 class TestCategories:
-    @pytest.mark.parametrize(
+    @for_each(
         "type",
         [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())],
-        ids=str,
     )
     def test_texts(self, type: pa.DataType) -> None:
         sizes = categories("S", "M", "L", "", "é")
@@ -482,8 +481,8 @@ class TestCategories:
         assert sizes.cell_ids(column).tolist() == [1, 3, 4, -1, -1, 0]
         assert sizes.cell_ids(column[2:]).tolist() == [4, -1, -1, 0]
 
-    @pytest.mark.parametrize("unknown", ["drop", "first", "last"])
-    @pytest.mark.parametrize("missing", ["drop", "first", "last"])
+    @for_each("unknown", ["drop", "first", "last"])
+    @for_each("missing", ["drop", "first", "last"])
     def test_policies(self, unknown: str, missing: str) -> None:
         cell = {"drop": -1, "first": 0, "last": 2}
         texts = categories("a", "b", "c", unknown=unknown, missing=missing)
@@ -493,8 +492,8 @@ class TestCategories:
         assert find_cells(numbers, [1, 2, None]) == expected
         assert texts.drops_rows == ("drop" in (unknown, missing))
 
-    @pytest.mark.parametrize("type", INTEGER_TYPES, ids=str)
-    @pytest.mark.parametrize("listed", [(3, -1, 100, 2**40, -(2**63), 2**63 - 1), (100, 3, 0, -1)])
+    @for_each("type", INTEGER_TYPES)
+    @for_each("listed", [(3, -1, 100, 2**40, -(2**63), 2**63 - 1), (100, 3, 0, -1)])
     def test_integers(self, type: pa.DataType, listed: tuple[int, ...]) -> None:
         info = np.iinfo(str(type))
         values = [0, 3, 100, 4, int(info.min), int(info.max)]
@@ -515,9 +514,9 @@ class TestCategories:
 
 
 class TestKeyList:
-    @pytest.mark.parametrize("size", [3, 4096, 4097, 20_000])
-    @pytest.mark.parametrize("make", [str, int, lambda i: i * 10**10], ids=["text", "close", "far"])
-    @pytest.mark.parametrize("unknown", ["drop", "other"])
+    @for_each("size", [3, 4096, 4097, 20_000])
+    @for_each("make", [str, int, lambda i: i * 10**10])
+    @for_each("unknown", ["drop", "other"])
     def test_codes_are_positions(
         self, size: int, make: Callable[[int], str | int], unknown: str
     ) -> None:
@@ -548,7 +547,7 @@ class TestKeyList:
     def test_all_null_column(self) -> None:
         assert KeyList(column="x", keys=("a",)).codes(pa.nulls(2)).tolist() == [-1, -1]
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("fields", "message"),
         [
             ({"keys": ()}, "keys must be a list of at least one value"),
@@ -586,7 +585,7 @@ class TestKeyList:
 
 
 class TestLabelsAndEdges:
-    @pytest.mark.parametrize(
+    @for_each(
         ("domain", "expected"),
         [
             (number(0, 1, 10), ["[0, 0.1)", "[0.1, 0.2)", "[0.2, 0.3)", "[0.3, 0.4)"]),
@@ -595,7 +594,6 @@ class TestLabelsAndEdges:
             (integer(0, 120, 12), ["[0, 10)", "[10, 20)", "[20, 30)", "[30, 40)"]),
             (YEAR, ["2013-01-01", "2013-01-02", "2013-01-03", "2013-01-04"]),
         ],
-        ids=lambda case: getattr(case, "kind", ""),
     )
     def test_labels(self, domain: OrderedDomain, expected: list[str]) -> None:
         assert domain.labels(0, 4).to_pylist() == expected
@@ -629,7 +627,7 @@ class TestLabelsAndEdges:
             "[1970-01-01 00:00:00.000000, 1970-01-01 00:00:00.000002)"
         )
 
-    @pytest.mark.parametrize("domain", EVERY_KIND, ids=lambda domain: domain.kind)
+    @for_each("domain", EVERY_KIND)
     def test_edges_and_labels_have_their_types_and_meet(self, domain: OrderedDomain) -> None:
         stop = min(domain.cells, 50)
         lower, upper = domain.lower_edges(0, stop), domain.upper_edges(0, stop)
@@ -643,7 +641,7 @@ class TestLabelsAndEdges:
             with pytest.raises(ValueError, match="must satisfy"):
                 domain.upper_edges(start, end)
 
-    @pytest.mark.parametrize("domain", EVERY_KIND, ids=lambda domain: domain.kind)
+    @for_each("domain", EVERY_KIND)
     def test_lower_edges_lie_in_their_cells(self, domain: OrderedDomain) -> None:
         assert np.array_equal(
             domain.cell_ids(domain.lower_edges(0, domain.cells)), np.arange(domain.cells)
@@ -651,7 +649,7 @@ class TestLabelsAndEdges:
 
 
 class TestValueAt:
-    @pytest.mark.parametrize("domain", EVERY_KIND, ids=lambda domain: domain.kind)
+    @for_each("domain", EVERY_KIND)
     def test_values_lie_in_their_cells(self, domain: OrderedDomain) -> None:
         generator = np.random.default_rng(9)
         cell = generator.integers(0, domain.cells, 500)
@@ -660,11 +658,7 @@ class TestValueAt:
         assert values.type == domain.value_type
         assert np.array_equal(domain.cell_ids(values), cell)
 
-    @pytest.mark.parametrize(
-        "domain",
-        [domain for domain in EVERY_KIND if domain.kind != "category"],
-        ids=lambda d: d.kind,
-    )
+    @for_each("domain", [domain for domain in EVERY_KIND if domain.kind != "category"])
     def test_monotone(self, domain: OrderedDomain) -> None:
         cells = min(domain.cells, 100)
         cell = np.repeat(np.arange(cells), 21)
@@ -687,7 +681,7 @@ class TestValueAt:
         whole = integer(-(2**61), 2**61, 1)
         assert whole.value_at(np.array([0]), np.array([1.0]))[0].as_py() < 2**61
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("cell", "share", "message"),
         [
             ([10], [0.5], r"cell must lie in 0\.\.9"),
@@ -703,7 +697,7 @@ class TestValueAt:
 
 
 class TestLiterals:
-    @pytest.mark.parametrize("domain", EVERY_KIND, ids=lambda domain: domain.kind)
+    @for_each("domain", EVERY_KIND)
     def test_edges_are_boundaries(self, domain: OrderedDomain) -> None:
         for cell in {0, domain.cells // 2, domain.cells - 1}:
             edge = domain.lower_edges(cell, cell + 1)[0].as_py()
@@ -730,7 +724,7 @@ class TestLiterals:
         assert (domain.find_cell(edge), domain.find_cell(edge - 1)) == (7, 6)
         assert domain.find_boundary(10**400) == 1024 and domain.find_boundary(-(10**400)) == 0
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("domain", "value", "message"),
         [
             (number(), 1.0, r"'x': 1.0 is not in \[0.0, 1.0\)"),
@@ -751,7 +745,6 @@ class TestLiterals:
             (categories(1, 2), "3", "'3' is not a listed category"),
             (categories(1, 2), True, "True is not a listed category"),
         ],
-        ids=str,
     )
     def test_refusals(self, domain: OrderedDomain, value: object, message: str) -> None:
         with pytest.raises(ValueError, match=message):
@@ -765,7 +758,7 @@ class TestLiterals:
 
 
 class TestColumnTypes:
-    @pytest.mark.parametrize(
+    @for_each(
         ("domain", "type", "needed"),
         [
             (number(), pa.string(), "a number domain needs a column of integers, floating"),
@@ -792,7 +785,6 @@ class TestColumnTypes:
             (categories(1), pa.date32(), "a column of integers"),
             (categories(1, 0), pa.time32("s"), "a column of integers"),
         ],
-        ids=str,
     )
     def test_refused(self, domain: OrderedDomain, type: pa.DataType, needed: str) -> None:
         with pytest.raises(ValueError, match=f"column 'x' has type .*{needed}"):
@@ -873,12 +865,12 @@ REFUSED: list[tuple[dict[str, object], str]] = [
 
 
 class TestMaking:
-    @pytest.mark.parametrize(("fields", "message"), REFUSED, ids=[text for _, text in REFUSED])
+    @for_each(("fields", "message"), REFUSED)
     def test_refusals(self, fields: dict[str, object], message: str) -> None:
         with pytest.raises(ValueError, match=message):
             make_domain({**NO, **fields})
 
-    @pytest.mark.parametrize("domain", EVERY_KIND, ids=lambda domain: domain.kind)
+    @for_each("domain", EVERY_KIND)
     def test_a_domain_is_its_spec(self, domain: OrderedDomain) -> None:
         text = json.dumps(domain.spec(), sort_keys=True, allow_nan=False)
         assert make_domain(json.loads(text)) == domain
@@ -931,7 +923,7 @@ class TestMaking:
             "unit_rows",
         }
 
-    @pytest.mark.parametrize("domain", EVERY_KIND, ids=lambda domain: domain.kind)
+    @for_each("domain", EVERY_KIND)
     def test_pickles_are_small_and_equal(self, domain: OrderedDomain) -> None:
         column = domain.lower_edges(0, domain.cells)
         before = domain.cell_ids(column)

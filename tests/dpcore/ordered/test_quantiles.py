@@ -17,6 +17,7 @@ from dptrees.dpcore.questions.answer_errors import difference_ends
 from dptrees.dpcore.trees.error_laws import QuantileMargin, prefix_margin
 from dptrees.dpcore.trees.forests import PrefixSolution
 from dptrees.dpcore.uniform.intervals import IntervalWidths
+from tests.dpcore.cases import for_each
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
 WIDTH = 1.7
@@ -79,7 +80,7 @@ def by_definition(
     return cell, share, low, high
 
 
-@pytest.mark.parametrize("seed", range(3))
+@for_each("seed", range(3))
 def test_equal_the_definition(seed: int) -> None:
     prefixes, root = random_solution(seed, 20, 15)
     found = whole(prefixes, root)
@@ -135,7 +136,7 @@ def as_lists(cells: QuantileCells) -> list[Any]:
     return cells.to_array().tolist()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@for_each("seed", range(3))
 def test_pieces_merge_to_the_whole_in_any_order(seed: int) -> None:
     prefixes, root = random_solution(seed, 4, 20)
     together = whole(prefixes, root)
@@ -169,7 +170,7 @@ def test_the_array_keeps_every_bit() -> None:
         assert (getattr(again, name) == getattr(cells, name)).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@for_each("seed", range(3))
 def test_intervals_hold_every_quantile_whose_errors_stay_within_the_width(seed: int) -> None:
     """If no prefix errs by more than the width, the interval must hold the true quantile."""
     rng = np.random.default_rng(seed)
@@ -212,7 +213,7 @@ def closest_rising(values: list[float]) -> list[float]:
     return [mean for mean, size in blocks for _ in range(size)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@for_each("seed", range(3))
 def test_rising_limits_equal_the_definition(seed: int) -> None:
     prefixes, root = random_solution(seed, 20, 15)
     margin = QuantileMargin(both=(BOTH, 0.0), one=(ONE, 0.0))
@@ -266,7 +267,7 @@ def test_half_the_rows_apart_never_fail_more_often(factor: float) -> None:
     assert min(fails) >= 0.5 * failure
 
 
-@pytest.mark.parametrize("seed", range(3))
+@for_each("seed", range(3))
 def test_rising_limits_of_pieces_are_no_narrower(seed: int) -> None:
     """Nothing is known across the edges of pieces, so their intervals are no narrower."""
     prefixes, root = random_solution(seed, 4, 20)

@@ -41,6 +41,7 @@ from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.trees.estimation import estimation_weights, weighted_variance
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
+from tests.dpcore.cases import for_each
 
 KEY = ReleaseKey(bytes(range(32)))
 CELLS = 60
@@ -73,8 +74,8 @@ def dense_variance(
     return float(weights @ covariance @ weights)
 
 
-@pytest.mark.parametrize("public", [False, True])
-@pytest.mark.parametrize(("leaves", "fanouts"), [(7, (2, 4)), (12, (3, 2, 2)), (5, (5,))])
+@for_each("public", [False, True])
+@for_each(("leaves", "fanouts"), [(7, (2, 4)), (12, (3, 2, 2)), (5, (5,))])
 def test_weighted_sums_of_whole_levels(leaves: int, fanouts: tuple[int, ...], public: bool) -> None:
     tree, rng = UniformTree(leaves=leaves, fanouts=fanouts), np.random.default_rng(leaves)
     measured = [float(each) for each in rng.integers(1, 9, len(fanouts))]
@@ -357,7 +358,7 @@ def test_shares_of_dates_add_up() -> None:
     assert all(0 <= each.ci_low <= each.value <= each.ci_high <= 1 for each in shares)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("bounds", "message"),
     [((10.5, 20), "10.5 is no edge"), ((20, 20), "20 is not below 20"), ((30, 20), "30 is not")],
 )

@@ -13,6 +13,7 @@ from dptrees.dpcore.rows.keys import make_key_list
 from dptrees.dpcore.sparse.domain import CodeDomain
 from dptrees.dpcore.sparse.labels import LabelDomain
 from dptrees.dpcore.specification import Refusal
+from tests.dpcore.cases import for_each
 
 MOMENTS = [time(0), time(9, 29, 59, 999_999), time(9, 30), time(23, 59, 59), None]
 HALF_HOURS = make_domain({"column": "x", "type": "time", "cells": 48})
@@ -28,8 +29,8 @@ def test_times_of_day_in_every_resolution(type: pa.DataType) -> None:
     assert HALF_HOURS.cell_ids(rows.dictionary_encode()).tolist() == [0, 18, 19, 47, -1]
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize("zone", [None, "UTC"])
+@for_each("unit", ["s", "ms", "us", "ns"])
+@for_each("zone", [None, "UTC"])
 def test_the_times_of_day_of_timestamps(unit: str, zone: str | None) -> None:
     days = [date(1969, 12, 31), date(2024, 2, 29), date(1970, 1, 1), date(2200, 1, 1)]
     rows = [datetime.combine(*pair) for pair in zip(days, MOMENTS[:4], strict=True)]
@@ -57,7 +58,7 @@ def test_a_part_of_the_day() -> None:
     assert rows.to_pylist() == [time(8, 30), time(16, 59, 59, 999_999)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "fields, label",
     [
         ({"cells": 24}, "[23:00, 24:00)"),
@@ -70,7 +71,7 @@ def test_labels_are_as_fine_as_cells(fields: dict[str, object], label: str) -> N
     assert domain.labels(domain.cells - 1, domain.cells).to_pylist() == [label]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "fields, sentence",
     [
         ({"lower": "9"}, "lower '9' must be a time of day"),
@@ -85,13 +86,13 @@ def test_bad_times_are_refused(fields: dict[str, object], sentence: str) -> None
         make_domain({"column": "x", "type": "time", "cells": 24, **fields})
 
 
-@pytest.mark.parametrize("type", [pa.date32(), pa.timestamp("s", "Asia/Tokyo"), pa.string()])
+@for_each("type", [pa.date32(), pa.timestamp("s", "Asia/Tokyo"), pa.string()])
 def test_what_has_no_time_of_day_is_refused(type: pa.DataType) -> None:
     with pytest.raises(ValueError, match="a time domain needs a column of times of day"):
         HALF_HOURS.check_type(type)
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@for_each("unit", ["s", "ms", "us", "ns"])
 def test_durations_in_every_resolution(unit: str) -> None:
     trips = make_domain({**TRIPS, "unit": "minutes"})
     rows = [timedelta(seconds=each) for each in (0, 59, 60, 7199, 7200, -1)]

@@ -16,6 +16,7 @@ from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dptrees.dpcore.thresholds.calibration import calibrate
 from dptrees.dpcore.thresholds.plan import ThresholdErrors, ThresholdPlan
+from tests.dpcore.cases import for_each
 from tests.dpcore.threshold_questions import worst_alpha_rmse
 from tests.dpcore.units import bounded_unit
 
@@ -141,7 +142,7 @@ def test_a_budget_too_small_for_any_round_leaves_one_estimate() -> None:
     assert worst(plan, root_bound=1000) < 1000
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "message"),
     [
         ({"alpha": 0.0}, "alpha is 0"),

@@ -30,6 +30,7 @@ from dptrees.dpcore.thresholds.plan import (
 )
 from dptrees.dpcore.thresholds.sparse_vector import classify_forest, remaining_trees, tree_weights
 from dptrees.dpcore.trees.shapes import UniformTree
+from tests.dpcore.cases import for_each
 from tests.dpcore.threshold_questions import worst_alpha_rmse
 
 COPIES = 20_000
@@ -86,7 +87,7 @@ def simulated(
     return [estimate.reshape(copies, -1) for estimate in estimates[1:]]
 
 
-@pytest.mark.parametrize("scale", [0.4, 3.0, 40.0])
+@for_each("scale", [0.4, 3.0, 40.0])
 def test_the_tail_of_a_difference_is_its_sum(scale: float) -> None:
     law = DiscreteLaplace(scale=Fraction(scale).limit_denominator(10))
     k = np.arange(-math.ceil(50 * scale), math.ceil(50 * scale) + 1)
@@ -106,7 +107,7 @@ def missed_by_sums(each: ThresholdRound, count: int) -> float:
     return not_looked_at + (1 - not_looked_at) * rejected
 
 
-@pytest.mark.parametrize("count", [30, 40, 55, 75, 90])
+@for_each("count", [30, 40, 55, 75, 90])
 def test_single_leaves_are_nearly_exact(count: int) -> None:
     errors = ThresholdErrors(make_plan(SINGLE), height=0, root_bound=1000)
     exact, bound = missed_by_sums(SINGLE, count), float(errors.missed(1, count))
@@ -127,7 +128,7 @@ def test_a_bound_of_smaller_noise_is_found_out() -> None:
     assert stats.binom.sf(int((found == 10).sum()), COPIES, bound) < 1e-6
 
 
-@pytest.mark.parametrize("gap", [-10, 0, 10, 30])
+@for_each("gap", [-10, 0, 10, 30])
 def test_levels_found_without_a_node_are_bounded(gap: int) -> None:
     """q = E_Y sup_f P(X >= tau + Y - f) P(N < A - f), by sums over integers."""
     each = replace(SINGLE, tau=SINGLE.acceptance + gap)

@@ -27,6 +27,7 @@ from dptrees.dpcore.thresholds.forest import (
 from dptrees.dpcore.thresholds.plan import ThresholdErrors, ThresholdPlan
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk
 from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
+from tests.dpcore.cases import for_each
 from tests.dpcore.threshold_questions import claiming, make_round, short_plan, whole_plan
 from tests.dpcore.thresholds.test_errors import simulated
 
@@ -73,8 +74,8 @@ def random_counts(shape: str, keys: int, seed: int = 0) -> np.ndarray:
     return np.where(rng.random(sizes.size) < 0.2, 0, sizes).astype(np.int64)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("keys", [1, 3])
+@for_each("shape", SHAPES)
+@for_each("keys", [1, 3])
 def test_counts_add_up_and_estimates_are_those_of_the_rounds(shape: str, keys: int) -> None:
     plan, counts = make_plan(shape, keyed=keys > 1), random_counts(shape, keys)
     levels = solved(ThresholdForest(plan, keys=keys), counts)
@@ -89,7 +90,7 @@ def test_counts_add_up_and_estimates_are_those_of_the_rounds(shape: str, keys: i
     assert (levels[0][1] == np.rint(levels[0][0])).all()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@for_each("shape", SHAPES)
 def test_a_key_has_its_own_noise_whatever_is_beside_it(shape: str) -> None:
     plan, counts, keys = make_plan(shape, keyed=True), random_counts(shape, 1), 5
     same, leaves = np.tile(counts, keys), plan.tree.leaves

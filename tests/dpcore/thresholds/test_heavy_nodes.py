@@ -26,6 +26,7 @@ from dptrees.dpcore.noise.randomness import RandomStream, public_stream
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
 from dptrees.dpcore.thresholds.sparse_vector import remaining_trees, tree_weights, whole_tree
 from dptrees.dpcore.trees.shapes import UniformTree
+from tests.dpcore.cases import for_each
 
 FALSE_ALARM = 1e-6
 COPIES = 100_000
@@ -272,8 +273,8 @@ def neighbors(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [tuple(n + (i == place) for i, n in enumerate(counts)) for place in range(len(counts))]
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2), 2, 6])
-@pytest.mark.parametrize("factor", [1, 2])
+@for_each("epsilon", [Fraction(1, 2), 2, 6])
+@for_each("factor", [1, 2])
 def test_all_outputs_of_neighbours_keep_epsilon_and_delta(epsilon: object, factor: int) -> None:
     start = make_classification(tau=1, root_bound=factor, epsilon=epsilon)
     # A node is found heavy from `edge` on, up to R more or less.
@@ -406,7 +407,7 @@ def test_nothing_is_drawn_where_no_node_can_be_heavy() -> None:
     assert stream.bytes(8) == public_stream("trivial").bytes(8)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (lambda: replace(HEAVY, depth=0), "depth is 0"),

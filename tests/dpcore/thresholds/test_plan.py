@@ -25,6 +25,7 @@ from dptrees.dpcore.thresholds.calibration import calibrate
 from dptrees.dpcore.thresholds.forest import finding_rounds
 from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
+from tests.dpcore.cases import for_each
 from tests.dpcore.threshold_questions import worst_alpha_rmse
 from tests.dpcore.units import bounded_unit
 
@@ -158,7 +159,7 @@ def starts(plan: ThresholdPlan) -> list[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("rounds", [(LOW,), (HIGH,), (LOW, HIGH)])
+@for_each("rounds", [(LOW,), (HIGH,), (LOW, HIGH)])
 def test_all_outputs_of_neighbours_keep_epsilon_and_delta(rounds: tuple) -> None:
     plan = make_plan(*rounds)
     used = [
@@ -280,7 +281,7 @@ def test_the_least_overspending_is_refused() -> None:
         small._check_spending()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (lambda: one_round(cutoff=0), "cutoff is 0"),

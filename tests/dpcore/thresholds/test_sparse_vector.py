@@ -17,6 +17,7 @@ from scipy import stats
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.thresholds.sparse_vector import SparseVector, SparseVectorParameters
+from tests.dpcore.cases import for_each
 
 FALSE_ALARM = 1e-6
 RUNS = 200_000
@@ -174,7 +175,7 @@ def test_the_noise_laws_are_the_papers() -> None:
     assert parameters.query_law == DiscreteLaplace(scale=Fraction(24))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (lambda: make_parameters(0, 1, 0), "epsilon is 0"),

@@ -10,6 +10,7 @@ import pytest
 
 from dptrees.dpcore.trees.chunks import MAX_CELLS, Chunking, IrregularChunking, UniformChunking
 from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
+from tests.dpcore.cases import for_each
 from tests.dpcore.irregular_trees import random_irregular_tree
 
 FORESTS = [
@@ -72,7 +73,7 @@ def test_the_split_level_is_the_highest_that_fits(chunking: UniformChunking) -> 
         assert split == 1 or tree.leaves_below(split - 1) > chunking.chunk_leaves
 
 
-@pytest.mark.parametrize("size", SIZES)
+@for_each("size", SIZES)
 def test_chunks_of_irregular_trees_are_whole_subtrees_in_the_order_of_leaves(size: int) -> None:
     rng = np.random.default_rng(13)
     for _ in range(12):
@@ -108,8 +109,8 @@ WHOLE = (
 )
 
 
-@pytest.mark.parametrize("whole", WHOLE)
-@pytest.mark.parametrize("number", [-1, 100])
+@for_each("whole", WHOLE)
+@for_each("number", [-1, 100])
 def test_refuses_the_number_of_no_chunk(whole: Chunking, number: int) -> None:
     with pytest.raises(IndexError):
         whole[number]
@@ -125,7 +126,7 @@ def test_refuses_no_keys_no_leaves_and_too_many_counts(whole: Chunking) -> None:
         replace(whole, keys=MAX_CELLS // 4 + 1)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@for_each("size", SIZES)
 def test_the_nodes_of_chunks_and_spine_are_all_nodes_of_a_key(size: int) -> None:
     rng = np.random.default_rng(3)
     cuts: list[Chunking] = [

@@ -16,6 +16,7 @@ from scipy.optimize import isotonic_regression
 
 from benchmarks.papers.closest_cdf import closest_cdf
 from dptrees.dpcore.trees.isotonic import closest_cdf_l1, closest_cdf_l2, isotonic_rows
+from tests.dpcore.cases import for_each
 
 Array = npt.NDArray[Any]
 Distance = Callable[[Array, Array], Any]
@@ -162,7 +163,7 @@ def least_l1_cost(h: Array, total: int) -> Any:
     return cost + np.abs(h - np.clip(h, 0, total)).sum()
 
 
-@pytest.mark.parametrize("total", [1000, 2**20, 2**40])
+@for_each("total", [1000, 2**20, 2**40])
 def test_l1_costs_what_the_slope_trick_costs_on_many_cells(total: int) -> None:
     rng = np.random.default_rng(total)
     h = np.sort(rng.integers(0, total, 30_000)) + rng.integers(-total // 9, total // 9, 30_000)
@@ -184,7 +185,7 @@ def test_l2_of_clipped_estimates_would_be_wrong() -> None:
     assert clipped.tolist() == [1, 1, 4]
 
 
-@pytest.mark.parametrize("cells", [1, 2, 7, 300])
+@for_each("cells", [1, 2, 7, 300])
 def test_isotonic_rows_are_those_of_scipy(cells: int) -> None:
     rng = np.random.default_rng(12)
     ramp = 2.0 * np.arange(cells)
@@ -293,7 +294,7 @@ def test_bad_arguments_are_refused(closest: Any, estimates: Any, total: Any, sen
         closest(estimates, total)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("distance", "sentence"),
     [
         (lambda x, h: np.abs(x - h).sum(), "not additive: it must give one cost"),

@@ -12,6 +12,7 @@ import pytest
 from dptrees.dpcore.trees.consistency import consistent_counts, root_count, split_counts
 from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
 from dptrees.dpcore.trees.shapes import UniformTree
+from tests.dpcore.cases import for_each
 
 
 def best_by_enumeration(
@@ -97,8 +98,8 @@ def test_nodes_of_both_kinds_are_split_as_each_alone() -> None:
     np.testing.assert_array_equal(together[1::2], split_counts(*alike))
 
 
-@pytest.mark.parametrize("shrunk", [False, True])
-@pytest.mark.parametrize("nodes", [1, 2, 127, 128, 129, 257])
+@for_each("shrunk", [False, True])
+@for_each("nodes", [1, 2, 127, 128, 129, 257])
 def test_counts_do_not_depend_on_the_nodes_beside_them(nodes: int, shrunk: bool) -> None:
     """Blocks of 128 such nodes are split at a time; two at least, so as to add in one order."""
     estimates, below, totals = random_nodes(np.random.default_rng(3), nodes, 256, True)
@@ -119,7 +120,7 @@ def test_equal_remainders_go_by_position_whatever_the_last_bits() -> None:
     assert (counts == noisy + share[:, None] + (np.arange(7) < missing[:, None])).all()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("estimates", "total", "expected"),
     [
         ([1.5, 1.5, 1.0], 4, [2, 1, 1]),
@@ -143,7 +144,7 @@ def test_children_known_exactly_are_split_evenly_where_they_disagree_with_their_
     ]
 
 
-@pytest.mark.parametrize("size", [2.0**30, 2.0**40, 2.0**50])
+@for_each("size", [2.0**30, 2.0**40, 2.0**50])
 def test_sums_hold_at_the_largest_counts(size: float) -> None:
     rng = np.random.default_rng(3)
     estimates = rng.uniform(0, size / 256, (200, 256)) + rng.normal(0, 100, (200, 256))

@@ -33,6 +33,7 @@ from dptrees.dpcore.trees.chunks import (
 )
 from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
 from dptrees.dpcore.uniform.plan import TreeSetting, UniformForest
+from tests.dpcore.cases import for_each
 
 EDGES = [
     sign * (2**power + more)
@@ -214,8 +215,8 @@ def measured(forest: IrregularForest, counts: Integers) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("chunk_leaves", [2, 4, 2**17])
-@pytest.mark.parametrize("sign", [1, -1])
+@for_each("chunk_leaves", [2, 4, 2**17])
+@for_each("sign", [1, -1])
 def test_neighbours_of_two_leaves_at_the_largest_sum(chunk_leaves: int, sign: int) -> None:
     """2^31 rows of 2^31 in each of two leaves: their sum is 2^63, and with one row less it is
     not."""

@@ -10,12 +10,13 @@ import pytest
 
 from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
 from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
+from tests.dpcore.cases import for_each
 from tests.dpcore.irregular_trees import node_chains, random_irregular_tree
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.float64])
-@pytest.mark.parametrize("batch", [(), (3,), (2, 2)])
-@pytest.mark.parametrize("roots", [1, 3])
+@for_each("dtype", [np.int64, np.float64])
+@for_each("batch", [(), (3,), (2, 2)])
+@for_each("roots", [1, 3])
 def test_level_arithmetic_equals_loops(dtype: type, batch: tuple[int, ...], roots: int) -> None:
     rng = np.random.default_rng(1)
     for _ in range(15):
@@ -123,8 +124,8 @@ def test_shapes_are_compared_and_digested_by_value() -> None:
     assert one != other and one.digest() != other.digest() and one != "tree"
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("exact", [False, True], ids=["noisy", "some nodes exact"])
+@for_each("seed", range(3))
+@for_each("exact", [False, True])
 def test_estimation_equals_dense_least_squares(
     dense_least_squares: Callable[..., Any],
     level_matrix: Callable[..., Any],
@@ -155,7 +156,7 @@ def test_estimation_equals_dense_least_squares(
             np.testing.assert_allclose(spread, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (lambda: IrregularTree(child_starts=(), roots=0), "roots: 0"),

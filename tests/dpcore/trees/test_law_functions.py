@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from tests.dpcore.cases import for_each
 
 
 def laplace(scale: object) -> DiscreteLaplace:
@@ -32,7 +33,7 @@ SCALES = [Fraction(1, 1000), Fraction(1, 20), Fraction(1), Fraction(77, 3), Frac
 LARGE = [Fraction(10**9), Fraction(10**12)]
 
 
-@pytest.mark.parametrize("scale", SCALES + LARGE, ids=str)
+@for_each("scale", SCALES + LARGE)
 def test_laplace_functions(scale: Fraction) -> None:
     law = DiscreteLaplace(scale=scale)
     with localcontext(Context(prec=80)):
@@ -45,8 +46,8 @@ def test_laplace_functions(scale: Fraction) -> None:
             assert float(law.pmf(k)) == float(law.pmf(-k)) == pytest.approx(float(mass), rel=1e-12)
 
 
-@pytest.mark.parametrize("t", [0.0, 1e-13, 1e-9, 1e-3, 0.5, math.pi, 10.0, 9999.5])
-@pytest.mark.parametrize("scale", SCALES + LARGE, ids=str)
+@for_each("t", [0.0, 1e-13, 1e-9, 1e-3, 0.5, math.pi, 10.0, 9999.5])
+@for_each("scale", SCALES + LARGE)
 def test_laplace_characteristic_function(scale: Fraction, t: float) -> None:
     with localcontext(Context(prec=80)):
         q = (-1 / decimal(scale)).exp()
@@ -62,7 +63,7 @@ def test_laplace_characteristic_function(scale: Fraction, t: float) -> None:
 SIGMAS = [Fraction(1, 20), Fraction(1, 3), Fraction(9, 10), Fraction(3), Fraction(60)]
 
 
-@pytest.mark.parametrize("sigma", SIGMAS, ids=str)
+@for_each("sigma", SIGMAS)
 def test_gaussian_functions(sigma: Fraction) -> None:
     law = gaussian(sigma)
     with localcontext(Context(prec=60)):
@@ -93,7 +94,7 @@ def test_gaussian_survival_where_the_formula_changes() -> None:
     assert just_below.variance == pytest.approx(sigma**2, rel=1e-12)
 
 
-@pytest.mark.parametrize("sigma", [Fraction(10**4), Fraction(10**9), Fraction(2**40)], ids=str)
+@for_each("sigma", [Fraction(10**4), Fraction(10**9), Fraction(2**40)])
 def test_gaussian_at_large_sigma_is_nearly_normal(sigma: Fraction) -> None:
     law, z = gaussian(sigma), np.array([0.0, 0.1, 1.0, 5.0, 30.0])
     k = np.floor(z * float(sigma))
@@ -108,7 +109,7 @@ ENUMERABLE = [laplace(Fraction(1, 20)), laplace(2), laplace(30)] + [
 ]
 
 
-@pytest.mark.parametrize("law", ENUMERABLE, ids=str)
+@for_each("law", ENUMERABLE)
 def test_characteristic_function_is_the_cosine_sum(law: NoiseLaw) -> None:
     k = np.arange(-1500, 1501)
     t = np.array([[0.0, 1e-6, 0.01, 0.3, 1.0], [2.0, math.pi, 6.0, 100.0, 10_000.0]])
@@ -117,7 +118,7 @@ def test_characteristic_function_is_the_cosine_sum(law: NoiseLaw) -> None:
     assert value.shape == t.shape and value[0, 0] == pytest.approx(1, abs=1e-15)
 
 
-@pytest.mark.parametrize("law", [*ENUMERABLE, laplace(10**6), gaussian(5000)], ids=str)
+@for_each("law", [*ENUMERABLE, laplace(10**6), gaussian(5000)])
 def test_functions_agree(law: NoiseLaw) -> None:
     k = np.arange(-1500, 1501)
     np.testing.assert_allclose(law.survival(k - 1) - law.survival(k), law.pmf(k), atol=2e-15)
@@ -137,14 +138,14 @@ def test_bound_is_the_least(scale: Fraction, probability: float, make: object) -
     assert bound == 0 or 2 * float(law.survival(bound - 1)) > probability
 
 
-@pytest.mark.parametrize("law", [laplace(10), gaussian(10), gaussian(2000)], ids=str)
+@for_each("law", [laplace(10), gaussian(10), gaussian(2000)])
 def test_bound_by_hand(law: NoiseLaw) -> None:
     beyond = float(law.survival(30)) * 2
     assert law.bound(beyond) == 30 and law.bound(beyond * (1 - 1e-9)) == 31
     assert law.bound(1.0) == 0
 
 
-@pytest.mark.parametrize("probability", [0.0, -0.1, 1.1, math.nan])
+@for_each("probability", [0.0, -0.1, 1.1, math.nan])
 def test_wrong_probabilities_are_refused(probability: float) -> None:
     for law in (laplace(1), gaussian(1), ZeroNoise()):
         with pytest.raises(ValueError, match="probability is"):

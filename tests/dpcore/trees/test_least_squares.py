@@ -16,6 +16,7 @@ from dptrees.dpcore.trees.estimation import (
     prefix_weights,
 )
 from dptrees.dpcore.trees.shapes import UniformTree
+from tests.dpcore.cases import for_each
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -115,7 +116,7 @@ def test_equals_dense_least_squares(
         )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@for_each("seed", range(3))
 def test_equals_dense_least_squares_with_a_variance_per_node(
     random_tree: Callable[..., UniformTree],
     dense_least_squares: Callable[..., Any],

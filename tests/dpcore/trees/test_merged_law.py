@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import pytest
-
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.trees.error_laws import ErrorLaw, MergedLaw
+from tests.dpcore.cases import for_each
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999, 0.9999])
+@for_each("confidence", [0.5, 0.95, 0.999, 0.9999])
 def test_a_difference_of_next_to_nothing_widens_next_to_nothing(confidence: float) -> None:
     law = ErrorLaw(terms=((DiscreteLaplace(scale=Fraction(20)), 1.0, 3),))
     merged = MergedLaw(law=law, difference=1e-9, difference_fourth=3e-18)

@@ -22,6 +22,7 @@ from dptrees.dpcore.trees.relative_errors import (
     mixed_smoothed_relative_error,
     smoothed_relative_error,
 )
+from tests.dpcore.cases import for_each
 
 LAWS: list[NoiseLaw] = [
     DiscreteLaplace(scale=Fraction(1, 2)),
@@ -31,8 +32,8 @@ LAWS: list[NoiseLaw] = [
 ]
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.37])
+@for_each("law", LAWS)
+@for_each("alpha", [0.0, 0.1, 0.37])
 def test_predictions_are_the_definition(law: NoiseLaw, alpha: float) -> None:
     truth = np.array([0.0, 1.0, 10.0, 57.0, 200.0])
     x = np.arange(-3000, 3001)
@@ -50,7 +51,7 @@ def test_without_forgiveness_the_error_is_the_standard_deviation() -> None:
     assert law_alpha_rmse(ZeroNoise(), [0, 3], 0.1).tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("t", [0.0, 0.5, 3.0, 12.0, 25.0])
+@for_each("t", [0.0, 0.5, 3.0, 12.0, 25.0])
 def test_the_normal_closed_form_is_the_integral(t: float) -> None:
     def tail(x: float) -> float:
         return 2 * x * x * math.exp(-0.5 * x * x - x * t) / math.sqrt(2 * math.pi)
@@ -76,7 +77,7 @@ def test_degenerate_normal_errors() -> None:
     )
 
 
-@pytest.mark.parametrize(("g", "b"), [(4.0, 3.0), (0.3, 0.1), (1.0, 5.0)])
+@for_each(("g", "b"), [(4.0, 3.0), (0.3, 0.1), (1.0, 5.0)])
 def test_the_mixed_closed_form_is_the_integral(g: float, b: float) -> None:
     # E|m + L| of Laplace noise L is |m| + b exp(-|m| / b); m is normal.
     def mean(z: float) -> float:
@@ -88,8 +89,8 @@ def test_the_mixed_closed_form_is_the_integral(g: float, b: float) -> None:
     assert float(error) == pytest.approx(expected, rel=1e-8)
 
 
-@pytest.mark.parametrize(("g", "b"), [(30.0, 4.0), (4.0, 4.0), (2.0, 30.0)])
-@pytest.mark.parametrize("forgiven", [0.0, 3.0, 25.0, 150.0])
+@for_each(("g", "b"), [(30.0, 4.0), (4.0, 4.0), (2.0, 30.0)])
+@for_each("forgiven", [0.0, 3.0, 25.0, 150.0])
 def test_the_mixed_closed_form_beyond_what_is_forgiven_is_the_integral(
     g: float, b: float, forgiven: float
 ) -> None:
@@ -124,7 +125,7 @@ def test_measured_errors_agree_with_predicted_ones_and_find_less_noise() -> None
     assert np.all(np.abs(planted - predicted) > tolerance)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (lambda: alpha_rmse([[1.0]], [1.0], -0.1), "alpha is -0.1"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from dptrees.dpcore.trees.consistency import split_among_children
+from tests.dpcore.cases import for_each
 
 
 def smallest_first(
@@ -23,7 +23,7 @@ def smallest_first(
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("estimates", "total", "counts"),
     [
         ([4.0, 3.0, 2.0], 9, [4, 3, 2]),
@@ -38,7 +38,7 @@ def test_examples(estimates: list[float], total: int, counts: list[int]) -> None
     assert smallest_first([len(estimates)], estimates, [total]).tolist() == counts
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_sums_hold_and_no_other_integers_change_the_largest_less(seed: int) -> None:
     rng = np.random.default_rng(seed)
     fanouts = rng.integers(1, 30, 50)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptrees.dpcore.trees.shapes import MAX_LEAVES, UniformTree
+from tests.dpcore.cases import for_each
 
 FANOUTS = st.lists(st.integers(2, 6), min_size=1, max_size=4)
 
@@ -36,8 +37,8 @@ def test_children_and_leaf_ranges_partition_every_level(tree: UniformTree) -> No
             assert children == list(range(tree.level_sizes[level + 1]))
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.float64])
-@pytest.mark.parametrize("batch", [(), (3,), (2, 2)])
+@for_each("dtype", [np.int64, np.float64])
+@for_each("batch", [(), (3,), (2, 2)])
 def test_level_arithmetic_equals_loops(
     random_tree: Callable[..., UniformTree], dtype: type, batch: tuple[int, ...]
 ) -> None:
@@ -111,7 +112,7 @@ def test_the_tree_of_one_node() -> None:
     assert tree.level_counts(np.array([5]))[0].tolist() == [5]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("leaves", "fanouts", "message"),
     [
         (0, (), "leaves: 0"),

@@ -21,6 +21,7 @@ from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform import intervals as bands
 from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
+from tests.dpcore.cases import for_each
 from tests.processor import takes_less
 
 FALSE_ALARM = 1e-6
@@ -189,7 +190,7 @@ def test_more_confidence_is_wider_and_the_same_plan_gives_the_same() -> None:
     assert bands.simultaneous_width(planned(200, Measure.EPSILON, True), 0.95) == widths[3]
 
 
-@pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, 0.99995, math.nan])
+@for_each("confidence", [0.0, 1.0, -1.0, 0.99995, math.nan])
 def test_refuses_a_confidence(confidence: float) -> None:
     with pytest.raises(ValueError, match="confidence"):
         bands.simultaneous_width(planned(16, Measure.RHO, True), confidence)

@@ -7,10 +7,11 @@ import pytest
 
 from dptrees.dpcore.uniform.objectives import node_variances
 from dptrees.dpcore.uniform.prefix_errors import TreeBatch
+from tests.dpcore.cases import for_each
 from tests.dpcore.dense_covariance import design, leaf_covariance, random_case
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_equals_dense_least_squares(seed: int) -> None:
     tree, variances = random_case(np.random.default_rng(seed))
     with np.errstate(divide="ignore"):

@@ -25,6 +25,7 @@ from dptrees.dpcore.uniform.objectives import (
 )
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 from dptrees.dpcore.uniform.prefix_errors import TreeBatch
+from tests.dpcore.cases import for_each
 
 GUESSES = (Guess(stop=3, density=2.5), Guess(stop=9, density=0.125))
 OBJECTIVES: list[Objective] = [
@@ -40,7 +41,7 @@ OBJECTIVES: list[Objective] = [
 ]
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
+@for_each("objective", OBJECTIVES)
 def test_a_specification_is_read_back(objective: Objective) -> None:
     for spec in (objective.spec(), json.loads(json.dumps(objective.spec()))):
         again = Objective.from_spec(spec)
@@ -75,7 +76,7 @@ def test_errors_have_a_unit_and_name_their_queries() -> None:
     assert RangeObjective(widths=(7, 2)).reads == "ranges of 7, 2 cells"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "fields", "message"),
     [
         (QuantileObjective, {"quantiles": ()}, "quantiles: there are none"),
@@ -108,7 +109,7 @@ def test_refuses(make: Any, fields: dict[str, Any], message: str) -> None:
         make(**fields)
 
 
-@pytest.mark.parametrize("kind", ["median", "", None, 3])
+@for_each("kind", ["median", "", None, 3])
 def test_refuses_a_kind_that_there_is_not(kind: object) -> None:
     with pytest.raises(
         ValueError, match=r"^kind is .*; it must be one of cdf, counts, nodes, quantiles, ranges$"

@@ -12,6 +12,7 @@ from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan
+from tests.dpcore.cases import for_each
 
 
 def make_plan(*amounts: str, **fields: Any) -> TreePlan:
@@ -28,7 +29,7 @@ PUBLIC = {"unit": SUBSTITUTE_ROW, "public_total": True}
 RHO = {"budget": Budget(measure=Measure.RHO, amount=Fraction(1))}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("amounts", "fields", "message"),
     [
         (("1/2", "1/2"), {}, "2 amounts, 3 levels"),
@@ -46,7 +47,7 @@ def test_refuses(amounts: tuple[str, ...], fields: dict[str, Any], message: str)
         make_plan(*amounts, **fields)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("amounts", "fields"),
     [
         (("1/3", "1/3", "1/3"), {}),
@@ -62,7 +63,7 @@ def test_estimates_from_above_need_a_root_that_is_measured_or_public(
         make_plan("0", "1/2", "1/2", estimator=Estimator.ABOVE)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "sizes"),
     [
         ({}, (1, 1, 1)),

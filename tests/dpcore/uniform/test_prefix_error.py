@@ -15,6 +15,7 @@ from dptrees.dpcore.uniform.prefix_errors import (
     prefix_variance,
     within_node_error,
 )
+from tests.dpcore.cases import for_each
 from tests.dpcore.dense_covariance import leaf_covariance, random_case
 
 
@@ -24,15 +25,15 @@ def dense_prefix_variance(tree: UniformTree, variances: list[float]) -> float:
     return float(np.diag(prefixes @ leaf_covariance(tree, variances) @ prefixes.T).mean())
 
 
-@pytest.mark.parametrize("seed", range(100))
+@for_each("seed", range(100))
 def test_equals_dense_least_squares(seed: int) -> None:
     tree, variances = random_case(np.random.default_rng(seed))
     expected = dense_prefix_variance(tree, variances)
     assert mean_prefix_variance(tree, variances) == pytest.approx(expected, rel=1e-11)
 
 
-@pytest.mark.parametrize("root", [0.0, 3.0, math.inf])
-@pytest.mark.parametrize("fanouts", [(2,), (7,), (3, 4), (2, 5, 3), (4, 2, 2, 3)])
+@for_each("root", [0.0, 3.0, math.inf])
+@for_each("fanouts", [(2,), (7,), (3, 4), (2, 5, 3), (4, 2, 2, 3)])
 def test_full_trees_equal_dense_least_squares(fanouts: tuple[int, ...], root: float) -> None:
     tree = UniformTree(leaves=math.prod(fanouts), fanouts=fanouts)
     variances = [root, *(1.0 + level for level in range(len(fanouts)))]
@@ -53,7 +54,7 @@ def test_one_leaf() -> None:
     assert mean_prefix_variance(tree, (0.0,)) == 0.0
 
 
-@pytest.mark.parametrize("known", [1, 2, 3])
+@for_each("known", [1, 2, 3])
 def test_a_level_known_exactly_is_the_limit(known: int) -> None:
     tree = UniformTree(leaves=21, fanouts=(2, 3, 4))
     exact, nearly = [2.0, 2.0, 2.0, 2.0], [2.0, 2.0, 2.0, 2.0]
@@ -68,7 +69,7 @@ def test_within_node_error_of_leaves() -> None:
     np.testing.assert_allclose(within_node_error(fanouts, np.ones(8)), expected, atol=1e-15)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_padding_and_parts(seed: int) -> None:
     tree, variances = random_case(np.random.default_rng(1000 + seed))
     with np.errstate(divide="ignore"):
@@ -95,7 +96,7 @@ def test_parts_are_the_noise_of_each_level() -> None:
         assert parts[level] == pytest.approx(slope, rel=1e-6)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("variances", "rule"),
     [
         ((0.0, 1.0), "2 of them for 3 levels"),

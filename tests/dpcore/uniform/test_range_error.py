@@ -19,6 +19,7 @@ from dptrees.dpcore.uniform.range_errors import (
     ranks_parts,
     ranks_variance,
 )
+from tests.dpcore.cases import for_each
 from tests.dpcore.dense_covariance import leaf_covariance, random_case
 
 
@@ -49,7 +50,7 @@ def test_equals_dense_least_squares(seed: int) -> None:
     assert all_ranges_variance(batch, precisions)[0] == pytest.approx(expected.mean(), rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_ranks_equal_dense_least_squares(seed: int) -> None:
     tree, variances = random_case(np.random.default_rng(200 + seed))
     stops, quantiles = np.arange(tree.leaves + 1), np.linspace(0, 1, tree.leaves + 1)
@@ -68,7 +69,7 @@ def test_parts_sum_to_the_variance() -> None:
     assert parts.sum() == pytest.approx(whole[0], rel=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_parts_going_back_down_equal_those_by_dual_numbers(seed: int) -> None:
     rng = np.random.default_rng(300 + seed)
     tree, variances = random_case(rng)

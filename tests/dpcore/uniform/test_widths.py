@@ -25,6 +25,7 @@ from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.intervals import interval_widths
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
+from tests.dpcore.cases import for_each
 from tests.processor import takes_less
 
 
@@ -65,7 +66,7 @@ def error_law(terms: list[tuple[NoiseLaw, int, int]], unit: int) -> ErrorLaw:
     return ErrorLaw(terms=tuple((law, steps / unit, count) for law, steps, count in terms))
 
 
-@pytest.mark.parametrize(("terms", "unit"), LATTICES)
+@for_each(("terms", "unit"), LATTICES)
 def test_moments_and_transform_equal_those_of_the_convolution(
     terms: list[tuple[NoiseLaw, int, int]], unit: int
 ) -> None:
@@ -95,7 +96,7 @@ def test_half_widths_cover_and_are_hardly_wider_than_need_be(
     assert width <= exact + 2 * 0.02 * math.sqrt(law.variance) + 1e-6
 
 
-@pytest.mark.parametrize("confidence", [0.99, 0.999, 0.9999])
+@for_each("confidence", [0.99, 0.999, 0.9999])
 def test_noise_that_is_hardly_ever_there_is_covered(confidence: float) -> None:
     """One step of the lattice is then many standard deviations, beyond the inversion's range."""
     for scale in ("1/6", "1/8", "1/10", "1/14"):
@@ -111,7 +112,7 @@ def test_one_variable_has_its_own_bound_and_none_has_none() -> None:
     assert ErrorLaw(terms=((ZeroNoise(), 1.0, 9), (laplace(3), 0.0, 2))).half_width(0.9) == 0.0
 
 
-@pytest.mark.parametrize("confidence", [0.0, -1.0, 0.99995, 1.0, math.nan])
+@for_each("confidence", [0.0, -1.0, 0.99995, 1.0, math.nan])
 def test_refuses_a_confidence(confidence: float) -> None:
     with pytest.raises(ValueError, match="confidence"):
         ErrorLaw(terms=((laplace(5), 1.0, 1),)).half_width(confidence)
@@ -199,7 +200,7 @@ def assert_close(found: Counter[tuple[int, float]], expected: Counter[tuple[int,
     np.testing.assert_allclose([v for _, v in ours], [v for _, v in theirs], atol=3e-7)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@for_each("seed", range(8))
 def test_variances_are_those_of_the_estimation_weights(
     random_plan: Callable[..., TreePlan], seed: int
 ) -> None:
