@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from fractions import Fraction
 from functools import cache, partial
@@ -39,14 +39,13 @@ from dptrees.dpcore.trees.chunks import UniformChunking
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import NodeObjective, RangeObjective
 from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan, TreeSetting, moved_counts
+from tests.dpcore.neighboring import DROPPED, Row, neighbors, possible_rows
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
-Row = tuple[int, int]  # key, leaf
 
 ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 FALSE_ALARM = 1e-6
-DROPPED: Row = (-1, -1)
 # (neighbors, N public, keyed)
 Setting = tuple[PrivacyUnit, bool, bool]
 SETTINGS: list[Setting] = [
@@ -90,19 +89,6 @@ class NoStreams:
 # --- the sensitivity of independent prefixes ----------------------------------------------------
 
 
-def neighboring(
-    universe: list[Row], relation: PrivacyUnit
-) -> Iterator[tuple[tuple[Row, ...], tuple[Row, ...]]]:
-    """All pairs of neighboring data sets of at most 3 rows; a dropped row is a row."""
-    for size in range(3):
-        for rows in itertools.combinations_with_replacement(universe, size):
-            if relation is ADD_REMOVE:
-                yield from ((rows, (*rows, row)) for row in universe)
-            else:
-                pairs = itertools.permutations(universe, 2)
-                yield from (((*rows, one), (*rows, other)) for one, other in pairs)
-
-
 def largest_change(plan: TreePlan, keys: int, *, drops: bool) -> tuple[int, int]:
     """The largest L1 and squared L2 change of all that the mechanism measures."""
     forest = PapersForest(plan, keys=keys)
@@ -117,10 +103,9 @@ def largest_change(plan: TreePlan, keys: int, *, drops: bool) -> tuple[int, int]
         seen = [level.reshape(-1) for level in levels if level is not None]
         return np.concatenate([np.zeros(0, np.int64), *seen])
 
-    universe: list[Row] = list(itertools.product(range(keys), range(plan.tree.leaves)))
-    universe += [DROPPED] * drops
+    universe = possible_rows(keys, plan.tree.leaves, drops=drops)
     l1 = l2_squared = 0
-    for one, other in neighboring(universe, plan.unit):
+    for one, other in neighbors(universe, plan.unit):
         change = np.abs(measured(one) - measured(other))
         l1, l2_squared = max(l1, int(change.sum())), max(l2_squared, int((change**2).sum()))
     return l1, l2_squared

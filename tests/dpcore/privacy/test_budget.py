@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -17,14 +16,12 @@ from dptrees.dpcore.privacy.unit import (
     SUBSTITUTE_ROW,
     Budget,
     Measure,
-    PrivacyUnit,
 )
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
+from tests.dpcore.neighboring import DROPPED, Row, neighbors, possible_rows
 
 TREE = UniformTree(leaves=3, fanouts=(2, 2))
-Row = tuple[int, int]  # key, cell
-DROPPED: Row = (-1, -1)
 
 
 def level_counts(rows: tuple[Row, ...], keys: int) -> list[np.ndarray]:
@@ -36,82 +33,57 @@ def level_counts(rows: tuple[Row, ...], keys: int) -> list[np.ndarray]:
     return [level.reshape(-1) for level in TREE.level_counts(counts)]
 
 
-def neighbors(
-    universe: list[Row], relation: PrivacyUnit
-) -> Iterator[tuple[tuple[Row, ...], tuple[Row, ...]]]:
-    """All pairs of neighboring data sets of at most 3 rows."""
-    for size in range(3):
-        for rows in itertools.combinations_with_replacement(universe, size):
-            if relation == ADD_REMOVE_ROW:
-                yield from ((rows, (*rows, row)) for row in universe)
+def test_level_sensitivity_is_the_largest_change() -> None:
+    for relation, keys, drops in itertools.product(ROW_UNITS, (1, 2), (False, True)):
+        largest = np.zeros((TREE.height + 1, 2), np.int64)
+        for one, other in neighbors(possible_rows(keys, TREE.leaves, drops=drops), relation):
+            for level, (a, b) in enumerate(
+                zip(level_counts(one, keys), level_counts(other, keys), strict=True)
+            ):
+                change = np.abs(a - b)
+                largest[level] = np.maximum(largest[level], [change.sum(), (change**2).sum()])
+        for level in range(TREE.height + 1):
+            stated = level_sensitivity(relation, single_node=level == 0 and keys == 1)
+            if relation == SUBSTITUTE_ROW and keys == 1 and level == 0 and not drops:
+                # The total is public; stated for any policy.
+                assert largest[level].tolist() == [0, 0]
             else:
-                pairs = itertools.permutations(universe, 2)
-                yield from (((*rows, one), (*rows, other)) for one, other in pairs)
+                assert stated == tuple(largest[level]), (relation, keys, drops)
 
 
-def possible_rows(keys: int, drops: bool) -> list[Row]:
-    rows = list(itertools.product(range(keys), range(TREE.leaves)))
-    return [*rows, DROPPED] if drops else rows
-
-
-@pytest.mark.parametrize("relation", ROW_UNITS)
-@pytest.mark.parametrize("keys", [1, 2])
-@pytest.mark.parametrize("drops", [False, True])
-def test_level_sensitivity_is_the_largest_change(
-    relation: PrivacyUnit, keys: int, drops: bool
-) -> None:
-    largest = np.zeros((TREE.height + 1, 2), np.int64)
-    for one, other in neighbors(possible_rows(keys, drops), relation):
-        for level, (a, b) in enumerate(
-            zip(level_counts(one, keys), level_counts(other, keys), strict=True)
-        ):
-            change = np.abs(a - b)
-            largest[level] = np.maximum(largest[level], [change.sum(), (change**2).sum()])
-    for level in range(TREE.height + 1):
-        stated = level_sensitivity(relation, single_node=level == 0 and keys == 1)
-        if relation == SUBSTITUTE_ROW and keys == 1 and level == 0 and not drops:
-            assert largest[level].tolist() == [0, 0]  # the total is public; stated for any policy
-        else:
-            assert stated == tuple(largest[level])
-
-
-@pytest.mark.parametrize("relation", ROW_UNITS)
-@pytest.mark.parametrize("keyed", [False, True])
-@pytest.mark.parametrize("measure", list(Measure))
-def test_a_plan_s_levels_together_spend_at_most_its_budget_on_any_neighbours(
-    relation: PrivacyUnit, keyed: bool, measure: Measure
-) -> None:
+def test_a_plan_s_levels_together_spend_at_most_its_budget_on_any_neighbours() -> None:
     """Laplace: sum of |change| / scale; Gaussian: sum of change^2 / (2 sigma^2). Attained."""
-    plan = TreePlan(
-        tree=TREE,
-        unit=relation,
-        budget=Budget(measure=measure, amount=Fraction(7, 5)),
-        level_amounts=(Fraction(1, 5), Fraction(1, 2), Fraction(7, 10)),
-        keyed=keyed,
-    )
-    keys, largest = 2 if keyed else 1, Fraction(0)
-    for one, other in neighbors(possible_rows(keys, drops=True), relation):
-        loss = Fraction(0)
-        pairs = zip(level_counts(one, keys), level_counts(other, keys), strict=True)
-        for law, (a, b) in zip(plan.laws, pairs, strict=True):
-            change = np.abs(a - b)
-            if isinstance(law, DiscreteLaplace):
-                loss += int(change.sum()) / law.scale
-            elif isinstance(law, DiscreteGaussian):
-                loss += int((change**2).sum()) / (2 * law.sigma_squared)
-        largest = max(largest, loss)
-    assert largest <= plan.budget.amount
-    if relation == ADD_REMOVE_ROW or keyed:
-        assert largest == plan.budget.amount
+    for relation, keyed, measure in itertools.product(ROW_UNITS, (False, True), Measure):
+        plan = TreePlan(
+            tree=TREE,
+            unit=relation,
+            budget=Budget(measure=measure, amount=Fraction(7, 5)),
+            level_amounts=(Fraction(1, 5), Fraction(1, 2), Fraction(7, 10)),
+            keyed=keyed,
+        )
+        keys, largest = 2 if keyed else 1, Fraction(0)
+        for one, other in neighbors(possible_rows(keys, TREE.leaves, drops=True), relation):
+            loss = Fraction(0)
+            pairs = zip(level_counts(one, keys), level_counts(other, keys), strict=True)
+            for law, (a, b) in zip(plan.laws, pairs, strict=True):
+                change = np.abs(a - b)
+                if isinstance(law, DiscreteLaplace):
+                    loss += int(change.sum()) / law.scale
+                elif isinstance(law, DiscreteGaussian):
+                    loss += int((change**2).sum()) / (2 * law.sigma_squared)
+            largest = max(largest, loss)
+        assert largest <= plan.budget.amount, (relation, keyed, measure)
+        if relation == ADD_REMOVE_ROW or keyed:
+            assert largest == plan.budget.amount, (relation, keyed, measure)
 
 
-@pytest.mark.parametrize("measure", list(Measure))
-def test_shares_add_up_exactly(measure: Measure) -> None:
-    whole = Budget(measure=measure, amount=Fraction(1, 3))
-    parts = [whole.share(Fraction(n, 10)) for n in (1, 2, 3, 4)]
-    assert sum(part.amount for part in parts) == whole.amount
-    assert {part.measure for part in parts} == {measure}
-    assert whole.share(Fraction(1)) == whole
+def test_shares_add_up_exactly() -> None:
+    for measure in Measure:
+        whole = Budget(measure=measure, amount=Fraction(1, 3))
+        parts = [whole.share(Fraction(n, 10)) for n in (1, 2, 3, 4)]
+        assert sum(part.amount for part in parts) == whole.amount, measure
+        assert {part.measure for part in parts} == {measure}
+        assert whole.share(Fraction(1)) == whole, measure
 
 
 def test_splits_add_up_exactly_and_forget_the_last_bits() -> None:
@@ -124,18 +96,18 @@ def test_splits_add_up_exactly_and_forget_the_last_bits() -> None:
     assert whole.split([0.25 - 1e-12, 0.25 + 1e-12, 0.5]) == whole.split([0.25, 0.25, 0.5])
 
 
-@pytest.mark.parametrize("amount", [Fraction(0), Fraction(-1, 2)])
-def test_refuses_a_budget_of_nothing(amount: Fraction) -> None:
-    with pytest.raises(ValueError, match=r"epsilon: .* is not above 0"):
-        Budget(measure=Measure.EPSILON, amount=amount)
-    with pytest.raises(ValueError, match=r"rho: .* is not above 0"):
-        Budget(measure=Measure.RHO, amount=amount)
+def test_refuses_a_budget_of_nothing() -> None:
+    for amount in (Fraction(0), Fraction(-1, 2)):
+        with pytest.raises(ValueError, match=r"epsilon: .* is not above 0"):
+            Budget(measure=Measure.EPSILON, amount=amount)
+        with pytest.raises(ValueError, match=r"rho: .* is not above 0"):
+            Budget(measure=Measure.RHO, amount=amount)
 
 
-@pytest.mark.parametrize("fraction", [Fraction(0), Fraction(-1), Fraction(11, 10)])
-def test_refuses_a_share_outside_the_whole(fraction: Fraction) -> None:
-    with pytest.raises(ValueError, match="fraction: "):
-        Budget(measure=Measure.RHO, amount=Fraction(1)).share(fraction)
+def test_refuses_a_share_outside_the_whole() -> None:
+    for fraction in (Fraction(0), Fraction(-1), Fraction(11, 10)):
+        with pytest.raises(ValueError, match="fraction: "):
+            Budget(measure=Measure.RHO, amount=Fraction(1)).share(fraction)
 
 
 def test_refuses_noise_too_large_for_counts() -> None:

@@ -52,33 +52,33 @@ def decimals(epsilon: str, delta: str, most: int) -> list[Decimal]:
     return found
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-def test_the_law_is_the_recursion(epsilon: str, delta: str) -> None:
-    law = make_law(epsilon, delta)
-    # Above 64 an epsilon decides as 64.
-    known = decimals(str(min(Fraction(epsilon), Fraction(64))), delta, law.certain_units + 3)
-    found = law.probability(np.arange(law.certain_units + 3))
-    np.testing.assert_allclose(found, [float(p) for p in known], rtol=2e-15, atol=2.0**-63)
-    assert known[law.certain_units] == 1 > known[law.certain_units - 1]
-    floors = [int(p * 2**64) for p in known[: law.certain_units]]
-    assert law._floors.tolist() == floors
+def test_the_law_is_the_recursion() -> None:
+    for epsilon, delta in BUDGETS:
+        law = make_law(epsilon, delta)
+        # Above 64 an epsilon decides as 64.
+        known = decimals(str(min(Fraction(epsilon), Fraction(64))), delta, law.certain_units + 3)
+        found = law.probability(np.arange(law.certain_units + 3))
+        np.testing.assert_allclose(found, [float(p) for p in known], rtol=2e-15, atol=2.0**-63)
+        assert known[law.certain_units] == 1 > known[law.certain_units - 1], (epsilon, delta)
+        floors = [int(p * 2**64) for p in known[: law.certain_units]]
+        assert law._floors.tolist() == floors, (epsilon, delta)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS[:6])
-def test_the_law_is_the_closed_form(epsilon: str, delta: str) -> None:
-    e, d = float(Fraction(epsilon)), float(Fraction(delta))
-    law = make_law(epsilon, delta)
-    first = 1 + math.floor(math.log((math.exp(e) + 2 * d - 1) / ((math.exp(e) + 1) * d)) / e)
-    up = d * math.expm1(first * e) / math.expm1(e)
-    for n in range(law.certain_units):
-        rest = math.exp(-(n - first) * e)
-        closed = (1 - rest) * (1 + d / math.expm1(e)) + rest * up
-        if n <= first:
-            closed = d * math.expm1(n * e) / math.expm1(e)
-        assert law.probability(n) == pytest.approx(closed, rel=1e-9)
-    assert partition_selection._certain_units(Fraction(epsilon), Fraction(delta)) == pytest.approx(
-        law.certain_units, abs=1.01
-    )
+def test_the_law_is_the_closed_form() -> None:
+    for epsilon, delta in BUDGETS[:6]:
+        e, d = float(Fraction(epsilon)), float(Fraction(delta))
+        law = make_law(epsilon, delta)
+        first = 1 + math.floor(math.log((math.exp(e) + 2 * d - 1) / ((math.exp(e) + 1) * d)) / e)
+        up = d * math.expm1(first * e) / math.expm1(e)
+        for n in range(law.certain_units):
+            rest = math.exp(-(n - first) * e)
+            closed = (1 - rest) * (1 + d / math.expm1(e)) + rest * up
+            if n <= first:
+                closed = d * math.expm1(n * e) / math.expm1(e)
+            assert law.probability(n) == pytest.approx(closed, rel=1e-9), (epsilon, delta)
+        assert partition_selection._certain_units(
+            Fraction(epsilon), Fraction(delta)
+        ) == pytest.approx(law.certain_units, abs=1.01)
 
 
 def broken(p: Fraction, q: Fraction, grow: Fraction, delta: Fraction) -> bool:
@@ -88,28 +88,26 @@ def broken(p: Fraction, q: Fraction, grow: Fraction, delta: Fraction) -> bool:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-@pytest.mark.parametrize("threshold", [1, 7])
-def test_every_neighbouring_pair_keeps_the_guarantee(
-    epsilon: str, delta: str, threshold: int
-) -> None:
+def test_every_neighbouring_pair_keeps_the_guarantee(epsilon: str, delta: str) -> None:
     """By the enclosures themselves, over all n, one unit more and one less."""
-    law, bits = make_law(epsilon, delta, threshold), 256
-    bounds = partition_selection._probabilities(law._epsilon, law.delta, bits)
-    getcontext().prec = 90
-    fraction = Fraction(epsilon)
-    grow = Fraction((Decimal(fraction.numerator) / fraction.denominator).exp())
-    exact = [Fraction(0)] * (threshold - 1)
-    exact += [Fraction(low + high, 2 << bits) for low, high in bounds] + [Fraction(1)] * 2
-    slack = Fraction(1, 2**200)
-    pairs = list(itertools.pairwise(exact))
-    assert not any(broken(p, q, grow, law.delta + slack * (1 + grow)) for p, q in pairs)
-    # One of the four is met with equality at every step: nothing is left, so a delta that is a
-    # thousandth less is broken, and so is a law that skips a count.
-    less = law.delta * Fraction(999, 1000)
-    if law.delta < Fraction(1, 10) and law.epsilon == law._epsilon:
-        assert any(broken(p, q, grow, less) for p, q in pairs)
-        skipped = list(zip(exact, exact[2:], strict=False))
-        assert any(broken(p, q, grow, law.delta + slack * (1 + grow)) for p, q in skipped)
+    for threshold in (1, 7):
+        law, bits = make_law(epsilon, delta, threshold), 256
+        bounds = partition_selection._probabilities(law._epsilon, law.delta, bits)
+        getcontext().prec = 90
+        fraction = Fraction(epsilon)
+        grow = Fraction((Decimal(fraction.numerator) / fraction.denominator).exp())
+        exact = [Fraction(0)] * (threshold - 1)
+        exact += [Fraction(low + high, 2 << bits) for low, high in bounds] + [Fraction(1)] * 2
+        slack = Fraction(1, 2**200)
+        pairs = list(itertools.pairwise(exact))
+        assert not any(broken(p, q, grow, law.delta + slack * (1 + grow)) for p, q in pairs)
+        # One of the four is met with equality at every step: nothing is left, so a delta that is a
+        # thousandth less is broken, and so is a law that skips a count.
+        less = law.delta * Fraction(999, 1000)
+        if law.delta < Fraction(1, 10) and law.epsilon == law._epsilon:
+            assert any(broken(p, q, grow, less) for p, q in pairs)
+            skipped = list(zip(exact, exact[2:], strict=False))
+            assert any(broken(p, q, grow, law.delta + slack * (1 + grow)) for p, q in skipped)
 
 
 def p_value(law: SelectionLaw, claimed: SelectionLaw) -> float:
@@ -125,18 +123,21 @@ def p_value(law: SelectionLaw, claimed: SelectionLaw) -> float:
     )
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [("1/2", "1/100"), ("1/4", "1/1000")])
-def test_keys_of_1_to_30_units_are_released_as_the_formula_says(epsilon: str, delta: str) -> None:
-    law = make_law(epsilon, delta)
-    assert p_value(law, law) > FALSE_ALARM / 30
-    doubled = SelectionLaw(epsilon=law.epsilon, delta=2 * law.delta)
-    assert p_value(doubled, law) < FALSE_ALARM / 30
+def test_keys_of_1_to_30_units_are_released_as_the_formula_says() -> None:
+    for epsilon, delta in (("1/2", "1/100"), ("1/4", "1/1000")):
+        law = make_law(epsilon, delta)
+        assert p_value(law, law) > FALSE_ALARM / 30, (epsilon, delta)
+        doubled = SelectionLaw(epsilon=law.epsilon, delta=2 * law.delta)
+        assert p_value(doubled, law) < FALSE_ALARM / 30, (epsilon, delta)
 
-    class OneMore(SelectionLaw):
-        def released(self, units: np.ndarray, stream: object) -> np.ndarray:  # type: ignore[override]
-            return super().released(units + 1, stream)  # type: ignore[arg-type]
+        class OneMore(SelectionLaw):
+            def released(self, units: np.ndarray, stream: object) -> np.ndarray:  # type: ignore[override]
+                return super().released(units + 1, stream)  # type: ignore[arg-type]
 
-    assert p_value(OneMore(epsilon=law.epsilon, delta=law.delta), law) < FALSE_ALARM / 30
+        assert p_value(OneMore(epsilon=law.epsilon, delta=law.delta), law) < FALSE_ALARM / 30, (
+            epsilon,
+            delta,
+        )
 
 
 def test_no_unit_is_never_released_and_many_always_are() -> None:
@@ -200,9 +201,8 @@ def test_decisions_are_a_function_of_the_stream() -> None:
     assert np.array_equal(one, two)
 
 
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
+def test_what_makes_no_law_is_refused() -> None:
+    for values, sentence in (
         ({"epsilon": Fraction(0)}, "epsilon: 0 is not above 0"),
         ({"delta": Fraction(0)}, "delta: 0 is not above 0 and below 1"),
         ({"delta": Fraction(1)}, "delta: 1 is not above 0 and below 1"),
@@ -210,10 +210,8 @@ def test_decisions_are_a_function_of_the_stream() -> None:
         ({"threshold": True}, "threshold: True is not a whole number"),
         ({"epsilon": Fraction(1, 10**6)}, "more than 262144 units"),
         ({"epsilon": Fraction(1, 10**9), "delta": Fraction(1, 10**90)}, "more than 262144 units"),
-    ],
-)
-def test_what_makes_no_law_is_refused(values: dict[str, object], sentence: str) -> None:
-    given = {"epsilon": Fraction(1), "delta": Fraction(1, 10**6)} | values
-    with pytest.raises(Refusal) as refused:
-        SelectionLaw(**given)  # type: ignore[arg-type]
-    assert sentence in str(refused.value)
+    ):
+        given = {"epsilon": Fraction(1), "delta": Fraction(1, 10**6)} | values
+        with pytest.raises(Refusal) as refused:
+            SelectionLaw(**given)  # type: ignore[arg-type]
+        assert sentence in str(refused.value)

@@ -1,0 +1,30 @@
+"""All pairs of neighboring data sets of a few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations_with_replacement, permutations, product
+
+from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit
+
+Row = tuple[int, int]  # key, cell
+DROPPED: Row = (-1, -1)
+
+
+def possible_rows(keys: int, cells: int, *, drops: bool) -> list[Row]:
+    """Return every row that there may be; one that is dropped is a row."""
+    rows = list(product(range(keys), range(cells)))
+    return [*rows, DROPPED] if drops else rows
+
+
+def neighbors(
+    universe: Sequence[Row], relation: PrivacyUnit
+) -> Iterator[tuple[tuple[Row, ...], tuple[Row, ...]]]:
+    """Yield all pairs of neighboring data sets of at most 3 rows."""
+    for size in range(3):
+        for rows in combinations_with_replacement(universe, size):
+            if relation.neighbors is Neighbors.ADD_REMOVE:
+                yield from ((rows, (*rows, row)) for row in universe)
+            else:
+                pairs = permutations(universe, 2)
+                yield from (((*rows, one), (*rows, other)) for one, other in pairs)
