@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.readers import csv_rows
 from dptrees.transforms.readers.csv_format import (
     _KNOWN,
     CsvFormat,
@@ -19,7 +18,8 @@ from dptrees.transforms.readers.csv_format import (
     line_ends,
 )
 from dptrees.transforms.readers.csv_values import CsvTexts
-from dptrees.transforms.readers.read import FileSplit
+from tests.transforms.every_case import check_every_case
+from tests.transforms.readers.read_files import read_csv
 
 from .test_csv_lines import LIMIT, LINES, PLAN, slow_ends
 
@@ -34,9 +34,7 @@ NARROW = sorted(_KNOWN - set(WIDE) - {"utf-8"})
 
 def read(data: bytes, block: int = LIMIT, limit: int = LIMIT, **rules: object) -> list[str | None]:
     """The values of a file."""
-    csv = CsvFormat(row_bytes=limit, block_bytes=block, **rules)
-    batches = csv_rows.batches(io.BytesIO(data), FileSplit("x.csv", 0, 0, 0), PLAN, csv)
-    return [value for batch in batches for value in batch.column("value").to_pylist()]
+    return [value for (value,) in read_csv(data, PLAN, block=block, limit=limit, **rules)]
 
 
 def spoken(line: bytes, separator: str, quote: str | None) -> bytes:
@@ -82,23 +80,15 @@ def test_ends_inside_other_quotes(parts, newlines) -> None:
 @settings(max_examples=100, deadline=None)
 @given(lines=st.lists(st.sampled_from(LINES), max_size=6), block=SIZES)
 def test_records_of_another_dialect(lines, block) -> None:
-    def text(*dialect: str) -> bytes:
-        return (
-            b"value"
-            + dialect[0].encode()
-            + b"b\n"
-            + b"".join(spoken(line, *dialect) + b"\n" for line in lines)
-        )
+    def values(separator: str, quote: str) -> list[str]:
+        rows = [spoken(line, separator, quote) + b"\n" for line in lines]
+        text = f"value{separator}b\n".encode() + b"".join(rows)
+        return list(map(str, read(text, block, newlines=True, separator=separator, quote=quote)))
 
     # Lines that hold what the dialects swap are other lines there.
     if not any(mark in line for line in lines for mark in (b";", b"'")):
-        commas = read(text(",", '"'), block, newlines=True)
-        assert [
-            each.replace("'", '"').replace(";", ",")
-            for each in map(
-                str, read(text(";", "'"), block, newlines=True, separator=";", quote="'")
-            )
-        ] == list(map(str, commas))
+        swapped = [each.replace("'", '"').replace(";", ",") for each in values(";", "'")]
+        assert swapped == values(",", '"')
 
 
 def test_each_mark_of_a_dialect() -> None:
@@ -125,12 +115,12 @@ def test_each_line_alone_without_a_header(lines, block) -> None:
     assert read(b"".join(rows), block, columns=("value", "other")) == apart
 
 
-@pytest.mark.parametrize("block", [1, 2, 3, 4, LIMIT])
-def test_a_byte_order_mark_without_a_header(block) -> None:
-    assert read(b"\xef\xbb\xbf1,2\n3,4\n", block, columns=("value", "b")) == ["1", "3"]
-    assert read(b"\xef\xbb", block, columns=("value", "b")) == []
-    assert read(b"", block, columns=("value", "b")) == []
-    assert read(b"1,2,3\n3,4\n", block, columns=("value", "b")) == ["3"]
+def test_a_byte_order_mark_without_a_header() -> None:
+    for block in (1, 2, 3, 4, LIMIT):
+        assert read(b"\xef\xbb\xbf1,2\n3,4\n", block, columns=("value", "b")) == ["1", "3"]
+        assert read(b"\xef\xbb", block, columns=("value", "b")) == []
+        assert read(b"", block, columns=("value", "b")) == []
+        assert read(b"1,2,3\n3,4\n", block, columns=("value", "b")) == ["3"]
 
 
 # In other encodings.
@@ -152,9 +142,7 @@ def test_a_file_in_another_encoding_is_that_in_utf_8(encoding, lines, block) -> 
     assert read(text.encode(encoding), block, 64, encoding=encoding) == expected
 
 
-@pytest.mark.parametrize("encoding", NARROW)
-def test_a_line_end_ends_what_is_before_it(encoding) -> None:
-    """Whatever bytes are before it, also the first ones of a character of several."""
+def check_line_ends(encoding: str) -> None:
     starts = [bytes([first]) for first in range(256)]
     starts += [bytes([0x81, 0x30, first]) for first in range(0x80, 256)]
     for start in starts:
@@ -162,6 +150,11 @@ def test_a_line_end_ends_what_is_before_it(encoding) -> None:
             text = as_utf8(io.BytesIO(b"a" + start + b"\nb\xe9\rc\n"), encoding).read(100)
             assert text.count(b"\n") == 2 and text.count(b"\r") == 1, start
             assert text.startswith(b"a") and text.endswith(b"c\n"), start
+
+
+def test_a_line_end_ends_what_is_before_it() -> None:
+    """Whatever bytes are before it, also the first ones of a character of several."""
+    check_every_case(check_line_ends, [(encoding,) for encoding in NARROW])
 
 
 @pytest.mark.parametrize("encoding", NARROW)
@@ -202,22 +195,20 @@ def test_lone_surrogates_spoil_their_line_alone(encoding, lines, block, odd) -> 
         assert read(whole + b"x", block, 64, encoding=encoding) == apart
 
 
-@pytest.mark.parametrize(
-    "encoding, odd",
-    [("cp1252", b"\x81"), ("gb18030", b"\xff"), ("shift_jis", b"\x81"), ("ascii", b"\xe9")],
-)
-def test_what_is_malformed_in_its_encoding_drops_its_line(encoding, odd) -> None:
-    data = b"value,b\n1,x\n2," + odd + b"\n3,x\n" + odd + b",x\n4,x"
-    assert read(data, encoding=encoding) == ["1", "3", "4"]
-    with pytest.raises(InputError, match=f"every quote closed, {encoding}, and at most"):
-        read(data, encoding=encoding, malformed="fail")
+def test_what_is_malformed_in_its_encoding_drops_its_line() -> None:
+    odd = {"cp1252": b"\x81", "gb18030": b"\xff", "shift_jis": b"\x81", "ascii": b"\xe9"}
+    for encoding, letter in odd.items():
+        data = b"value,b\n1,x\n2," + letter + b"\n3,x\n" + letter + b",x\n4,x"
+        assert read(data, encoding=encoding) == ["1", "3", "4"], encoding
+        with pytest.raises(InputError, match=f"every quote closed, {encoding}, and at most"):
+            read(data, encoding=encoding, malformed="fail")
 
 
-@pytest.mark.parametrize("block", [1, 7, 64])
-def test_a_row_is_as_long_as_it_is_in_utf_8(block) -> None:
+def test_a_row_is_as_long_as_it_is_in_utf_8() -> None:
     lines = ["value,b", "1,x", "0," + "é" * 40, "2," + "é" * 31, "4," + "é" * 32, "3,x"]
     data = "\n".join(lines).encode("latin-1")
-    assert read(data, block, 64, encoding="latin-1") == ["1", "2", "3"]
+    for block in (1, 7, 64):
+        assert read(data, block, 64, encoding="latin-1") == ["1", "2", "3"]
 
 
 def test_utf_16_begins_with_its_mark() -> None:

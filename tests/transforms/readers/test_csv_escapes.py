@@ -2,21 +2,18 @@
 
 import csv as python_csv
 import io
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.readers import csv_rows
-from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.csv_values import CsvTexts
-from dptrees.transforms.readers.read import FileSplit
-
-from .test_csv_rows import CategoryDomain, make_plan
+from tests.transforms.readers.read_files import read_csv, text_plan
 
 LIMIT = 24
-PLAN = make_plan(*(CategoryDomain(column=name, categories=("1",)) for name in "ab"))
+PLAN = text_plan("a", "b")
 LINES = [
     *(
         "1,2",
@@ -71,13 +68,9 @@ DIALECTS = st.fixed_dictionaries(
 HEAD = b"a,b\n"
 
 
-def read(
-    data: bytes, block: int = LIMIT, limit: int = LIMIT, **rules: object
-) -> list[tuple[str | None, str | None]]:
+def read(data: bytes, block: int = LIMIT, limit: int = LIMIT, **rules: object) -> list[Any]:
     """The rows of a file of two columns."""
-    csv = CsvFormat(row_bytes=limit, block_bytes=block, **rules)
-    batches = csv_rows.batches(io.BytesIO(data), FileSplit("x.csv", 0, 0, 0), PLAN, csv)
-    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    return read_csv(data, PLAN, block=block, limit=limit, **rules)
 
 
 def dialect(**rules: object) -> dict[str, object]:

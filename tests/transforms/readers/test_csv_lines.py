@@ -14,19 +14,14 @@ from hypothesis import example, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
-from dptrees.dpcore.levels.planner import plan_tree
-from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.uniform.plan import TreeSetting
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import csv_rows
 from dptrees.transforms.readers.csv_format import CsvFormat, is_utf8, line_ends, not_utf8
 from dptrees.transforms.readers.csv_rows import MalformedHeader, read_header, well_formed_rows
 from dptrees.transforms.readers.read import FileSplit
 from tests.memory import stays_below
+from tests.transforms.every_case import check_every_case
+from tests.transforms.readers.read_files import read_csv, text_plan
 
 LIMIT = 24  # of the bytes of a row
 LINES = [
@@ -50,22 +45,12 @@ HEADERS = [b"value,other\n", b"\xef\xbb\xbfvalue,other\r\n", b"value\n", b'\n\r\
 SIZES = st.integers(1, LIMIT)
 
 
-def plan_of_texts() -> ReleasePlan:
-    domain = CategoryDomain(column="value", categories=("1", "2"))
-    budget = Budget(measure=Measure.EPSILON, amount=1)
-    plan = plan_tree(TreeSetting(leaves=domain.cells, budget=budget, unit=ADD_REMOVE_ROW))
-    question = OrderedQuestion(name="value", domain=domain, mechanism=UniformMechanism(plan=plan))
-    return ReleasePlan(name="csv", unit=ADD_REMOVE_ROW, budget=budget, questions=(question,))
-
-
-PLAN = plan_of_texts()
+PLAN = text_plan("value")
 
 
 def read(text: bytes, block: int = LIMIT, **rules: object) -> list[str | None]:
     """The values of a file."""
-    csv = CsvFormat(row_bytes=LIMIT, block_bytes=block, **rules)
-    batches = csv_rows.batches(io.BytesIO(text), FileSplit("x.csv", 0, 0, 0), PLAN, csv)
-    return [value for batch in batches for value in batch.column("value").to_pylist()]
+    return [value for (value,) in read_csv(text, PLAN, block=block, limit=LIMIT, **rules)]
 
 
 @lru_cache(maxsize=100_000)
@@ -130,24 +115,19 @@ DROPPED = [
 ]
 
 
-@pytest.mark.parametrize("newlines", [False, True])
-@pytest.mark.parametrize("line", KEPT)
-def test_lines_that_are_rows(line, newlines) -> None:
+def check_kept(line: bytes, newlines: bool) -> None:
     text = b"value,b\n0,a\n" + line + b"\n9,z\n"
     assert read(text, newlines=newlines) == ["0", KEPT[line], "9"]
     assert read(text, malformed="fail", newlines=newlines) == ["0", KEPT[line], "9"]
 
 
-@pytest.mark.parametrize("line", DROPPED)
-def test_lines_that_are_dropped_by_themselves(line) -> None:
+def check_dropped(line: bytes) -> None:
     text = b"value,b\n0,a\n" + line + b'\n9,"z"\n'
     assert read(text) == ["0", "9"]
     assert read(text.removesuffix(b'9,"z"\n')) == ["0"]
 
 
-@pytest.mark.parametrize("newlines", [False, True])
-@pytest.mark.parametrize("line", [line for line in DROPPED if line])
-def test_the_policy_to_fail_reports_only_that_there_is_one(line, newlines, capfd) -> None:
+def check_failing(line: bytes, newlines: bool) -> None:
     with pytest.raises(InputError) as caught:
         read(b"value,b\n0,a\n" + line + b"\n", newlines=newlines, malformed="fail")
     assert caught.value.sentence == (
@@ -155,6 +135,13 @@ def test_the_policy_to_fail_reports_only_that_there_is_one(line, newlines, capfd
         "header, every quote closed, UTF-8, and at most 16 MiB"
     )
     assert caught.value.__suppress_context__
+
+
+def test_lines_that_are_rows_and_lines_that_are_not(capfd) -> None:
+    """The policy to fail reports only that there is one that is not."""
+    check_every_case(check_kept, product(KEPT, [False, True]))
+    check_every_case(check_dropped, [(line,) for line in DROPPED])
+    check_every_case(check_failing, product(filter(None, DROPPED), [False, True]))
     assert capfd.readouterr() == ("", "")
 
 
@@ -220,26 +207,26 @@ def test_values_with_newlines() -> None:
 # The header, the encoding, and what is no fault of the file.
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"\n\r\n", b"\xef\xbb\xbf", b'value,"b\n', b"value,\xff\n", b"value" * 9 + b"\n"]
-)
-@pytest.mark.parametrize("block", [1, 5, LIMIT])
-def test_headers_that_are_refused(text, block) -> None:
+def check_refused_header(text: bytes, block: int) -> None:
     csv = CsvFormat(row_bytes=LIMIT, block_bytes=block)
     with pytest.raises(MalformedHeader):
         read_header(io.BytesIO(text), csv)
-    fault = (
-        "is not a CSV file in UTF-8 that begins" if text.strip(b"\xef\xbb\xbf\r\n") else "is empty"
-    )
+    is_empty = not text.strip(b"\xef\xbb\xbf\r\n")
+    fault = "is empty" if is_empty else "is not a CSV file in UTF-8 that begins"
     with pytest.raises(InputError, match=rf"x\.csv {fault}"):
         csv_rows.splits(io.BytesIO(text), "x.csv", PLAN, csv)
 
 
-@pytest.mark.parametrize("text", [b"value,b", b"\xef\xbb\xbf\n\rvalue,b\n", b'"value"\r'])
-@pytest.mark.parametrize("block", [1, 2, 3, 5, LIMIT])
-def test_headers_that_are_read(text, block) -> None:
+def check_header(text: bytes, block: int) -> None:
     assert read(text, block) == []
     assert csv_rows.splits(io.BytesIO(text), "x.csv", PLAN) == ([(0, 0)], 0)
+
+
+def test_headers() -> None:
+    read = [b"value,b", b"\xef\xbb\xbf\n\rvalue,b\n", b'"value"\r']
+    refused = [b"", b"\n\r\n", b"\xef\xbb\xbf", b'value,"b\n', b"value,\xff\n"]
+    check_every_case(check_header, product(read, [1, 2, 3, 5, LIMIT]))
+    check_every_case(check_refused_header, product([*refused, b"value" * 9 + b"\n"], [1, 5, LIMIT]))
 
 
 def test_every_form_of_bytes_that_are_not_utf8() -> None:

@@ -6,54 +6,35 @@ from datetime import date, datetime, timezone
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from dptrees.dpcore.levels.planner import plan_tree
-from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
-from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
 from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
-from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.privacy.unit import (
-    ADD_REMOVE_ROW,
-    Budget,
-    Measure,
-    Neighbors,
     NullUnits,
-    PrivacyUnit,
 )
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.uniform.plan import TreeSetting
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.readers import csv_rows, csv_values
-from dptrees.transforms.readers.csv_values import typed
+from dptrees.transforms.readers import csv_rows
 from dptrees.transforms.readers.file_columns import column_types
-from dptrees.transforms.readers.read import FileSplit
+from tests.transforms.readers.read_files import column_unit, make_plan, read_batches, text_plan
 
 SECRET = "Miriam-4711"
-NUMBER, INTEGER, DAY = pa.float64(), pa.int64(), pa.date32()
-TIME, ZONED = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
-
-
-def make_plan(*domains: OrderedDomain, unit: PrivacyUnit = ADD_REMOVE_ROW) -> ReleasePlan:
-    budget = Budget(measure=Measure.EPSILON, amount=1)
-    questions = [
-        OrderedQuestion(
-            name=f"tree{index}",
-            domain=domain,
-            mechanism=UniformMechanism(
-                plan=plan_tree(TreeSetting(leaves=domain.cells, budget=budget.share(1), unit=unit))
-            ),
-        )
-        for index, domain in enumerate(domains)
-    ]
-    whole = Budget(measure=Measure.EPSILON, amount=len(questions))
-    return ReleasePlan(name="csv", unit=unit, budget=whole, questions=tuple(questions))
+DOMAINS = [
+    NumberDomain(column="n", lower=0, upper=10, cells=10),
+    IntegerDomain(column="i", lower=0, upper=10),
+    DateDomain(column="d", lower=date(2013, 1, 1), upper=date(2014, 1, 1)),
+    TimestampDomain(column="t", lower=datetime(2013, 1, 1), upper=datetime(2013, 1, 2), cells=24),
+    TimestampDomain(
+        column="z",
+        lower=datetime(2013, 1, 1, tzinfo=timezone.utc),
+        upper=datetime(2013, 1, 2, tzinfo=timezone.utc),
+        cells=24,
+    ),
+    CategoryDomain(column="c", categories=("UA", "AA")),
+]
 
 
 def number(column: str = "value") -> NumberDomain:
@@ -61,12 +42,10 @@ def number(column: str = "value") -> NumberDomain:
 
 
 def read(path: Path, plan: ReleasePlan) -> pa.Table:
-    splits, rows = csv_rows.splits(str(path), str(path), plan)
-    assert (splits, rows) == ([(0, 0)], 0)
-    split = FileSplit(str(path), 0, 0, path.stat().st_size)
+    assert csv_rows.splits(str(path), str(path), plan) == ([(0, 0)], 0)
     types = column_types(plan)
     schema = pa.schema([(name, types[name]) for name in plan.columns])
-    return pa.Table.from_batches(csv_rows.batches(str(path), split, plan), schema)
+    return pa.Table.from_batches(read_batches("csv", str(path), plan), schema)
 
 
 def written(tmp_path: Path, text: str | bytes) -> Path:
@@ -75,69 +54,32 @@ def written(tmp_path: Path, text: str | bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "domain, texts, values",
-    [
+def test_each_domain_reads_its_type(tmp_path) -> None:
+    """A text column keeps what it does not know; what is no value is missing in the others."""
+    path = written(
+        tmp_path,
+        "n,i,d,t,z,c\n"
+        "2.5, -2,2013-02-28,2013-01-01T10:11:12.5,2013-01-01T10:11:12+02:00,UA\n"
+        "1e2,9223372036854775807,2012-02-29,2013-01-01,2013-01-01 10:11:12Z,B6\n"
+        "oops,9223372036854775808,2013-02-29,2013-01-01 25:00,2013-01-01 10:11:12, UA\n"
+        '1_000,1.5,2013-1-1,x,,""\n',
+    )
+    table = read(path, make_plan(*DOMAINS))
+    assert table.schema.types == [domain.value_type for domain in DOMAINS]
+    assert [tuple(row.values()) for row in table.to_pylist()] == [
         (
-            number(),
-            ["1", "2.5", " 3 ", "oops", "", "1e2", "inf", "-inf", "1_000", "0x10"],
-            [1.0, 2.5, 3.0, None, None, 100.0, float("inf"), float("-inf"), None, None],
+            *(2.5, -2, date(2013, 2, 28), datetime(2013, 1, 1, 10, 11, 12, 500000)),
+            *(datetime(2013, 1, 1, 8, 11, 12, tzinfo=timezone.utc), "UA"),
         ),
         (
-            IntegerDomain(column="value", lower=0, upper=10),
-            ["1", " -2", "three", "", "9223372036854775807", "9223372036854775808", "1.5"],
-            [1, -2, None, None, 2**63 - 1, None, None],
+            *(100.0, 2**63 - 1, date(2012, 2, 29), datetime(2013, 1, 1)),
+            *(datetime(2013, 1, 1, 10, 11, 12, tzinfo=timezone.utc), "B6"),
         ),
-        (
-            DateDomain(column="value", lower=date(2013, 1, 1), upper=date(2014, 1, 1)),
-            ["2013-02-28", "2013-02-29", "2012-02-29", "soon", "", "2013-13-01", "2013-1-1"],
-            [date(2013, 2, 28), None, date(2012, 2, 29), None, None, None, None],
-        ),
-        (
-            TimestampDomain(
-                column="value", lower=datetime(2013, 1, 1), upper=datetime(2013, 1, 2), cells=24
-            ),
-            ["2013-01-01 10:11:12", "2013-01-01T10:11:12.5", "2013-01-01", "2013-01-01 25:00", "x"],
-            [
-                datetime(2013, 1, 1, 10, 11, 12),
-                datetime(2013, 1, 1, 10, 11, 12, 500000),
-                datetime(2013, 1, 1),
-                None,
-                None,
-            ],
-        ),
-        (
-            TimestampDomain(
-                column="value",
-                lower=datetime(2013, 1, 1, tzinfo=timezone.utc),
-                upper=datetime(2013, 1, 2, tzinfo=timezone.utc),
-                cells=24,
-            ),
-            ["2013-01-01 10:11:12Z", "2013-01-01T10:11:12+02:00", "2013-01-01 10:11:12", "x"],
-            [
-                datetime(2013, 1, 1, 10, 11, 12, tzinfo=timezone.utc),
-                datetime(2013, 1, 1, 8, 11, 12, tzinfo=timezone.utc),
-                None,
-                None,
-            ],
-        ),
-        (
-            CategoryDomain(column="value", categories=("UA", "AA")),
-            ["UA", "AA", "B6", "", " UA"],
-            ["UA", "AA", "B6", "", " UA"],
-        ),
-    ],
-)
-def test_what_texts_stand_for(domain, texts, values, tmp_path) -> None:
-    lines = "".join(f"{text},{place}\n" for place, text in enumerate(texts))
-    table = read(written(tmp_path, "value,place\n" + lines), make_plan(domain))
-    assert table.schema.field("value").type == domain.value_type
-    found = table["value"].to_pylist()
-    # A text column keeps what it does not know; an empty field is missing in the others.
-    assert [None if each == "" else each for each in found] == [
-        None if each == "" else each for each in values
+        (*[None] * 5, " UA"),
+        (*[None] * 5, ""),
     ]
-    domain.cell_ids(table["value"])  # whatever it holds, it has a cell or is dropped
+    for domain in DOMAINS:  # whatever it holds, it has a cell or is dropped
+        domain.cell_ids(table[domain.column])
 
 
 def test_a_policy_decides_about_texts_that_are_no_numbers(tmp_path) -> None:
@@ -147,70 +89,12 @@ def test_a_policy_decides_about_texts_that_are_no_numbers(tmp_path) -> None:
     assert last.cell_ids(table["value"]).tolist() == [1, 9, 2]
 
 
-TEXTS = st.one_of(
-    st.from_regex(csv_values._PLAIN_NUMBER),
-    st.from_regex(csv_values._INTEGER),
-    st.from_regex(csv_values._DATE),
-    st.from_regex(csv_values._TIME),
-    st.from_regex(csv_values._ZONED_TIME),
-    st.floats().map(str),
-    st.integers(-(2**70), 2**70).map(str),
-    st.dates().map(str),
-    st.datetimes().map(str),
-    st.text(max_size=5),
-    st.sampled_from(["inf", "nan", "-inf", "0x1F", "1e999", "2013-02-31", " 42", "+5", "1.", "."]),
-)
-
-
-@pytest.mark.parametrize("arrow_type", [NUMBER, INTEGER, DAY, TIME, ZONED], ids=str)
-@given(texts=st.lists(st.none() | TEXTS, min_size=1, max_size=8))
-@example(texts=["inf", "oops"])
-@example(texts=["2013-02-31", "2013-02-28"])
-@example(texts=["1234567890123456789", "oops", "0x1F"])
-def test_a_row_s_fate_depends_on_that_row_alone(arrow_type: pa.DataType, texts) -> None:
-    together = typed(pa.array(texts, pa.string()), arrow_type)
-    alone = pa.concat_arrays([typed(pa.array([text], pa.string()), arrow_type) for text in texts])
-    # In bits, so that NaN equals NaN.
-    assert together.is_null().equals(alone.is_null())
-    assert bits(together).equals(bits(alone))
-
-
-def bits(values: pa.Array) -> pa.Array:
-    if pa.types.is_floating(values.type):
-        return pc.fill_null(values, 0.0).view(pa.int64())
-    return values.view(pa.int32() if values.type == DAY else pa.int64())
-
-
-@pytest.mark.parametrize(
-    "arrow_type, pattern",
-    [
-        (NUMBER, csv_values._PLAIN_NUMBER),
-        (INTEGER, csv_values._INTEGER),
-        (DAY, csv_values._DATE),
-        (TIME, csv_values._TIME),
-        (ZONED, csv_values._ZONED_TIME),
-    ],
-    ids=str,
-)
-@given(data=st.data())
-def test_a_text_that_is_surely_a_value_is_one(arrow_type, pattern, data) -> None:
-    text = data.draw(st.from_regex(pattern)).removesuffix("\n")  # Arrow's $ is the very end
-    assert pc.cast(pa.array([text]), arrow_type).null_count == 0
-
-
-def test_compressed_and_with_a_byte_order_mark(tmp_path) -> None:
+def test_compressed_with_a_byte_order_mark_and_without_rows(tmp_path) -> None:
     path = tmp_path / "rows.csv.gz"
     path.write_bytes(gzip.compress(b"\xef\xbb\xbfvalue,b\r\n1,2\r\n3,4\r\n"))
     assert read(path, make_plan(number())).to_pydict() == {"value": [1.0, 3.0]}
-
-
-def test_a_header_without_rows(tmp_path) -> None:
     path = written(tmp_path, "value,other\n")
     assert read(path, make_plan(number())).num_rows == 0
-
-
-def test_a_file_object(tmp_path) -> None:
-    path = written(tmp_path, "value,other\n1,2\n")
     with path.open("rb") as file:
         assert csv_rows.splits(file, "memory", make_plan(number())) == ([(0, 0)], 0)
 
@@ -224,24 +108,22 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("kind", MALFORMED)
-def test_malformed_rows_are_no_error_and_not_shown(kind, tmp_path, caplog, capfd) -> None:
+def test_malformed_rows_are_no_error_and_not_shown(tmp_path, caplog, capfd) -> None:
     caplog.set_level(logging.DEBUG)
-    path = written(tmp_path, MALFORMED[kind])
-    table = read(path, make_plan(CategoryDomain(column="value", categories=("1",))))
-    assert set(table["value"].to_pylist()) == {"1"}
+    for kind, text in MALFORMED.items():
+        table = read(written(tmp_path, text), text_plan("value"))
+        assert set(table["value"].to_pylist()) == {"1"}, kind
     assert caplog.text + "".join(capfd.readouterr()) == ""
 
 
 def test_a_stray_quote_moves_no_other_row(tmp_path) -> None:
     # It took in the lines up to the next quote, which one person more could add or remove.
     others = "".join(f"{place},a\n" for place in range(400))
-    plan = make_plan(CategoryDomain(column="value", categories=("1",)))
     rows = [
-        read(written(tmp_path, f"value,b\n{first}{others}" + '8,"c"\n'), plan).num_rows
+        read(written(tmp_path, f"value,b\n{first}{others}" + '8,"c"\n'), text_plan("value"))
         for first in ("", '9,"b\n')
     ]
-    assert rows == [401, 401]
+    assert [table.num_rows for table in rows] == [401, 401]
 
 
 NOT_CSV = {
@@ -252,17 +134,17 @@ NOT_CSV = {
 }
 
 
-@pytest.mark.parametrize("kind", NOT_CSV)
-def test_files_that_are_refused_without_showing_them(kind, tmp_path, caplog) -> None:
+def test_files_that_are_refused_without_showing_them(tmp_path, caplog) -> None:
     caplog.set_level(logging.DEBUG)
-    path = written(tmp_path, NOT_CSV[kind])
-    with pytest.raises(InputError) as caught:
-        read(path, make_plan(CategoryDomain(column="value", categories=("1",))))
-    assert str(path) in caught.value.sentence
-    fault = "is empty" if kind in ("empty", "blank") else "in UTF-8 that begins with a header"
-    assert fault in caught.value.sentence
-    assert SECRET not in str(caught.value) + caplog.text
-    assert caught.value.__suppress_context__
+    for kind, text in NOT_CSV.items():
+        path = written(tmp_path, text)
+        with pytest.raises(InputError) as caught:
+            read(path, text_plan("value"))
+        assert str(path) in caught.value.sentence
+        fault = "is empty" if kind in ("empty", "blank") else "in UTF-8 that begins with a header"
+        assert fault in caught.value.sentence
+        assert SECRET not in str(caught.value) + caplog.text
+        assert caught.value.__suppress_context__
 
 
 def test_a_missing_column(tmp_path) -> None:
@@ -274,15 +156,12 @@ def test_a_missing_column(tmp_path) -> None:
     )
 
 
-def test_a_column_twice(tmp_path) -> None:
+def test_a_column_twice_and_files_that_are_none(tmp_path) -> None:
     path = written(tmp_path, '"value",b,value\n1,2,3\n')
     with pytest.raises(InputError, match="has the column 'value' twice"):
         read(path, make_plan(number()))
     path = written(tmp_path, "value,b,b\n1,2,3\n")
     assert read(path, make_plan(number())).num_rows == 1
-
-
-def test_a_missing_file_and_a_folder(tmp_path) -> None:
     with pytest.raises(InputError, match=r"nothing\.csv does not exist"):
         csv_rows.splits("nothing.csv", "nothing.csv", make_plan(number()))
     with pytest.raises(InputError, match="is not a CSV file"):
@@ -325,16 +204,7 @@ def test_one_column_as_two_types(other) -> None:
 def test_units_are_distinguished_as_strings(nulls: NullUnits) -> None:
     """Read as integers two strings would be one unit; a text that is none would be null."""
     domain = IntegerDomain(column="value", lower=0, upper=10)
-
-    def plan(column: str) -> ReleasePlan:
-        unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=(column,), nulls=nulls)
-        return make_plan(domain, unit=unit)
-
     with pytest.raises(InputError, match=r"privacy\.unit: the CSV column 'value' names the unit"):
-        column_types(plan("value"))
-    assert column_types(plan("name")) == {"name": pa.string(), "value": pa.int64()}
-
-
-def test_whole_numbers_with_a_decimal_point_are_integers() -> None:
-    texts = pa.array(["3", "4.0", "-5.", "6.5", "7.0e1", None])
-    assert typed(texts, pa.int64()).to_pylist() == [3, 4, -5, None, 70, None]
+        column_types(make_plan(domain, unit=column_unit("value", nulls=nulls)))
+    plan = make_plan(domain, unit=column_unit("name", nulls=nulls))
+    assert column_types(plan) == {"name": pa.string(), "value": pa.int64()}

@@ -1,18 +1,21 @@
 """What strings mean, as docs/csv.md says it, line by line; and each alone."""
 
 import re
+from collections.abc import Callable
 from datetime import date, datetime, time, timezone
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptrees.transforms.readers import csv_values
 from dptrees.transforms.readers.csv_values import CsvTexts, DateFormat, moments, typed
-
-from .test_csv_dialects import read
+from tests.transforms.every_case import check_every_case
+from tests.transforms.readers.read_files import read_csv, text_plan
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "csv.md"
 NUMBER, INTEGER, DAY, TEXT = pa.float64(), pa.int64(), pa.date32(), pa.string()
@@ -30,7 +33,13 @@ def page_rows(head: str) -> list[list[str]]:
 
 def field(written: str) -> str | None:
     """The text of a field as it is written in a file, between backticks."""
-    return read(f"value,b\n{'' if written == 'nothing' else written[1:-1]},\n".encode(), 64, 64)[0]
+    return values(f"value,b\n{'' if written == 'nothing' else written[1:-1]},\n")[0]
+
+
+def values(text: str) -> list[str | None]:
+    """The values of a file."""
+    rows = read_csv(text.encode(), text_plan("value"), block=64, limit=64)
+    return [value for (value,) in rows]
 
 
 def one(text: str | None, arrow_type: pa.DataType, **rules: object) -> object:
@@ -44,9 +53,7 @@ def number(shown: str) -> float | None:
     return words[shown] if shown in words else float(shown)
 
 
-@pytest.mark.parametrize("line", page_rows("in the file | number | integer | date | time | text"))
-def test_what_the_page_says_of_a_text(line) -> None:
-    written, *documented = line
+def check_text(written: str, *documented: str) -> None:
     text = field(written)
     assert one(text, NUMBER) == number(documented[0])
     assert one(text, INTEGER) == number(documented[1])
@@ -54,39 +61,45 @@ def test_what_the_page_says_of_a_text(line) -> None:
     assert one(text, DAY) == day
     time = None if documented[3] == "missing" else datetime.fromisoformat(documented[3])
     assert one(text, TIME) == time
-    assert one(text, TEXT) == {"missing": None, "an empty text": ""}.get(
-        documented[4], documented[4][1:-1]
-    )
+    words = {"missing": None, "an empty text": ""}
+    assert one(text, TEXT) == words.get(documented[4], documented[4][1:-1])
     # A zone is needed where the bounds have one.
     assert (one(text, ZONED) is None) == (re.search(r"\d:\d\d(Z|-05:00)`$", written) is None)
 
 
-MARKS = ({"decimal": ","}, {"thousands": ","}, {"decimal": ",", "thousands": "."})
-
-
-@pytest.mark.parametrize("line", page_rows('in the file | `decimal: ","` | `thousands: ","`'))
-def test_what_the_page_says_of_a_number(line) -> None:
-    written, *documented = line
+def check_number(written: str, *documented: str) -> None:
     for rules, value in zip(MARKS, documented, strict=True):
         assert one(field(written), NUMBER, **rules) == number(value)
         assert one(f" {field(written)} ", NUMBER, **rules) == number(value)
 
 
-@pytest.mark.parametrize("line", page_rows("format | in the file | date"))
-def test_what_the_page_says_of_a_date(line) -> None:
-    form, written, documented = line
+def check_date(form: str, written: str, documented: str) -> None:
     day = None if documented == "missing" else date.fromisoformat(documented)
     assert one(field(written), DAY, date_format=form[1:-1]) == day
 
 
-def test_what_the_page_says_of_a_line() -> None:
-    documented = dict(page_rows("line | what it is"))
-    for line, what in documented.items():
-        if line.startswith("`"):
-            values = read(f"b,value\n{line[1:-1]}\n".encode(), 64, 64)
-            assert len(values) == what.startswith("a row"), line
-            if "with the text" in what:
-                assert values == [what.split("`")[1]]
+def check_line(line: str, what: str) -> None:
+    if line.startswith("`"):
+        found = values(f"b,value\n{line[1:-1]}\n")
+        assert len(found) == what.startswith("a row")
+        if "with the text" in what:
+            assert found == [what.split("`")[1]]
+
+
+@pytest.mark.parametrize(
+    "head, check",
+    [
+        ("in the file | number | integer | date | time | text", check_text),
+        ('in the file | `decimal: ","` | `thousands: ","`', check_number),
+        ("format | in the file | date", check_date),
+        ("line | what it is", check_line),
+    ],
+)
+def test_what_the_page_says(head: str, check: Callable[..., None]) -> None:
+    check_every_case(check, page_rows(head))
+
+
+MARKS = ({"decimal": ","}, {"thousands": ","}, {"decimal": ",", "thousands": "."})
 
 
 # Each text alone, in every dialect.
@@ -96,21 +109,22 @@ FORMATS = [
     *("%d.%m.%Y %H:%M:%S", "%m/%d/%Y %I:%M %p", "%Y-%m-%dT%H:%M:%S.%f"),
 ]
 ODD = [
-    "",
-    " ",
-    "NA",
-    "1,5",
-    "1.5",
-    "1.234,5",
-    "1,234.5",
-    " 7",
-    "31.02.2024",
-    "12%",
-    "é",
-    "2024-07-04",
-    "09:30",
-    "23:59:59.25",
+    *("", " ", "NA", "1,5", "1.5", "1.234,5", "1,234.5", " 7", "31.02.2024", "12%", "é", "09:30"),
+    *("2024-07-04", "2013-02-31", "23:59:59.25", "inf", "nan", "-inf", "0x1F", "1e999", " 42"),
+    *("+5", "1.", ".", "oops", "1234567890123456789"),
 ]
+# What is surely a value of each type.
+PATTERNS = {
+    NUMBER: csv_values._PLAIN_NUMBER,
+    INTEGER: csv_values._INTEGER,
+    DAY: csv_values._DATE,
+    TIME: csv_values._TIME,
+    ZONED: csv_values._ZONED_TIME,
+}
+PLAIN = st.one_of(
+    *(st.from_regex(pattern) for pattern in PATTERNS.values()),
+    *(each.map(str) for each in (st.floats(), st.integers(-(2**70), 2**70), st.dates())),
+)
 MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2068, 12, 31))
 HOW = st.builds(
     dict,
@@ -122,39 +136,51 @@ HOW = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+def check_fate(texts: list[str | None], arrow_type: pa.DataType, **rules: object) -> None:
+    """Check that a text is read among others, and in a slice, as it is alone."""
+    how = CsvTexts(**rules).column_texts("x")
+    together = typed(pa.array(texts, TEXT), arrow_type, how)
+    alone = pa.concat_arrays([typed(pa.array([text], TEXT), arrow_type, how) for text in texts])
+    assert together.type == arrow_type and str(together) == str(alone)  # NaN as NaN
+    assert str(typed(pa.array(["x", *texts], TEXT).slice(1), arrow_type, how)) == str(together)
+    assert len(typed(pa.array([], TEXT), arrow_type, how)) == 0
+
+
+@settings(max_examples=700, deadline=None)
 @given(
-    rules=HOW,
-    arrow_type=st.sampled_from([NUMBER, INTEGER, DAY, TIME, CLOCK, TEXT]),
+    rules=st.just({}) | HOW,
+    arrow_type=st.sampled_from([*PATTERNS, CLOCK, TEXT]),
     data=st.data(),
 )
 def test_a_text_s_fate_depends_on_it_alone(rules, arrow_type, data) -> None:
     dates = st.builds(lambda day, form: day.strftime(form), MOMENTS, st.sampled_from(FORMATS))
     numbers = st.builds(lambda each: f"{each:,.2f}", st.floats(-1e9, 1e9))
-    odd = st.sampled_from(ODD) | st.text(max_size=4)
-    texts = data.draw(st.lists(st.none() | dates | numbers | odd, min_size=1, max_size=6))
-    how = CsvTexts(**rules).column_texts("x")
-    together = typed(pa.array(texts, TEXT), arrow_type, how)
-    alone = pa.concat_arrays([typed(pa.array([text], TEXT), arrow_type, how) for text in texts])
-    assert together.type == arrow_type and str(together) == str(alone)  # NaN as NaN
-    # And of a slice, and of none.
-    assert str(typed(pa.array(["x", *texts], TEXT).slice(1), arrow_type, how)) == str(together)
-    assert len(typed(pa.array([], TEXT), arrow_type, how)) == 0
+    odd = st.sampled_from(ODD) | st.text(max_size=4) | PLAIN
+    one_of = st.none() | dates | numbers | odd
+    texts = data.draw(st.lists(one_of, min_size=1, max_size=8))
+    check_fate(texts, arrow_type, **rules)
+
+
+def test_texts_that_once_changed_others() -> None:
+    found = [["inf", "oops"], ["2013-02-31", "2013-02-28"], ["1234567890123456789", "oops", "0x1F"]]
+    check_every_case(check_fate, product(found, PATTERNS))
+
+
+@pytest.mark.parametrize("arrow_type", PATTERNS, ids=str)
+@given(data=st.data())
+def test_a_text_that_is_surely_a_value_is_one(arrow_type, data) -> None:
+    text = data.draw(st.from_regex(PATTERNS[arrow_type])).removesuffix("\n")  # $ is the very end
+    assert pc.cast(pa.array([text]), arrow_type).null_count == 0
+
+
+def test_whole_numbers_with_a_decimal_point_are_integers() -> None:
+    texts = pa.array(["3", "4.0", "-5.", "6.5", "7.0e1", None])
+    assert typed(texts, INTEGER).to_pylist() == [3, 4, -5, None, 70, None]
 
 
 VALUES = {
     NUMBER: [
-        "1",
-        "-1.5",
-        ".5",
-        "1e-05",
-        "+3",
-        "inf",
-        "-Infinity",
-        "nan",
-        "NAN(12)",
-        "1E5",
-        "0x1p3",
+        *("1", "-1.5", ".5", "1e-05", "+3", "inf", "-Infinity", "nan", "NAN(12)", "1E5", "0x1p3")
     ],
     INTEGER: ["1", "-12", "0x1F", "3.0", "+5", "1e3", "7.5"],
     DAY: ["2024-07-04", "0001-01-31", "9999-12-31"],
@@ -205,19 +231,13 @@ def test_no_date_is_moved(form, text) -> None:
     assert found == expected or (found is None and re.search(r"%d%|%m%", form))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("09:30", time(9, 30)),
-        (" 23:59:59 ", time(23, 59, 59)),
-        ("09:30:15.250", time(9, 30, 15, 250_000)),
-        ("09:30:15.123456789", time(9, 30, 15, 123_456)),
-        *((text, None) for text in ("24:00", "9:30", "09:30:60", "09", "09:30Z", "", None)),
-        *((text, None) for text in ("2024-07-04 09:30", "noon", "09:30:15.")),
-    ],
-)
-def test_times_of_day(text: str | None, expected: time | None) -> None:
-    assert one(text, CLOCK) == expected
+def test_times_of_day() -> None:
+    assert one("09:30", CLOCK) == time(9, 30)
+    assert one(" 23:59:59 ", CLOCK) == time(23, 59, 59)
+    assert one("09:30:15.250", CLOCK) == time(9, 30, 15, 250_000)
+    assert one("09:30:15.123456789", CLOCK) == time(9, 30, 15, 123_456)
+    none = ["24:00", "9:30", "09:30:60", "09", "09:30Z", "", None, "2024-07-04 09:30", "noon"]
+    assert [text for text in [*none, "09:30:15."] if one(text, CLOCK) is not None] == []
 
 
 def test_instants_and_offsets() -> None:
@@ -239,11 +259,7 @@ ZONES = [
 ]
 
 
-@pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize("space", ["", " "])
-@pytest.mark.parametrize("form", [None, "%Y-%m-%d %H:%M:%S.%f {}%z", "%Y-%m-%d %H:%M:%S,%f {}%z"])
-def test_instants_in_utc_by_any_name_whose_fraction_may_be_zero(zone, space, form) -> None:
-    """BigQuery writes a fraction where it is not zero, and the zone by its name."""
+def check_instants(zone: str, space: str, form: str | None) -> None:
     mark = "," if form and "," in form else "."
     rules = {} if form is None else {"date_format": form.format(space).replace("  ", " ")}
     rules = {key: each.replace("%f ", "%f") if not space else each for key, each in rules.items()}
@@ -257,37 +273,38 @@ def test_instants_in_utc_by_any_name_whose_fraction_may_be_zero(zone, space, for
         assert one(f"2024-07-04 10:00:00{wrong}", ZONED, **rules) is None
 
 
-@pytest.mark.parametrize(
-    "form, texts",
-    [
-        ("%Y %H%M%S.%f", {"2024 101112": 0, "2024 101112.5": 5, "2024 101112.": None}),
-        ("%Y.%f", {"2024": 0, "2024.5": 5, "2024,5": None}),
-        ("%Y at.%f", {"2024 at.5": 5, "2024 at": 0, "2024": None}),
-        ("%Y %f", {"2024 5": 5, "2024 ": None, "2024": None}),
-        ("%Y%%.%f", {"2024%": 0, "2024%.5": 5}),
-    ],
-)
-def test_a_fraction_may_be_left_out_with_the_mark_before_it(form, texts) -> None:
-    for text, tenths in texts.items():
-        value = one(text, TIME, date_format=form)
-        assert (None if value is None else value.microsecond // 100_000) == tenths
+@pytest.mark.parametrize("form", [None, "%Y-%m-%d %H:%M:%S.%f {}%z", "%Y-%m-%d %H:%M:%S,%f {}%z"])
+def test_instants_in_utc_by_any_name_whose_fraction_may_be_zero(form: str | None) -> None:
+    """BigQuery writes a fraction where it is not zero, and the zone by its name."""
+    check_every_case(check_instants, product(ZONES, ["", " "], [form]))
 
 
-@pytest.mark.parametrize(
-    "form, rule",
-    [
-        ("%d/%m", "must contain %Y or %y, the year"),
-        ("%Y %y", "has the year twice"),
-        ("%Y %m %b", "has the month twice"),
-        ("%Y %Y", "has the year twice"),
-        ("%Y %I", "must contain both %I and %p"),
-        ("%Y %q", "has %q; known are %Y"),
-        ("%Y %", "has %; known are %Y"),
-    ],
-)
-def test_formats_that_are_refused(form, rule) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"date_format: {form!r} {rule}")):
-        DateFormat(form)
+def test_a_fraction_may_be_left_out_with_the_mark_before_it() -> None:
+    tenths = {
+        "%Y %H%M%S.%f": {"2024 101112": 0, "2024 101112.5": 5, "2024 101112.": None},
+        "%Y.%f": {"2024": 0, "2024.5": 5, "2024,5": None},
+        "%Y at.%f": {"2024 at.5": 5, "2024 at": 0, "2024": None},
+        "%Y %f": {"2024 5": 5, "2024 ": None, "2024": None},
+        "%Y%%.%f": {"2024%": 0, "2024%.5": 5},
+    }
+    for form, texts in tenths.items():
+        found = {text: one(text, TIME, date_format=form) for text in texts}
+        assert {text: at and at.microsecond // 100_000 for text, at in found.items()} == texts
+
+
+def test_formats_that_are_refused() -> None:
+    rules = {
+        "%d/%m": "must contain %Y or %y, the year",
+        "%Y %y": "has the year twice",
+        "%Y %m %b": "has the month twice",
+        "%Y %Y": "has the year twice",
+        "%Y %I": "must contain both %I and %p",
+        "%Y %q": "has %q; known are %Y",
+        "%Y %": "has %; known are %Y",
+    }
+    for form, rule in rules.items():
+        with pytest.raises(ValueError, match=re.escape(f"date_format: {form!r} {rule}")):
+            DateFormat(form)
 
 
 def test_columns_that_are_written_differently() -> None:

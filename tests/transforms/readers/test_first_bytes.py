@@ -10,6 +10,7 @@ import sqlite3
 import zipfile
 import zlib
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import apache_beam as beam
@@ -28,7 +29,8 @@ from dptrees.transforms.readers import read as reading
 from dptrees.transforms.readers.formats import START_BYTES, binary_kind, decompressed_start
 from dptrees.transforms.readers.read import ReadBatches, check_readable
 from tests.transforms.conftest import LOCAL_RUNNER
-from tests.transforms.readers.test_csv_rows import make_plan
+from tests.transforms.every_case import check_every_case
+from tests.transforms.readers.read_files import make_plan, read_batches
 
 TABLE = pa.table({"x": pa.array(range(100)), "word": ["kumquat"] * 100})
 PLAN = make_plan(make_domain({"column": "x", "type": "integer", "lower": 0, "upper": 100}))
@@ -166,89 +168,94 @@ def check_job(path: Path, format: str, rows: int) -> None:
 
 def outcome(path: Path, format: str) -> int | str:
     """The rows that are read of a file, by the reader itself; or the sentence of the refusal."""
-    reader = reading.find_reader(format)
     try:
         check_readable([str(path)], format, PLAN, {})
-        runs, _ = reader.splits(str(path), str(path), PLAN)
-        splits = [reading.FileSplit(str(path), *run, 0) for run in runs]
-        found = [each for split in splits for each in reader.batches(str(path), split, PLAN)]
-        assert pa.Table.from_batches(found)["x"].to_pylist() == list(range(100))
-        return sum(batch.num_rows for batch in found)
+        found = pa.Table.from_batches(read_batches(format, str(path), PLAN))
+        assert found["x"].to_pylist() == list(range(100))
+        return found.num_rows
     except InputError as error:
         assert "kumquat" not in error.sentence
         return error.sentence
 
 
-@pytest.mark.parametrize("ending", ["right", "none", "wrong"])
-@pytest.mark.parametrize("compression", COMPRESSIONS)
-@pytest.mark.parametrize("format", IS_OF)
-def test_a_file_is_read_whole_or_refused(
-    format: str, compression: str, ending: str, tmp_path: Path
-) -> None:
+def check_outcome(format: str, compression: str, ending: str, name: str, folder: Path) -> None:
     right, compress = COMPRESSIONS[compression]
     wrong = ".gz" if compression == "none" else ".zst" if right != ".zst" else ".gz"
-    for name, data in (TEXTS | OTHERS).items():
-        path = tmp_path / f"rows{({'right': right, 'none': '', 'wrong': wrong})[ending]}"
-        path.write_bytes(compress(data))
-        is_read = name in IS_OF[format] and (compression == "none" or format in ("csv", "json"))
-        if is_read and compression == "none" and ending == "wrong" and format in ("csv", "json"):
-            is_read = False
-            assert "is not compressed, although its name" in str(outcome(path, format))
-        found = outcome(path, format)
-        assert found == 100 if is_read else isinstance(found, str), (name, found)
+    path = folder / f"rows{({'right': right, 'none': '', 'wrong': wrong})[ending]}"
+    path.write_bytes(compress((TEXTS | OTHERS)[name]))
+    is_text, found = format in ("csv", "json"), outcome(path, format)
+    is_read = name in IS_OF[format] and (compression == "none" or is_text)
+    if is_read and compression == "none" and ending == "wrong" and is_text:
+        is_read = False
+        assert "is not compressed, although its name" in str(found)
+    assert found == 100 if is_read else isinstance(found, str), found
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("format", IS_OF)
+def test_a_file_is_read_whole_or_refused(format: str, compression: str, tmp_path: Path) -> None:
+    every = product([format], [compression], ["right", "none", "wrong"], TEXTS | OTHERS, [tmp_path])
+    check_every_case(check_outcome, every)
 
 
 @pytest.mark.parametrize("format", IS_OF)
 def test_workers_refuse_what_a_launcher_has_not_seen(format: str, tmp_path: Path) -> None:
     path = tmp_path / "rows"
-    for name, (_, compress) in {"gzip": COMPRESSIONS["gzip"], "none": COMPRESSIONS["none"]}.items():
-        for kind in ("json", "csv", "an array", "pretty-printed", "parquet", "XML"):
-            path.write_bytes(compress((TEXTS | OTHERS)[kind]))
-            expected = outcome(path, format)
-            if isinstance(expected, int):
-                check_job(path, format, expected)
-                continue
-            with pytest.raises(Exception, match="input: ") as caught:
-                check_job(path, format, 0)
-            assert sentence_in(str(caught.value)) == expected, (kind, name)
+    kinds = ("json", "csv", "an array", "pretty-printed", "parquet", "XML")
+    for name, kind in product(("gzip", "none"), kinds):
+        path.write_bytes(COMPRESSIONS[name][1]((TEXTS | OTHERS)[kind]))
+        expected = outcome(path, format)
+        if isinstance(expected, int):
+            check_job(path, format, expected)
+            continue
+        with pytest.raises(Exception, match="input: ") as caught:
+            check_job(path, format, 0)
+        assert sentence_in(str(caught.value)) == expected, (kind, name)
 
 
-@pytest.mark.parametrize(
-    ("format", "kind", "words"),
-    [
-        ("csv", "parquet", "is a Parquet file: say format: parquet"),
-        ("csv", "zip", "is a zip archive or an Excel file"),
-        ("csv", "mail", "it looks like lines of name: value"),
-        ("csv", "XML", "it looks like XML or HTML"),
-        ("csv", "an array", "it looks like a JSON array"),
-        ("csv", "deflate", "is compressed by deflate, which is not read"),
-        ("csv", "UTF-16", "it begins as UTF-16 does: say encoding: utf-16"),
-        ("json", "an array", "holds an array, which is not read: write each object on a line"),
-        ("json", "an array of lines", "holds an array"),
-        ("json", "pretty-printed", "holds objects that go over several lines"),
-        ("json", "lines with commas", "end in commas"),
-        ("json", "UTF-16", "is in UTF-16: write UTF-8"),
-        ("json", "key=value", "none of its first lines is an object; it looks like lines of key="),
-        ("json", "snappy", "is compressed by snappy, which is not read"),
-        ("parquet", "encrypted parquet", "a Parquet file with an encrypted footer"),
-        ("parquet", "arrow", "is an Arrow IPC file or stream: say format: arrow"),
-        ("parquet", "orc", "is an ORC file"),
-        ("arrow", "feather 1", "is a file of Feather version 1, which is not read"),
-        ("arrow", "sqlite", "is a SQLite database"),
-    ],
-)
-def test_the_kind_is_named(format: str, kind: str, words: str, tmp_path: Path) -> None:
-    (tmp_path / "rows").write_bytes(OTHERS[kind])
-    assert words in str(outcome(tmp_path / "rows", format))
+KINDS = [
+    ("csv", "parquet", "is a Parquet file: say format: parquet"),
+    ("csv", "zip", "is a zip archive or an Excel file"),
+    ("csv", "mail", "it looks like lines of name: value"),
+    ("csv", "XML", "it looks like XML or HTML"),
+    ("csv", "an array", "it looks like a JSON array"),
+    ("csv", "deflate", "is compressed by deflate, which is not read"),
+    ("csv", "UTF-16", "it begins as UTF-16 does: say encoding: utf-16"),
+    ("json", "an array", "holds an array, which is not read: write each object on a line"),
+    ("json", "an array of lines", "holds an array"),
+    ("json", "pretty-printed", "holds objects that go over several lines"),
+    ("json", "lines with commas", "end in commas"),
+    ("json", "UTF-16", "is in UTF-16: write UTF-8"),
+    ("json", "key=value", "none of its first lines is an object; it looks like lines of key="),
+    ("json", "snappy", "is compressed by snappy, which is not read"),
+    ("parquet", "encrypted parquet", "a Parquet file with an encrypted footer"),
+    ("parquet", "arrow", "is an Arrow IPC file or stream: say format: arrow"),
+    ("parquet", "orc", "is an ORC file"),
+    ("arrow", "feather 1", "is a file of Feather version 1, which is not read"),
+    ("arrow", "sqlite", "is a SQLite database"),
+]
+
+
+def test_the_kind_is_named(tmp_path: Path) -> None:
+    def check_named(format: str, kind: str, words: str) -> None:
+        (tmp_path / "rows").write_bytes(OTHERS[kind])
+        assert words in str(outcome(tmp_path / "rows", format))
+
+    check_every_case(check_named, KINDS)
+
+
+def files_of(format: str, folder: Path, number: int) -> list[str]:
+    """Write some files that a format reads; return their paths."""
+    good = (TEXTS | OTHERS)[min(IS_OF[format], key=len)]
+    for each in range(number):
+        (folder / f"{each:02}").write_bytes(good)
+    return sorted(map(str, folder.iterdir()))
 
 
 @pytest.mark.parametrize("format", IS_OF)
 def test_one_unreadable_file_among_many(format: str, tmp_path: Path) -> None:
-    good = (TEXTS | OTHERS)[min(IS_OF[format], key=len)]
-    for number in range(40):
-        (tmp_path / f"{number:02}").write_bytes(good)
+    paths = files_of(format, tmp_path, 40)
     (tmp_path / "23").write_bytes(OTHERS["zip"])
-    paths = sorted(map(str, tmp_path.iterdir()))
     with pytest.raises(InputError, match="23 is a zip archive"):
         check_readable(paths, format, PLAN, {})
 
@@ -257,7 +264,6 @@ def test_one_unreadable_file_among_many(format: str, tmp_path: Path) -> None:
 def test_files_of_a_store_are_known_by_their_first_bytes(
     format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good = (TEXTS | OTHERS)[min(IS_OF[format], key=len)]
     opened: list[str] = []
 
     def open_file(path: str) -> str:
@@ -266,14 +272,12 @@ def test_files_of_a_store_are_known_by_their_first_bytes(
 
     monkeypatch.setattr(reading, "is_local", lambda path: False)
     monkeypatch.setattr(reading, "open_file", open_file)
-    for number in range(5):
-        (tmp_path / f"{number}").write_bytes(good)
-    paths = sorted(map(str, tmp_path.iterdir()))
+    paths = files_of(format, tmp_path, 5)
     check_readable(paths, format, PLAN, {})
     assert opened == paths[:1]  # the others cost one small request each
     bad = gzip.compress(OTHERS["pretty-printed"] * 20) if format == "json" else OTHERS["zip"]
-    (tmp_path / "3").write_bytes(bad)
-    with pytest.raises(InputError, match=r"3 (is a zip archive|holds objects that go over)"):
+    (tmp_path / "03").write_bytes(bad)
+    with pytest.raises(InputError, match=r"03 (is a zip archive|holds objects that go over)"):
         check_readable(paths, format, PLAN, {})
 
 
@@ -287,9 +291,12 @@ def test_empty_files(tmp_path: Path) -> None:
     check_job(path, "json", 0)
 
 
+MALFORMED = [b'{"x": 1, "y', b"oops", b"{", b'{"x": 1} {"x": 2}', b"\xff"]
+
+
 def test_a_malformed_first_line_is_left_out_as_any_other(tmp_path: Path) -> None:
     path = tmp_path / "rows"
-    for line in (b'le": 5}', b'{"x": 1, "y', b"oops", b"{", b"[1]", b'{"x": 1} {"x": 2}', b"\xff"):
+    for line in (*MALFORMED, b'le": 5}', b"[1]"):
         if line != b"{":
             path.write_bytes(line + b"\n" + LINES)
             assert outcome(path, "json") == 100, line
@@ -297,30 +304,14 @@ def test_a_malformed_first_line_is_left_out_as_any_other(tmp_path: Path) -> None
     long = json.dumps({"x": 0, "y": "a" * 2 * START_BYTES}).encode() + b"\n"
     path.write_bytes(long + LINES.split(b"\n", 1)[1])
     assert outcome(path, "json") == 100
+    # A file of one such line alone reports nothing of it.
+    for line in (*MALFORMED, b"null", b'{"x":1},'):
+        path.write_bytes(line + b"\n")
+        check_readable([str(path)], "json", PLAN, {})
 
 
-@pytest.mark.parametrize(
-    "line", [b'{"x": 1, "y', b"oops", b"{", b'{"x": 1} {"x": 2}', b"\xff", b"null", b'{"x":1},']
-)
-def test_a_file_of_one_malformed_line_says_nothing_of_it(line: bytes, tmp_path: Path) -> None:
-    (tmp_path / "rows").write_bytes(line + b"\n")
-    check_readable([str(tmp_path / "rows")], "json", PLAN, {})
-
-
-def test_a_byte_in_a_row_is_no_mark_of_a_format(tmp_path: Path) -> None:
-    for start in (b"ORCID,age\n1\0,41\n", b"PARENT,age\nAnn\x7f\0,41\n", b"x\x01y\n1\x012\n"):
-        assert binary_kind(start) == ""
-
-
-def test_words_that_begin_as_marks_are_text() -> None:
-    for start in (
-        b"PARENT,age\n1,2",
-        b"ORC,age",
-        b"BZh9,x",
-        b"x^2,y",
-        b"Obj,x",
-        b"FEA1,x",
-        b"PK,x",
-    ):
-        assert binary_kind(start) == ""
+def test_what_begins_as_a_mark_of_a_format_may_be_text() -> None:
+    in_rows = [b"ORCID,age\n1\0,41\n", b"PARENT,age\nAnn\x7f\0,41\n", b"x\x01y\n1\x012\n"]
+    words = [b"PARENT,age\n1,2", b"ORC,age", b"BZh9,x", b"x^2,y", b"Obj,x", b"FEA1,x", b"PK,x"]
+    assert [start for start in (*in_rows, *words) if binary_kind(start)] == []
     assert decompressed_start(gzip.compress(os.urandom(2**18))[:START_BYTES])

@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.dpcore.privacy.unit import Neighbors, NullUnits, PrivacyUnit
+from dptrees.dpcore.privacy.unit import NullUnits
+from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import json_rows
 from dptrees.transforms.readers.json_rows import JsonFormat, Objects
 from dptrees.transforms.readers.read import FileSplit
-from tests.transforms.readers.test_csv_rows import make_plan
+from tests.transforms.every_case import check_every_case
+from tests.transforms.readers.read_files import column_unit, make_plan
 
 PLAN = make_plan(
     make_domain({"column": "number", "lower": 0, "upper": 10, "cells": 10}),
@@ -36,102 +38,89 @@ TYPES = {
 }
 
 
-def parse_rows(text: bytes, json: JsonFormat | None = None) -> list[dict[str, object]]:
+def parse_rows(
+    text: bytes, json: JsonFormat | None = None, plan: ReleasePlan = PLAN
+) -> list[dict[str, object]]:
     split = FileSplit("rows.jsonl", 0, 0, len(text))
-    found = json_rows.batches(io.BytesIO(text), split, PLAN, json or JsonFormat())
+    found = json_rows.batches(io.BytesIO(text), split, plan, json or JsonFormat())
     return [row for batch in found for row in batch.to_pylist()]
 
 
-def parse_value(name: str, literal: str) -> object:
+VALUES: list[tuple[str, str, object]] = [
+    ("number", "1.5", 1.5),
+    ("number", '"1.5"', 1.5),
+    ("number", "1e2", 100.0),
+    ("number", "true", 1.0),
+    ("number", "null", None),
+    ("number", '"many"', None),
+    ("number", "[1]", None),
+    ("number", "1e400", float("inf")),
+    ("whole", "7", 7),
+    ("whole", "7.0", 7),
+    ("whole", "7.9", None),
+    ("whole", "-0", 0),
+    ("whole", "9223372036854775808", None),
+    ("whole", "false", 0),
+    ("word", '"a"', "a"),
+    ("word", "12", "12"),
+    ("word", "1.50", "1.50"),
+    ("word", "true", "true"),
+    ("word", '""', ""),
+    ("word", "null", None),
+    ("word", '{"a": 1}', None),
+    ("word", '"\\ud83d\\ude00"', "😀"),
+    ("word", '"\\ud83d"', None),
+    ("day", '"2024-07-01"', date(2024, 7, 1)),
+    ("day", '"07/04/2024"', None),
+    ("day", "20240701", None),
+]
+# What is found at "at.home".
+FIELDS = [
+    ('{"at": {"home": "b"}}', "b"),
+    ('{"at.home": "a", "at": {"home": "b"}}', "a"),
+    ('{"at.home": null, "at": {"home": "b"}}', "b"),
+    ('{"at": {"home": {"home": "b"}}}', None),
+    ('{"at": "home"}', None),
+    ('{"at": null}', None),
+    ('{"word": "a", "word": "b", "at": {"home": "b"}}', "b"),
+]
+
+
+def check_value(name: str, literal: str, value: object) -> None:
     (row,) = parse_rows(f'{{"{name}": {literal}}}'.encode())
-    return row[name]
+    assert row[name] == value
 
 
-@pytest.mark.parametrize(
-    "name, literal, value",
-    [
-        ("number", "1.5", 1.5),
-        ("number", '"1.5"', 1.5),
-        ("number", "1e2", 100.0),
-        ("number", "true", 1.0),
-        ("number", "null", None),
-        ("number", '"many"', None),
-        ("number", "[1]", None),
-        ("number", "1e400", float("inf")),
-        ("whole", "7", 7),
-        ("whole", "7.0", 7),
-        ("whole", "7.9", None),
-        ("whole", "-0", 0),
-        ("whole", "9223372036854775808", None),
-        ("whole", "false", 0),
-        ("word", '"a"', "a"),
-        ("word", "12", "12"),
-        ("word", "1.50", "1.50"),
-        ("word", "true", "true"),
-        ("word", '""', ""),
-        ("word", "null", None),
-        ("word", '{"a": 1}', None),
-        ("word", '"\\ud83d\\ude00"', "😀"),
-        ("word", '"\\ud83d"', None),
-        ("day", '"2024-07-01"', date(2024, 7, 1)),
-        ("day", '"07/04/2024"', None),
-        ("day", "20240701", None),
-        ("at", '{"home": "b"}', None),
-    ],
-)
-def test_a_value_becomes_what_its_domain_reads(name: str, literal: str, value: object) -> None:
-    if name == "at":
-        assert parse_rows(f'{{"at": {literal}}}'.encode())[0]["at.home"] == "b"
-    else:
-        assert parse_value(name, literal) == value
+def check_field(line: str, home: str | None) -> None:
+    (row,) = parse_rows(line.encode())
+    assert row["at.home"] == home
 
 
-@pytest.mark.parametrize(
-    "line, home",
-    [
-        ('{"at.home": "a", "at": {"home": "b"}}', "a"),
-        ('{"at.home": null, "at": {"home": "b"}}', "b"),
-        ('{"at": {"home": {"home": "b"}}}', None),
-        ('{"at": "home"}', None),
-        ('{"at": null}', None),
-        ('{"word": "a", "word": "b", "at": {"home": "b"}}', "b"),
-    ],
-)
-def test_fields_are_found_by_names_with_dots(line: str, home: str | None) -> None:
-    assert parse_rows(line.encode())[0]["at.home"] == home
+def test_a_value_becomes_what_its_domain_reads() -> None:
+    """A field is found by its name, also by one with dots."""
+    check_every_case(check_value, VALUES)
+    check_every_case(check_field, FIELDS)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"[1]",
-        b"1",
-        b"null",
-        b'"{}"',
-        b"{",
-        b"}",
-        b'{"whole": 1} {"whole": 2}',
-        b'{"whole": 1,',
-        b'"word": "x"}',
-        b"{'whole': 1}",
-        b'{"whole": 01}',
-        b'{"whole": +1}',
-        b'{"number": .5}',
-        b'{"number": Inf}',
-        b'{"whole": 1} // one',
-        b'{"word": "\xff"}',
-        b'{"word": "a\tb"}',
-        b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-        b'{"word": "' + b"x" * 300 + b'"}',
-    ],
-)
-def test_a_malformed_line_is_left_out_by_itself(line: bytes) -> None:
-    limited = JsonFormat(row_bytes=250_000 if len(line) > 1000 else 200, block_bytes=64)
+MALFORMED = [
+    *(b"[1]", b"1", b"null", b'"{}"', b"{", b"}", b'{"whole": 1} {"whole": 2}', b'{"whole": 1,'),
+    *(b'"word": "x"}', b"{'whole': 1}", b'{"whole": 01}', b'{"whole": +1}', b'{"number": .5}'),
+    *(b'{"number": Inf}', b'{"whole": 1} // one', b'{"word": "\xff"}', b'{"word": "a\tb"}'),
+    *(b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", b'{"word": "' + b"x" * 300 + b'"}'),
+]
+
+
+def check_malformed(line: bytes) -> None:
+    limits = {"row_bytes": 250_000 if len(line) > 1000 else 200, "block_bytes": 64}
     good = b'{"whole": 5}'
     text = b"\n".join([good, line, good, b"", b"  ", good])
-    assert [row["whole"] for row in parse_rows(text, limited)] == [5, 5, 5]
+    assert [row["whole"] for row in parse_rows(text, JsonFormat(**limits))] == [5, 5, 5]
     with pytest.raises(InputError, match="has a malformed line"):
-        parse_rows(text, JsonFormat(malformed="fail", row_bytes=limited.row_bytes, block_bytes=64))
+        parse_rows(text, JsonFormat(malformed="fail", **limits))
+
+
+def test_a_malformed_line_is_left_out_by_itself() -> None:
+    check_every_case(check_malformed, [(line,) for line in MALFORMED])
 
 
 def test_ends_of_lines_and_of_files() -> None:
@@ -181,18 +170,13 @@ def test_both_roads_say_the_same(lines: Sequence[bytes]) -> None:
         assert repr(both[0]) == repr(both[1])
 
 
-@pytest.mark.parametrize("depth, there", [(99, 1), (100, 0), (2000, 0), (200_000, 0)])
-@pytest.mark.parametrize("brackets", [("[", "]"), ('{"a": ', "}")])
-def test_no_line_is_deep_by_its_neighbours(
-    depth: int, there: int, brackets: tuple[str, str]
-) -> None:
-    opened, closed = brackets
-    deep = f'{{"number": 1, "z": {opened * depth}1{closed * depth}}}\n'.encode()
-    assert len(parse_rows(b"{}\n" + deep)) == there + 1
-    assert len(parse_rows(deep + b"{}\n" + b"none\n")) == there + 1
-
-
-def test_brackets_of_a_text_are_not_deep() -> None:
+def test_no_line_is_deep_by_its_neighbours() -> None:
+    for depth, there in ((99, 1), (100, 0), (2000, 0), (200_000, 0)):
+        for opened, closed in (("[", "]"), ('{"a": ', "}")):
+            deep = f'{{"number": 1, "z": {opened * depth}1{closed * depth}}}\n'.encode()
+            assert len(parse_rows(b"{}\n" + deep)) == there + 1, depth
+            assert len(parse_rows(deep + b"{}\n" + b"none\n")) == there + 1, depth
+    # Brackets of a text are not deep.
     text = "[" * 300 + '\\"' + "{" * 300
     line = f'{{"number": 1, "z": "{text}"}}\n'.encode()
     assert len(parse_rows(line)) == len(parse_rows(line + b"none\n")) == 1
@@ -217,18 +201,14 @@ def test_a_compressed_file_and_one_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nulls", NullUnits)
 def test_units_of_no_plain_value_are_not_one_a_row(nulls: NullUnits) -> None:
-    unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("who",), nulls=nulls)
     cells = make_domain({"column": "number", "lower": 0, "upper": 10, "cells": 10})
-    plan = make_plan(cells, unit=unit)
+    plan = make_plan(cells, unit=column_unit("who", nulls=nulls))
     lines = (
         *('{"who": ["a", 1]}', '{"who": ["a",1]}', '{"who": {"x": 1, "y": 2}}'),
         *('{"who": {"y": 2, "x": 1}}', r'{"who": "\ud800"}', r'{"who": "\uD800"}'),
         *('{"who": null}', "{}"),
     )
-    text = "\n".join(lines).encode()
-    split = FileSplit("rows.jsonl", 0, 0, len(text))
-    found = json_rows.batches(io.BytesIO(text), split, plan)
-    units = [unit for batch in found for unit in batch["who"].to_pylist()]
+    units = [row["who"] for row in parse_rows("\n".join(lines).encode(), plan=plan)]
     assert units[6:] == [None, None]
     if nulls is NullUnits.OWN:
         assert units[0] == units[1] != units[2] == units[3] != units[4] == units[5] is not None
@@ -243,7 +223,7 @@ def test_a_column_is_read_as_one_type() -> None:
     )
     with pytest.raises(InputError, match="the JSON column 'x' is read as int64 by tree "):
         json_rows.splits(io.BytesIO(), "a", two)
-    unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("whole",), nulls=NullUnits.OWN)
+    unit = column_unit("whole", nulls=NullUnits.OWN)
     whole = make_domain({"column": "whole", "type": "integer", "lower": 0, "upper": 10})
     with pytest.raises(InputError, match=r"privacy\.unit: the JSON column"):
         json_rows.splits(io.BytesIO(), "a", make_plan(whole, unit=unit))

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,8 @@ from dptrees.pipelines.config.configuration import parse_configuration
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.formats import find_reader
 from dptrees.transforms.readers.listing import match_files
-from dptrees.transforms.readers.read import FileSplit, open_file
+from dptrees.transforms.readers.read import FileSplit
+from tests.transforms.readers.read_files import read_batches
 
 CONFIGURATION = """
 release: layouts
@@ -82,18 +82,12 @@ def json_lines(table: pa.Table) -> str:
 
 
 def sorted_rows(path: str, format: str) -> list[tuple[object, ...]]:
-    return sorted(_iterate_rows(path, format), key=repr)
-
-
-def _iterate_rows(path: str, format: str) -> Iterator[tuple[object, ...]]:
-    reader = find_reader(format)
-    for file, size in match_files((path,)):
-        runs, _ = reader.splits(open_file(file), file, plan())
-        for start, stop in runs:
-            split = FileSplit(file, start, stop, size)
-            for batch in reader.batches(open_file(file), split, plan()):
-                assert batch.schema.names == list(plan().columns)
-                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    rows: list[tuple[object, ...]] = []
+    for file, _ in match_files((path,)):
+        for batch in read_batches(format, file, plan()):
+            assert batch.schema.names == list(plan().columns)
+            rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return sorted(rows, key=repr)
 
 
 def write_hive(folder: Path, format: str) -> None:
@@ -160,36 +154,36 @@ def test_every_layout_gives_the_same_rows(layouts: Path, place: str, format: str
     assert sorted_rows(f"{layouts}/{place}", format) == expected
 
 
-def test_a_file_s_own_column_goes_before_the_path_s(tmp_path: Path) -> None:
-    place = tmp_path / "year=1999" / "a.parquet"
-    place.parent.mkdir()
-    pq.write_table(ROWS, place)
+def column(folder: Path, name: str) -> set[object]:
+    """The values of a column of the Parquet files in a folder."""
+    place = plan().columns.index(name)
+    return {row[place] for row in sorted_rows(str(folder), "parquet")}
+
+
+def test_which_column_goes_before_another(tmp_path: Path) -> None:
+    """A file's own before the path's, and a name with dots before a field."""
+    (tmp_path / "year=1999").mkdir()
+    pq.write_table(ROWS, tmp_path / "year=1999" / "a.parquet")
     assert sorted_rows(str(tmp_path), "parquet") == sorted(
         zip(*(flat_rows(ROWS)[name].to_pylist() for name in plan().columns), strict=True), key=repr
     )
-
-
-def test_a_name_with_dots_goes_before_a_field(tmp_path: Path) -> None:
     named = ROWS.append_column("address.zip", pa.array(["own"] * len(ROWS)))
-    pq.write_table(named, tmp_path / "a.parquet")
-    place = plan().columns.index("address.zip")
-    assert {row[place] for row in sorted_rows(str(tmp_path), "parquet")} == {"own"}
-
-
-@pytest.mark.parametrize("type", [pa.list_(pa.string()), pa.struct({"town": pa.string()})])
-def test_a_field_that_is_not_there_is_reported(tmp_path: Path, type: pa.DataType) -> None:
-    odd = ROWS.set_column(3, "address", pa.nulls(len(ROWS), type))
-    pq.write_table(odd, tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"has no column 'address\.zip'"):
-        sorted_rows(str(tmp_path), "parquet")
+    pq.write_table(named, tmp_path / "year=1999" / "a.parquet")
+    assert column(tmp_path, "address.zip") == {"own"}
 
 
 def test_a_value_of_a_path_that_is_none_is_missing(tmp_path: Path) -> None:
-    place = tmp_path / "year=soon" / "a.parquet"
-    place.parent.mkdir()
-    pq.write_table(ROWS.drop_columns(["year"]), place)
-    year = plan().columns.index("year")
-    assert {row[year] for row in sorted_rows(str(tmp_path), "parquet")} == {None}
+    (tmp_path / "year=soon").mkdir()
+    pq.write_table(ROWS.drop_columns(["year"]), tmp_path / "year=soon" / "a.parquet")
+    assert column(tmp_path, "year") == {None}
+
+
+def test_a_field_that_is_not_there_is_reported(tmp_path: Path) -> None:
+    for type in (pa.list_(pa.string()), pa.struct({"town": pa.string()})):
+        odd = ROWS.set_column(3, "address", pa.nulls(len(ROWS), type))
+        pq.write_table(odd, tmp_path / "a.parquet")
+        with pytest.raises(InputError, match=r"has no column 'address\.zip'"):
+            sorted_rows(str(tmp_path), "parquet")
 
 
 def test_what_is_no_data_is_passed_over_in_folders_alone(tmp_path: Path) -> None:
@@ -206,26 +200,23 @@ def test_what_is_no_data_is_passed_over_in_folders_alone(tmp_path: Path) -> None
 def test_a_folder_may_lie_below_hidden_ones_and_have_letters_of_globs(tmp_path: Path) -> None:
     folder = tmp_path / "_hidden" / "a[1]*"
     folder.mkdir(parents=True)
+    (folder / "_SUCCESS").touch()
+    with pytest.raises(InputError, match="no file matches"):
+        match_files((str(folder),))
     (folder / "a").touch()
     assert [path for path, _ in match_files((str(folder),))] == [str(folder / "a")]
 
 
-def test_an_empty_folder_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "_SUCCESS").touch()
-    with pytest.raises(InputError, match="no file matches"):
-        match_files((str(tmp_path),))
-
-
-@pytest.mark.parametrize("cut", [3, 10, 200, -1, -20])
-def test_an_arrow_file_cut_short_is_reported(layouts: Path, tmp_path: Path, cut: int) -> None:
+def test_an_arrow_file_cut_short_is_reported(layouts: Path, tmp_path: Path) -> None:
     whole = (layouts / "arrow" / "a").read_bytes()
-    (tmp_path / "a").write_bytes(whole[:cut])
-    with pytest.raises(InputError, match="is not an Arrow IPC file or stream, or is damaged"):
-        sorted_rows(str(tmp_path), "arrow")
+    for cut in (3, 10, 200, -1, -20):
+        (tmp_path / "a").write_bytes(whole[:cut])
+        with pytest.raises(InputError, match="is not an Arrow IPC file or stream, or is damaged"):
+            sorted_rows(str(tmp_path), "arrow")
 
 
 def test_a_stream_of_arrow_may_come_from_any_filesystem(layouts: Path) -> None:
-    for name in ("a", "b.arrows"):
+    for name, number in (("a", 300), ("b.arrows", 100)):
         path = str(layouts / "arrow" / name)
         with open(path, "rb") as file:
             runs, _ = find_reader("arrow").splits(file, path, plan())
@@ -234,4 +225,4 @@ def test_a_stream_of_arrow_may_come_from_any_filesystem(layouts: Path) -> None:
             with open(path, "rb") as file:
                 found = find_reader("arrow").batches(file, FileSplit(path, start, stop, 1), plan())
                 rows += sum(batch.num_rows for batch in found)
-        assert rows == (300 if name == "a" else 100)
+        assert rows == number

@@ -13,17 +13,13 @@ import pytest
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import parquet_rows
 from dptrees.transforms.readers.read import WHOLE, FileSplit
+from tests.transforms.readers.read_files import read_batches
 
 SECRET = "Miriam-4711"
 
 
 def read(path: Path, plan) -> pa.Table:
-    runs, _ = parquet_rows.splits(str(path), str(path), plan)
-    batches = []
-    for start, stop in runs:
-        split = FileSplit(str(path), start, stop, 1)
-        batches += parquet_rows.batches(str(path), split, plan)
-    return pa.Table.from_batches(batches)
+    return pa.Table.from_batches(read_batches("parquet", str(path), plan))
 
 
 def written(tmp_path: Path, table: pa.Table, **options) -> Path:
@@ -32,50 +28,32 @@ def written(tmp_path: Path, table: pa.Table, **options) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "rows_per_split, runs",
-    [
-        (1, [(0, 1), (1, 2), (2, 3)]),
-        (5, [(0, 1), (1, 2), (2, 3)]),
-        (6, [(0, 2), (2, 3)]),
-        (10, [(0, 2), (2, 3)]),
-        (11, [(0, 3)]),
-        (10**6, [(0, 3)]),
-    ],
-)
-def test_splits_are_runs_of_row_groups(
-    rows_per_split, runs, make_plan, tmp_path, monkeypatch
-) -> None:
-    monkeypatch.setattr(parquet_rows, "_SPLIT_ROWS", rows_per_split)
+def test_splits_are_runs_of_row_groups(make_plan, tmp_path, monkeypatch) -> None:
+    each, two, all_of_them = [(0, 1), (1, 2), (2, 3)], [(0, 2), (2, 3)], [(0, 3)]
     path = written(tmp_path, pa.table({"value": [float(n) for n in range(12)]}), row_group_size=5)
-    assert parquet_rows.splits(str(path), str(path), make_plan()) == (runs, 12)
+    sizes = {1: each, 5: each, 6: two, 10: two, 11: all_of_them, 10**6: all_of_them}
+    for rows_per_split, runs in sizes.items():
+        monkeypatch.setattr(parquet_rows, "_SPLIT_ROWS", rows_per_split)
+        assert parquet_rows.splits(str(path), str(path), make_plan()) == (runs, 12)
+    pq.ParquetWriter(path, pa.schema([("value", pa.float64())])).close()  # no row group
+    assert parquet_rows.splits(str(path), str(path), make_plan()) == ([], 0)
 
 
 def test_all_rows_of_the_columns_that_are_read(rows, make_plan, tmp_path, small_splits) -> None:
-    path = written(tmp_path, rows, row_group_size=700)
-    found = read(path, make_plan("number", "carrier"))
+    """By splits of a path, by a file object, and at once as a small file of a store is read."""
+    path, plan = written(tmp_path, rows, row_group_size=700), make_plan("number", "carrier")
     # NaN equals nothing, so the other columns are compared.
-    expected = rows.select(["number", "carrier"])
-    assert found.drop_columns("value").combine_chunks().equals(expected.combine_chunks())
-
-
-def test_no_row_groups(make_plan, tmp_path) -> None:
-    path = tmp_path / "none.parquet"
-    pq.ParquetWriter(path, pa.schema([("value", pa.float64())])).close()
-    assert parquet_rows.splits(str(path), str(path), make_plan()) == ([], 0)
+    expected = rows.select(["number", "carrier"]).combine_chunks()
+    for found in (read(path, plan), read_whole(path.read_bytes(), plan)):
+        assert found.drop_columns("value").combine_chunks().equals(expected)
+    with path.open("rb") as file:
+        assert parquet_rows.splits(file, "memory", plan) == ([(0, 2), (2, 4), (4, 5)], 3000)
 
 
 def read_whole(data: bytes, plan) -> pa.Table:
     """Reads a file of a store that is one split."""
     split = FileSplit("gs://bucket/rows.parquet", *WHOLE, len(data))
     return pa.Table.from_batches(list(parquet_rows.batches(io.BytesIO(data), split, plan)))
-
-
-def test_a_whole_file_is_read_at_once(rows, make_plan, tmp_path) -> None:
-    data = written(tmp_path, rows, row_group_size=700).read_bytes()
-    found = read_whole(data, make_plan("number", "carrier"))
-    expected = rows.select(["number", "carrier"])
-    assert found.drop_columns("value").combine_chunks().equals(expected.combine_chunks())
 
 
 def test_a_whole_file_that_loses_rows(rows, make_plan, tmp_path, monkeypatch) -> None:
@@ -90,72 +68,61 @@ def test_a_whole_file_that_loses_rows(rows, make_plan, tmp_path, monkeypatch) ->
         read_whole(data, make_plan("number"))
 
 
-def test_a_file_object(rows, make_plan, tmp_path) -> None:
-    path = written(tmp_path, rows, row_group_size=1000)
-    with path.open("rb") as file:
-        assert parquet_rows.splits(file, "memory", make_plan()) == ([(0, 3)], 3000)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_types_that_a_number_may_have(make_plan, tmp_path) -> None:
+    for values in (
         pa.array([1, 2], pa.int8()),
         pa.array([1, 2], pa.uint64()),
         pa.array([1.5, 2], pa.float32()),
         pa.array([Decimal("1.5"), None]),
         pa.nulls(2),
         pa.array([1.5, 1.5]).dictionary_encode(),
-    ],
-    ids=lambda values: str(values.type),
-)
-def test_types_that_a_number_may_have(values, make_plan, tmp_path) -> None:
-    path = written(tmp_path, pa.table({"value": values}))
-    assert read(path, make_plan()).num_rows == 2
+    ):
+        path = written(tmp_path, pa.table({"value": values}))
+        assert read(path, make_plan()).num_rows == 2, values.type
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_types_that_it_may_not_have(make_plan, tmp_path) -> None:
+    for values in (
         pa.array([SECRET, "2"]),
         pa.array([1, 2], pa.duration("s")),
         pa.array([[1], [2]]),
         pa.array([1, 2], pa.timestamp("us")),
         pa.array([b"1", b"2"]),
-    ],
-    ids=lambda values: str(values.type),
-)
-def test_types_that_it_may_not_have(values, make_plan, tmp_path) -> None:
-    path = written(tmp_path, pa.table({"value": values}))
-    with pytest.raises(InputError) as caught:
-        read(path, make_plan())
-    assert caught.value.sentence.startswith(f"input: {path}: column 'value'")
-    assert SECRET not in str(caught.value)
-
-
-def test_the_type_of_the_key_column(make_plan, tmp_path) -> None:
+    ):
+        path = written(tmp_path, pa.table({"value": values}))
+        with pytest.raises(InputError) as caught:
+            read(path, make_plan())
+        assert caught.value.sentence.startswith(f"input: {path}: column 'value'"), values.type
+        assert SECRET not in str(caught.value)
     path = written(tmp_path, pa.table({"value": [1.0], "carrier": [4711]}))
     with pytest.raises(InputError, match="carrier") as caught:
         read(path, make_plan("carrier"))
     assert "4711" not in str(caught.value)
 
 
-@pytest.mark.parametrize("names", [["other"], ["value", "value"], ["VALUE"]])
-def test_a_column_that_is_missing_or_twice(names, make_plan, tmp_path) -> None:
+WAY_OUT = "; input.missing_column: null reads null there"
+
+
+@pytest.mark.parametrize(
+    "names, fault",
+    [
+        (["other"], f"has no column 'value'; its columns are other{WAY_OUT}"),
+        (["value", "value"], "has column 'value' more than once; its columns are value"),
+        (
+            ["VALUE"],
+            f"has no column 'value'; its columns are VALUE; did you mean VALUE?{WAY_OUT}",
+        ),
+    ],
+)
+def test_a_column_that_is_missing_or_twice(names, fault, make_plan, tmp_path) -> None:
     columns = [pa.array([1.0])] * len(names)
     path = written(tmp_path, pa.Table.from_arrays(columns, names=names))
     with pytest.raises(InputError) as caught:
         read(path, make_plan())
-    way_out = "" if "value" in names else "; input.missing_column: null reads null there"
-    way_out = f"; did you mean VALUE?{way_out}" if names == ["VALUE"] else way_out
-    fault = "has column 'value' more than once" if "value" in names else "has no column 'value'"
-    assert caught.value.sentence == (f"input: {path} {fault}; its columns are {names[0]}{way_out}")
-
-
-def test_a_column_that_is_twice_is_no_missing_one(make_plan, tmp_path) -> None:
-    table = pa.Table.from_arrays([pa.array([1.0])] * 2, names=["value", "value"])
-    path = written(tmp_path, table)
-    with pytest.raises(InputError, match="has column 'value' more than once"):
-        parquet_rows.splits(str(path), str(path), make_plan(), missing_column="null")
+    assert caught.value.sentence == f"input: {path} {fault}"
+    if "more than once" in fault:  # that is no missing one
+        with pytest.raises(InputError, match="has column 'value' more than once"):
+            parquet_rows.splits(str(path), str(path), make_plan(), missing_column="null")
 
 
 def test_a_page_that_fails_its_checksum(make_plan, tmp_path) -> None:
@@ -172,18 +139,16 @@ def test_a_page_that_fails_its_checksum(make_plan, tmp_path) -> None:
     check_damaged(path, make_plan())
 
 
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.5, 0.9, 0.999])
-def test_a_file_that_is_cut_short(share, rows, make_plan, tmp_path) -> None:
+def test_a_file_that_is_cut_short(rows, make_plan, tmp_path, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
     path = written(tmp_path, rows, row_group_size=500)
     data = path.read_bytes()
-    path.write_bytes(data[: int(share * len(data))])
+    for size in (*(int(share * len(data)) for share in (0.0, 0.001, 0.2, 0.5, 0.9, 0.999)), -1):
+        path.write_bytes(data[:size])
+        check_damaged(path, make_plan())
+    path.write_text(f"value\n{SECRET}\n" * 100)
     check_damaged(path, make_plan())
-
-
-def test_without_its_last_byte(rows, make_plan, tmp_path) -> None:
-    path = written(tmp_path, rows)
-    path.write_bytes(path.read_bytes()[:-1])
-    check_damaged(path, make_plan())
+    assert SECRET not in caplog.text
 
 
 def test_a_hole_in_the_pages(rows, make_plan, tmp_path) -> None:
@@ -192,14 +157,6 @@ def test_a_hole_in_the_pages(rows, make_plan, tmp_path) -> None:
     data[20 : len(data) // 2] = b"\xff" * (len(data) // 2 - 20)
     path.write_bytes(data)
     check_damaged(path, make_plan())
-
-
-def test_a_text_file_of_that_name(make_plan, tmp_path, caplog) -> None:
-    caplog.set_level(logging.DEBUG)
-    path = tmp_path / "rows.parquet"
-    path.write_text(f"value\n{SECRET}\n" * 100)
-    check_damaged(path, make_plan())
-    assert SECRET not in caplog.text
 
 
 @pytest.mark.parametrize("step", ["open", "read"])

@@ -3,6 +3,7 @@
 import errno
 import io
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import apache_beam as beam
@@ -21,12 +22,22 @@ SECRET = "Miriam-4711"
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 
-def test_each_file_once_and_in_order(tmp_path) -> None:
+def test_each_file_once_and_in_order(tmp_path, monkeypatch) -> None:
     for name in ("b.csv", "a.csv", "c.txt"):
         (tmp_path / name).write_text(name * 2)
     patterns = (str(tmp_path / "*.csv"), str(tmp_path / "a*"), str(tmp_path / "c.txt"))
     found = [(Path(path).name, size) for path, size in match_files(patterns)]
     assert found == [("a.csv", 10), ("b.csv", 10), ("c.txt", 10)]
+    wrong = str(tmp_path / "*.parquet")
+    with pytest.raises(InputError) as caught:
+        match_files((str(tmp_path / "*.csv"), wrong))
+    assert caught.value.sentence == f"input.path: no file matches {wrong}"
+    # A glob without a folder is looked for here.
+    monkeypatch.chdir(tmp_path)
+    assert match_files(("*.csv",)) == [("./a.csv", 10), ("./b.csv", 10)]
+    assert match_files(("b.csv",)) == [("b.csv", 10)]
+    assert open_file("data/a.parquet") == "data/a.parquet"
+    assert open_file("file:///data/a.parquet") == "/data/a.parquet"
 
 
 def test_a_file_is_read_once_whatever_it_is_called(tmp_path, monkeypatch) -> None:
@@ -47,19 +58,6 @@ def test_a_file_that_would_have_two_kinds_of_rows_is_refused(tmp_path, monkeypat
     (tmp_path / "year=2024" / "b.csv").symlink_to("../year=2023/a.csv")
     with pytest.raises(InputError, match=r"year=2023/a.csv and .*year=2024/b.csv are one file"):
         match_files(("*/*.csv",))
-
-
-def test_a_glob_that_matches_nothing(tmp_path) -> None:
-    (tmp_path / "a.csv").write_text("x")
-    wrong = str(tmp_path / "*.parquet")
-    with pytest.raises(InputError) as caught:
-        match_files((str(tmp_path / "*.csv"), wrong))
-    assert caught.value.sentence == f"input.path: no file matches {wrong}"
-
-
-def test_local_files_are_opened_by_path() -> None:
-    assert open_file("data/a.parquet") == "data/a.parquet"
-    assert open_file("file:///data/a.parquet") == "/data/a.parquet"
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv"])
@@ -106,36 +104,37 @@ SENTENCES = {
 }
 
 
+@pytest.fixture
+def check_unreadable(make_plan, tmp_path, run, caplog) -> Callable[..., None]:
+    """Runs a job on files of which one cannot be read: it ends in one sentence, without values."""
+
+    def check(format: str, *words: str) -> None:
+        caplog.set_level(logging.DEBUG)
+        with pytest.raises(Exception) as caught:
+            run(make_plan(), str(tmp_path / f"*.{format}"), tmp_path / "out", format=format)
+        sentence = sentence_in(str(caught.value))
+        assert sentence is not None and "\n" not in sentence
+        assert all(each in sentence for each in words), sentence
+        shown = str(caught.value) + caplog.text
+        assert SECRET not in shown and "4711.0815" not in shown
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["nonce.json"]
+
+    return check
+
+
 @pytest.mark.parametrize("kind", SENTENCES)
-def test_a_third_file_that_cannot_be_read(kind, make_plan, tmp_path, run, caplog) -> None:
-    caplog.set_level(logging.DEBUG)
-    bad = spoilt(tmp_path, kind)
-    with pytest.raises(Exception) as caught:
-        run(make_plan(), str(tmp_path / "*.parquet"), tmp_path / "out")
-    check(str(caught.value), bad, SENTENCES[kind])
-    assert SECRET not in str(caught.value) + caplog.text
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["nonce.json"]
+def test_a_third_file_that_cannot_be_read(kind, tmp_path, check_unreadable) -> None:
+    check_unreadable("parquet", spoilt(tmp_path, kind), SENTENCES[kind])
 
 
 @pytest.mark.parametrize(
     "text", [b"value,\xff\n1," + SECRET.encode(), f'value,"\n{SECRET}\n', f"v\n{SECRET}\n"]
 )
-def test_a_second_csv_file_that_cannot_be_read(text, make_plan, tmp_path, run, caplog) -> None:
-    caplog.set_level(logging.DEBUG)
+def test_a_second_csv_file_that_cannot_be_read(text, tmp_path, check_unreadable) -> None:
     (tmp_path / "a.csv").write_text("value\n1\n")
     bad = tmp_path / "b.csv"
     bad.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(Exception) as caught:
-        run(make_plan(), str(tmp_path / "*.csv"), tmp_path / "out", format="csv")
-    check(str(caught.value), str(bad), "")
-    assert SECRET not in str(caught.value) + caplog.text
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["nonce.json"]
-
-
-def check(message: str, path: str, words: str) -> None:
-    sentence = sentence_in(message)
-    assert sentence is not None and "\n" not in sentence
-    assert path in sentence and words in sentence
+    check_unreadable("csv", str(bad))
 
 
 def test_files_that_vanish_after_they_were_matched(make_plan, tmp_path) -> None:
@@ -144,33 +143,17 @@ def test_files_that_vanish_after_they_were_matched(make_plan, tmp_path) -> None:
         list(step.process(FileSplit(str(tmp_path / "gone.parquet"), 0, 1, 1)))
 
 
-def test_a_batch_that_no_domain_can_read(make_plan, tmp_path, run, caplog) -> None:
+def test_a_batch_that_no_domain_can_read(tmp_path, monkeypatch, check_unreadable) -> None:
     # A domain that fails on a value must not show it.
-    caplog.set_level(logging.DEBUG)
+    def fail(self, columns):
+        raise ValueError(f"cannot read {columns['value'][0]}: {SECRET}")
+
     pq.write_table(pa.table({"value": [4711.0815]}), tmp_path / "a.parquet")
-    plan = make_plan()
-    with pytest.MonkeyPatch.context() as patch:
-
-        def fail(self, columns):
-            raise ValueError(f"cannot read {columns['value'][0]}")
-
-        patch.setattr("dptrees.dpcore.questions.tree_question.TreeQuestion.leaf_ids", fail)
-        with pytest.raises(Exception) as caught:
-            run(plan, str(tmp_path / "a.parquet"), tmp_path / "out")
-    assert sentence_in(str(caught.value)) == (
-        "input: a column of tree value cannot be read as its domain requires"
+    leaf_ids = "dptrees.dpcore.questions.tree_question.TreeQuestion.leaf_ids"
+    monkeypatch.setattr(leaf_ids, fail)
+    check_unreadable(
+        "parquet", "input: a column of tree value cannot be read as its domain requires"
     )
-    assert "4711.0815" not in str(caught.value) + caplog.text
-
-
-def test_glob_without_a_folder_is_looked_for_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a-1", "a-2", "b"):
-        (tmp_path / name).write_bytes(b"rows")
-    monkeypatch.chdir(tmp_path)
-    assert match_files(("a-*",)) == [("./a-1", 4), ("./a-2", 4)]
-    assert match_files(("b",)) == [("b", 4)]
 
 
 class _Away(io.BytesIO):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,32 +12,26 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.dpcore.bounding.unit_ids import UnitIds
-from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.dpcore.ordered.integers import IntegerDomain
-from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit, UnitType
-from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.privacy.unit import UnitType
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.formats import find_reader
-from dptrees.transforms.readers.read import FileSplit
-from tests.transforms.readers.test_csv_rows import make_plan
+from tests.transforms.readers.read_files import (
+    column_unit,
+    make_plan,
+    read_batches,
+    unit_ids,
+    unit_plan,
+)
 
 FORMATS = ("parquet", "arrow", "csv", "json")
 # Neighbors that a double cannot distinguish, of 16 and of 20 digits.
 LARGE = (2**53, 2**53 + 1, 20261123000000001, 20261123000000002)
 LONGER = (12345678901234567890, 12345678901234567891)
-CHOICES = KeyedChoices(key=ReleaseKey(bytes(range(32))), release="units")
 
 
-def plan_with(type: UnitType | None) -> ReleasePlan:
-    unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",), type=type)
-    return make_plan(IntegerDomain(column="x", lower=0, upper=10), unit=unit)
-
-
-def batches(format: str, ids: pa.Array, folder: Path, plan: ReleasePlan) -> Iterator[pa.Array]:
-    """The unit column of a file of one row for each id."""
+def written(format: str, ids: pa.Array, folder: Path) -> str:
+    """Write a file of one row for each id, and return its path."""
     table = pa.table({"id": ids, "x": pa.array([1] * len(ids))})
     path = str(folder / f"rows.{format}")
     if format == "parquet":
@@ -46,13 +39,9 @@ def batches(format: str, ids: pa.Array, folder: Path, plan: ReleasePlan) -> Iter
     elif format == "arrow":
         feather.write_feather(table, path, version=2)
     else:
-        written = [each if isinstance(each, str) else f"{each}" for each in ids.to_pylist()]
-        Path(path).write_text("".join(_lines(format, written, ids)))
-    reader = find_reader(format)
-    splits, _ = reader.splits(path, path, plan)
-    for start, stop in splits:
-        for batch in reader.batches(path, FileSplit(path, start, stop, 0), plan):
-            yield batch.column(batch.schema.get_field_index("id"))
+        texts = [each if isinstance(each, str) else f"{each}" for each in ids.to_pylist()]
+        Path(path).write_text("".join(_lines(format, texts, ids)))
+    return path
 
 
 def _lines(format: str, written: list[str], ids: pa.Array) -> list[str]:
@@ -62,27 +51,21 @@ def _lines(format: str, written: list[str], ids: pa.Array) -> list[str]:
     return [f'{{"id": {json.dumps(each) if quoted else each}, "x": 1}}\n' for each in written]
 
 
-def units(format: str, ids: pa.Array, folder: Path, type: UnitType | None = None) -> list[str]:
-    """The id of each row's unit; "none" of a row without one."""
-    plan, found = plan_with(type), []
-    for column in batches(format, ids, folder, plan):
-        made, missing = UnitIds(CHOICES, type).row_ids([column])
-        none = [False] * len(made) if missing is None else missing.tolist()
-        found += [
-            "none" if is_none else each.tobytes().hex()
-            for each, is_none in zip(made, none, strict=True)
-        ]
-    return found
+def units(
+    format: str, ids: pa.Array, folder: Path, type: UnitType | None = None
+) -> list[str | None]:
+    """Return the id of each row's unit; None of a row without one."""
+    batches = read_batches(format, written(format, ids, folder), unit_plan(type))
+    return [unit for batch in batches for unit in unit_ids(batch["id"], type)]
 
 
-@pytest.mark.parametrize("type", [None, UnitType.INTEGER])
 @pytest.mark.parametrize("format", FORMATS)
-def test_large_ids_stay_apart(format: str, type: UnitType | None, tmp_path: Path) -> None:
-    found = units(format, pa.array(LARGE, pa.int64()), tmp_path, type)
-    assert len(set(found)) == len(LARGE) and "none" not in found
+def test_large_ids_stay_apart(format: str, tmp_path: Path) -> None:
     decimals = pa.array([Decimal(each) for each in (*LARGE, *LONGER)], pa.decimal128(30, 0))
-    found = units(format, decimals, tmp_path, type)
-    assert len(set(found)) == len(decimals) and "none" not in found
+    for type in (None, UnitType.INTEGER):
+        for ids in (pa.array(LARGE, pa.int64()), decimals):
+            found = units(format, ids, tmp_path, type)
+            assert len(set(found)) == len(ids) and None not in found, (type, ids.type)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -110,22 +93,19 @@ def test_what_is_no_integer_has_no_unit(format: str, tmp_path: Path) -> None:
     """It follows the policy of nulls, and stops nothing."""
     texts = pa.array(["7", "7.5", "1e3", "x", "--1", "٣", "0x10", "1_000", "\t9 "])
     found = units(format, texts, tmp_path, UnitType.INTEGER)
-    assert [each == "none" for each in found] == [False, *[True] * 7, False]
-
-
-def test_floats_that_may_be_rounded_have_no_unit(tmp_path: Path) -> None:
-    """2^53 as a double may have been 2^53 + 1."""
-    floats = pa.array([2.0**53 - 1, 2.0**53, -(2.0**60), 0.5, float("nan"), float("inf"), None])
-    found = units("parquet", floats, tmp_path, UnitType.INTEGER)
-    assert [each == "none" for each in found] == [False, *[True] * 6]
+    assert [each is None for each in found] == [False, *[True] * 7, False]
+    if format == "parquet":  # 2^53 as a double may have been 2^53 + 1
+        floats = [2.0**53 - 1, 2.0**53, -(2.0**60), 0.5, float("nan"), float("inf"), None]
+        found = units(format, pa.array(floats), tmp_path, UnitType.INTEGER)
+        assert [each is None for each in found] == [False, *[True] * 6]
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
-@pytest.mark.parametrize("kind", ["number", "integer"])
-def test_a_unit_that_a_tree_reads_as_numbers_is_refused(format: str, kind: str) -> None:
+def test_a_unit_that_a_tree_reads_as_numbers_is_refused(format: str) -> None:
     """Both would be read as the tree's numbers: 2^53 + 1 as 2^53, 3.7 as 3."""
-    domain = make_domain({"column": "id", "type": kind, "lower": 0, "upper": 10, "cells": 10})
-    unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",))
-    text = io.BytesIO(b'{"id": 1}\n' if format == "json" else b"id\n1\n")
-    with pytest.raises(InputError, match=r"privacy.unit: .* a second column of the same values"):
-        find_reader(format).splits(text, "rows", make_plan(domain, unit=unit))
+    for kind in ("number", "integer"):
+        domain = make_domain({"column": "id", "type": kind, "lower": 0, "upper": 10, "cells": 10})
+        text = io.BytesIO(b'{"id": 1}\n' if format == "json" else b"id\n1\n")
+        plan = make_plan(domain, unit=column_unit("id"))
+        with pytest.raises(InputError, match=r"privacy.unit: .* a second column of the same va"):
+            find_reader(format).splits(text, "rows", plan)

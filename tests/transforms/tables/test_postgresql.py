@@ -24,7 +24,7 @@ from dptrees.transforms.tables.read import table_batches, table_splits
 from dptrees.transforms.tables.table import InputTable
 from tests import postgresql
 from tests.optional import table_library
-from tests.transforms.readers.test_csv_rows import make_plan
+from tests.transforms.readers.read_files import make_plan
 
 table_library("adbc_driver_postgresql")
 
