@@ -1,7 +1,7 @@
 """A loss or a repetition at any hand-over between steps fails the job, and nothing is released."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,10 @@ from dptrees.transforms.steps import count, draw, record
 from tests.transforms import every_kind
 from tests.transforms.conftest import NONCE
 from tests.transforms.eager import HAND_OVERS, EagerRelease, unchanged
+from tests.transforms.every_case import check_every_case
+from tests.transforms.losses import Change, Planted, check_losses, drop, repeat
 
 MAIN = None
-Change = Callable[[Any], list[Any]]
-
-
-def drop(element: Any) -> list[Any]:
-    return []
-
-
-def repeat(element: Any) -> list[Any]:
-    return [element, element]
 
 
 def output_tag(element: Any) -> str | None:
@@ -136,54 +129,14 @@ def test_a_bundle_whose_counts_and_balance_are_both_lost(fails, monkeypatch) -> 
 
 # --- every hand-over of every kind of tree, step by step without an engine -----------------------
 
-# A part that is written twice is the same part.
+NOTHING_CAME = "nothing arrived at the commit"
 RECEIPTS = ("receipts of groups", "receipts of places")
-LOST_OR_REPEATED = [name for name in HAND_OVERS if name not in (*RECEIPTS, "the receipts of all")]
-
-
-class Planted:
-    """Changes one element of a hand-over.
-
-    Args:
-        place: the hand-over.
-        change: of its element.
-        number: which element, from the front or, below 0, from the back.
-    """
-
-    def __init__(self, place: str, change: Change, number: int = 0) -> None:
-        self._place, self._change, self._number = place, change, number
-        self.planted = False
-
-    def __call__(self, name: str, elements: list[Any]) -> list[Any]:
-        chosen = list(elements)
-        if name.startswith("balance"):  # of rows read the reader has the other half
-            chosen = [each for each in elements if each[1] and each[0] != "rows"]
-        if name != self._place or not chosen:
-            return elements
-        self.planted = True
-        place = elements.index(chosen[self._number % len(chosen)])
-        return [*elements[:place], *self._change(elements[place]), *elements[place + 1 :]]
-
-
 # A plan for each shape of the graph: one place and several, what is absent, several trees, rounds.
+# All faults are planted once a shape, since no step knows what kind of tree it carries.
 ROADS = (
     *("ordered", "thresholds", "keys of a table", "sparse", "table"),
     *("exponential, in rounds", "mixed"),
 )
-# The other faults are planted once a shape, since no step knows what kind of tree it carries.
-FIRST, OTHERS = (drop, 0), ((drop, -1), (repeat, 0), (repeat, -1))
-Fault = tuple[str, str, Change, int]
-
-
-def faults_at(places: Iterable[str]) -> list[Fault]:
-    """(kind, hand-over, change, number): the first is dropped of every kind, and the rest."""
-    return [
-        (kind, place, *fault)
-        for kind in every_kind.PLANS
-        for place in places
-        if place not in every_kind.ABSENT.get(kind, ())
-        for fault in (FIRST, *(OTHERS if kind in ROADS else ()))
-    ]
 
 
 def graph_shape(kind: str) -> tuple[Any, ...]:
@@ -208,38 +161,32 @@ def kind(request) -> str:
 
 
 @pytest.fixture
-def attempt(kind, tmp_path, reference) -> Callable[..., list[str]]:
-    """The release, step by step, with a fault or without."""
+def attempt(kind, tmp_path, reference) -> Callable[..., Path]:
+    """Releases step by step, with a fault or without, to a new folder, which it returns."""
+    numbers, plan = itertools.count(), every_kind.PLANS[kind]()
 
-    def attempted(fault: Any = unchanged) -> list[str]:
-        release = EagerRelease(
-            every_kind.PLANS[kind](), reference, str(tmp_path / "out"), NONCE, fault
-        )
-        manifests = release.run(every_kind.bundles())
-        record.check_committed(str(tmp_path / "out"))
-        return manifests
+    def attempted(fault: Any = unchanged) -> Path:
+        folder = tmp_path / f"out-{next(numbers)}"
+        release = EagerRelease(plan, reference, str(folder), NONCE, fault)
+        try:
+            manifests = release.run(every_kind.bundles())
+            record.check_committed(str(folder))
+        except ConservationError as error:
+            # The loss of the one place, or of rounds that end in it, leaves nothing to commit.
+            first, *others = plan.questions
+            is_alone = not others and (len(first.places) == 1 or bool(first.rounds))
+            assert is_alone or not error.sentence.endswith(NOTHING_CAME)
+            raise
+        assert manifests == [str(folder / "manifest.json")]
+        return folder
 
     return attempted
 
 
-NOTHING_CAME = "nothing arrived at the commit"
-PARTS_LOST = ("the parts of the release did not arrive exactly once", NOTHING_CAME)
-
-
-def refused(kind: str, attempt: Callable[..., list[str]], fault: Any) -> str:
-    """The sentence that a release with a fault fails with. Where a plan has one place, or rounds
-    that end in one place, its loss leaves nothing at all, and so no commit."""
-    with pytest.raises(ConservationError) as caught:
-        attempt(fault)
-    if caught.value.sentence.endswith(NOTHING_CAME):
-        (question,) = every_kind.PLANS[kind]().questions
-        assert len(question.places) == 1 or question.rounds
-    return caught.value.sentence
-
-
 def test_without_a_fault_it_is_the_release_of_the_rows_in_memory(
-    attempt, kind, tmp_path, key, release_files
+    attempt, kind, key, release_files
 ) -> None:
+    """A part that is written twice is the same part."""
     absent = set()
 
     def watched(name: str, elements: list[Any]) -> list[Any]:
@@ -247,87 +194,62 @@ def test_without_a_fault_it_is_the_release_of_the_rows_in_memory(
             absent.add(name)
         return elements
 
-    assert attempt(watched) == [str(tmp_path / "out" / "manifest.json")]
-    assert absent == every_kind.ABSENT.get(kind, set())
-    found = release_files(tmp_path / "out")
-    tables = {name: data for name, data in found.items() if name.endswith(".parquet")}
-    assert tables == every_kind.tables_in_memory(every_kind.PLANS[kind](), key)
-
-
-def named(value: Any) -> str:
-    return getattr(value, "__name__", str(value))
-
-
-@pytest.mark.parametrize(
-    ("kind", "place", "change", "number"), faults_at(LOST_OR_REPEATED), ids=named
-)
-def test_every_hand_over(kind, place, change, number, attempt, tmp_path) -> None:
-    fault = Planted(place, change, number)
-    sentence = refused(kind, attempt, fault)
-    assert fault.planted and not (tmp_path / "out" / "manifest.json").exists()
-    assert sentence.startswith("the engine lost or repeated data: ") and "\n" not in sentence
-
-
-@pytest.mark.parametrize("place", RECEIPTS)
-def test_a_lost_receipt(place, kind, attempt, tmp_path) -> None:
-    if place in every_kind.ABSENT.get(kind, ()):
-        return
-    fault = Planted(place, drop)
-    assert refused(kind, attempt, fault).endswith(PARTS_LOST)
-    assert fault.planted and not (tmp_path / "out" / "manifest.json").exists()
-
-
-def test_a_repeated_receipt_is_the_same_part(attempt, tmp_path, release_files) -> None:
     def repeated(name: str, elements: list[Any]) -> list[Any]:
         return elements * 2 if name in RECEIPTS else elements
 
-    attempt(repeated)
-    twice = release_files(tmp_path / "out")
-    assert attempt() and release_files(tmp_path / "out") == twice
+    found = release_files(attempt(watched))
+    assert absent == every_kind.ABSENT.get(kind, set())
+    tables = {name: data for name, data in found.items() if name.endswith(".parquet")}
+    assert tables == every_kind.tables_in_memory(every_kind.PLANS[kind](), key)
+    assert release_files(attempt(repeated)) == found
 
 
-def emptied(element: Any) -> list[Any]:
-    """The same message without its counts: all that arrives, arrives once."""
-    return [(element[0], b"")]
+def test_every_hand_over(kind, attempt, tmp_path) -> None:
+    others = [(drop, -1), (repeat, 0), (repeat, -1)] if kind in ROADS else []
+    places = [name for name in HAND_OVERS if name not in every_kind.ABSENT.get(kind, ())]
+    lost_or_repeated = [name for name in places if name not in (*RECEIPTS, "the receipts of all")]
+    faults = [(place, *each) for place in lost_or_repeated for each in [(drop, 0), *others]]
+    check_losses(attempt, tmp_path, faults)
 
 
-def test_counts_that_are_lost_within_a_message(kind, attempt) -> None:
-    def fault(name: str, elements: list[Any]) -> list[Any]:
-        if name != "partial counts":
-            return elements
-        place = next(n for n, (_, data) in enumerate(elements) if data)
-        return [*elements[:place], *emptied(elements[place]), *elements[place + 1 :]]
-
-    with pytest.raises(ConservationError, match="lost or repeated data: rows of"):
-        attempt(fault)
+PARTS_LOST = "the parts of the release did not arrive exactly once"
 
 
-def test_a_place_that_nobody_made(kind, attempt) -> None:
-    """Dropped from both sources: no rows in it, and no empty partial counts."""
-    chosen = every_kind.PLANS[kind]().questions[-1]
-    key = (chosen.name, *chosen.places[-1])
+def emptied(name: str, elements: list[Any]) -> list[Any]:
+    """One of the partial counts without its counts: all that arrives, arrives once."""
+    if name != "partial counts":
+        return elements
+    place = next(n for n, (_, data) in enumerate(elements) if data)
+    return [*elements[:place], (elements[place][0], b""), *elements[place + 1 :]]
 
-    def fault(name: str, elements: list[Any]) -> list[Any]:
+
+def test_lost_receipts_counts_and_places(kind, attempt, tmp_path) -> None:
+    question = every_kind.PLANS[kind]().questions[-1]
+    key = (question.name, *question.places[-1])
+
+    def unmade(name: str, elements: list[Any]) -> list[Any]:
+        """Dropped from both sources: no rows in it, and no empty partial counts."""
         return [each for each in elements if "partial" not in name or each[0] != key]
 
-    assert refused(kind, attempt, fault).endswith(("so nothing was released", NOTHING_CAME))
+    def check_refused(fault: Any, *words: str) -> None:
+        with pytest.raises(ConservationError) as caught:
+            attempt(fault)
+        assert any(each in caught.value.sentence for each in words), caught.value.sentence
+        assert getattr(fault, "planted", True) and not list(tmp_path.rglob("manifest.json"))
+
+    receipts = [place for place in RECEIPTS if place not in every_kind.ABSENT.get(kind, ())]
+    faults = [(Planted(place, drop), PARTS_LOST, NOTHING_CAME) for place in receipts]
+    faults += [(emptied, "lost or repeated data: rows of")]
+    check_every_case(check_refused, [*faults, (unmade, "so nothing was released", NOTHING_CAME)])
 
 
-SORTED = [
-    (kind, change, buffered)
-    for kind in every_kind.PLANS
-    for change, buffered in itertools.product([drop, repeat], [1, 300])
-    if kind in ROADS or (change, buffered) == (drop, 1)
-]
-
-
-@pytest.mark.parametrize(("kind", "change", "buffered"), SORTED, ids=named)
-def test_sorted_counts(kind, change, buffered, attempt, monkeypatch) -> None:
+def test_sorted_counts(kind, attempt, tmp_path, monkeypatch) -> None:
     """Where known leaves do not fit memory, and leave before their bundle ends."""
     monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
-    monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", buffered)
-    with pytest.raises(ConservationError, match="lost or repeated data: partial counts of tree"):
-        attempt(Planted("partial counts", change))
+    for buffered in (1, 300) if kind in ROADS else (1,):
+        monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", buffered)
+        changes = [drop, repeat] if kind in ROADS else [drop]
+        check_losses(attempt, tmp_path, [("partial counts", change) for change in changes])
 
 
 def test_a_balance_that_holds(make_plan) -> None:
@@ -338,32 +260,27 @@ def test_a_balance_that_holds(make_plan) -> None:
     check_digests(plan, 2)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"rows": 1}, {"rows": -1}, {tree_rows("value"): 2}, {tree_chunks("value"): 0}, {"files": 1}],
-)
-def test_a_balance_that_does_not_hold_names_no_number(change, make_plan) -> None:
+def test_a_balance_that_does_not_hold_names_no_number(make_plan) -> None:
     plan = make_plan("value", "number")
-    with pytest.raises(ConservationError) as caught:
-        check_balance(plan, expected_balance(plan) | change)
-    assert not any(character.isdigit() for character in caught.value.sentence)
-    assert next(iter(change)) in caught.value.sentence
+    changes = [{"rows": 1}, {"rows": -1}, {tree_rows("value"): 2}, {tree_chunks("value"): 0}]
+    for change in (*changes, {"files": 1}):
+        with pytest.raises(ConservationError) as caught:
+            check_balance(plan, expected_balance(plan) | change)
+        assert not any(character.isdigit() for character in caught.value.sentence)
+        assert next(iter(change)) in caught.value.sentence
+    for chunks in (0, 1, 3):
+        with pytest.raises(ConservationError, match="digests of chunks do not balance"):
+            check_digests(plan, chunks)
 
 
-@pytest.mark.parametrize("chunks", [0, 1, 3])
-def test_digests_that_are_not_of_every_chunk(chunks, make_plan) -> None:
-    with pytest.raises(ConservationError, match="digests of chunks do not balance"):
-        check_digests(make_plan("value", "number"), chunks)
-
-
-@pytest.mark.parametrize("given", list(itertools.product([0, 1, 2], repeat=3)))
-def test_each_once(given) -> None:
-    messages = [name for name, times in zip("abc", given, strict=True) for _ in range(times)]
-    if given == (1, 1, 1):
-        check_once("the letters", messages, "bca")
-        return
-    with pytest.raises(ConservationError, match="the letters did not arrive exactly once"):
-        check_once("the letters", messages, "abc")
+def test_each_once() -> None:
+    for given in itertools.product([0, 1, 2], repeat=3):
+        messages = [name for name, times in zip("abc", given, strict=True) for _ in range(times)]
+        if given == (1, 1, 1):
+            check_once("the letters", messages, "bca")
+            continue
+        with pytest.raises(ConservationError, match="the letters did not arrive exactly once"):
+            check_once("the letters", messages, "abc")
 
 
 def test_no_folder_is_left_that_looks_like_a_release(fails, monkeypatch, tmp_path: Path) -> None:
