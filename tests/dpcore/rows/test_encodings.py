@@ -136,15 +136,13 @@ def sparse(domain: Any) -> Callable[[pa.Array], Any]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(("values", "column"), COLUMNS, ids=[str(each.type) for _, each in COLUMNS])
-def test_values_do_not_depend_on_their_encoding(
-    place: str, values: list[Any], column: pa.Array
-) -> None:
-    listed = tuple(dict.fromkeys(each for each in values if each is not None))
-    read = PLACES[place](listed)
-    assert read(column) == read(pa.array(values))
-    assert read(column.slice(1, 4)) == read(pa.array(values[1:5]))
-    assert read(column.slice(2, 0)) == read(pa.array([], pa.string()))
+def test_values_do_not_depend_on_their_encoding(place: str) -> None:
+    for values, column in COLUMNS:
+        listed = tuple(dict.fromkeys(each for each in values if each is not None))
+        read = PLACES[place](listed)
+        assert read(column) == read(pa.array(values)), column.type
+        assert read(column.slice(1, 4)) == read(pa.array(values[1:5])), column.type
+        assert read(column.slice(2, 0)) == read(pa.array([], pa.string()))
 
 
 def test_codes_of_digits_are_read_of_a_fixed_width() -> None:

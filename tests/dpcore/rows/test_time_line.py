@@ -26,20 +26,20 @@ LINES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("line", LINES.values(), ids=list(LINES))
-def test_a_moment_has_a_place(line: tuple[str, str, str, int, str, int, str]) -> None:
-    name, first, last, leaves, moment, place, text = line
-    time = time_line(name, (first, last), leaves)
-    assert time is not None and time.leaves == leaves
-    assert (time.find_boundary(moment), time.text(place)) == (place, text)
-    assert [time.find_boundary("1900"), time.find_boundary("2100")] == [0, leaves]
-    assert not time.is_exact("2100") and time.is_exact(time.text(0)) and time.is_exact(text)
-    assert time.is_exact(time.text(leaves))
+def test_a_moment_has_a_place() -> None:
+    for line, (name, first, last, leaves, moment, place, text) in LINES.items():
+        time = time_line(name, (first, last), leaves)
+        assert time is not None and time.leaves == leaves, line
+        assert (time.find_boundary(moment), time.text(place)) == (place, text), line
+        assert [time.find_boundary("1900"), time.find_boundary("2100")] == [0, leaves], line
+        assert not time.is_exact("2100") and time.is_exact(time.text(0)) and time.is_exact(text), (
+            line
+        )
+        assert time.is_exact(time.text(leaves)), line
 
 
-@pytest.mark.parametrize(
-    ("name", "first", "last", "leaves"),
-    [
+def test_what_is_no_line_of_time() -> None:
+    for name, first, last, leaves in (
         ("weekday", "Mon", "Sun", 7),
         ("weekday", "2024-01-Mon", "2024-01-Sun", 7),
         ("hour", "MonT00", "SunT23", 168),
@@ -47,10 +47,8 @@ def test_a_moment_has_a_place(line: tuple[str, str, str, int, str, int, str]) ->
         ("day", "2024-13-01", "2024-13-02", 2),
         ("week", "2024-W60", "2024-W61", 2),
         ("decade", "2010", "2020", 2),
-    ],
-)
-def test_what_is_no_line_of_time(name: str, first: str, last: str, leaves: int) -> None:
-    assert time_line(name, (first, last), leaves) is None
+    ):
+        assert time_line(name, (first, last), leaves) is None
 
 
 def days(*, utc: bool = False) -> TimeLine:
@@ -59,9 +57,8 @@ def days(*, utc: bool = False) -> TimeLine:
     return found
 
 
-@pytest.mark.parametrize(
-    ("value", "place", "exact"),
-    [
+def test_how_moments_are_written() -> None:
+    for value, place, exact in (
         (date(2024, 2, 1), 31, True),
         (datetime(2024, 2, 1), 31, True),
         (datetime(2024, 2, 1, 12), 31, False),
@@ -71,16 +68,14 @@ def days(*, utc: bool = False) -> TimeLine:
         (" 2024-02 ", 31, True),
         ("2024", 0, True),
         ("2025", 366, True),
-    ],
-)
-def test_how_moments_are_written(value: object, place: int, exact: bool) -> None:
-    assert (days().find_boundary(value), days().is_exact(value)) == (place, exact)
+    ):
+        assert (days().find_boundary(value), days().is_exact(value)) == (place, exact)
 
 
-@pytest.mark.parametrize("value", ["", "soon", "2024-02-30", "24-02-01", "20240", "2024-13", None])
-def test_what_is_no_moment(value: object) -> None:
-    with pytest.raises(ValueError, match="must be a date, or a date and time"):
-        days().find_boundary(value)
+def test_what_is_no_moment() -> None:
+    for value in ("", "soon", "2024-02-30", "24-02-01", "20240", "2024-13", None):
+        with pytest.raises(ValueError, match="must be a date, or a date and time"):
+            days().find_boundary(value)
 
 
 def test_time_zones() -> None:
