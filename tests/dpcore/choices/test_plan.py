@@ -81,21 +81,22 @@ def test_the_sensitivity_is_of_a_unit_and_not_of_its_rows() -> None:
     assert excess_sensitivity(unit) == 1
 
 
-@pytest.mark.parametrize("tolerated", [Fraction(0), Fraction(3, 2), Fraction(30)])
-@pytest.mark.parametrize("measure", list(Measure))
-def test_probabilities_are_the_formula(measure: Measure, tolerated: Fraction) -> None:
-    plan = make_plan(measure=measure, tolerated=tolerated, amount=Fraction(1, 8))
-    rate = 1 / 8 if measure is Measure.EPSILON else 1.0
-    for population in populations():
-        weights = [
-            size ** -float(plan.exponent) * math.exp(-rate * float(distance))
-            for size, distance in zip(SIZES, excess(plan, population), strict=True)
-        ]
-        law = plan.probabilities(count_units(plan, population))
-        assert sum(law) == 1
-        expected = [each / math.fsum(weights) for each in weights]
-        # The public weights are rounded to 2^-16 of a unit.
-        assert np.allclose([float(each) for each in law], expected, rtol=1e-4)
+def test_probabilities_are_the_formula() -> None:
+    for tolerated, measure in itertools.product(
+        (Fraction(0), Fraction(3, 2), Fraction(30)), Measure
+    ):
+        plan = make_plan(measure=measure, tolerated=tolerated, amount=Fraction(1, 8))
+        rate = 1 / 8 if measure is Measure.EPSILON else 1.0
+        for population in populations():
+            weights = [
+                size ** -float(plan.exponent) * math.exp(-rate * float(distance))
+                for size, distance in zip(SIZES, excess(plan, population), strict=True)
+            ]
+            law = plan.probabilities(count_units(plan, population))
+            assert sum(law) == 1, (tolerated, measure)
+            expected = [each / math.fsum(weights) for each in weights]
+            # The public weights are rounded to 2^-16 of a unit.
+            assert np.allclose([float(each) for each in law], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("tolerated", [Fraction(0), Fraction(1, 2), Fraction(2), Fraction(20)])
@@ -151,13 +152,11 @@ def test_choices_follow_the_law() -> None:
     assert stats.chisquare(seen, other * len(found)).pvalue < FALSE_ALARM
 
 
-@pytest.mark.parametrize(
-    ("seen", "exponent"), [(0, 2), (Fraction(1, 4), 3), (1, 4), (2, 5), (5, 7), (1000, 8)]
-)
-def test_the_exponent_grows_with_what_the_choice_can_see(seen: Fraction, exponent: int) -> None:
+def test_the_exponent_grows_with_what_the_choice_can_see() -> None:
     """Four times the cube root of the rate times the tolerated units, within its limits."""
-    assert make_plan(tolerated=Fraction(seen)).exponent == exponent
-    assert make_plan(tolerated=Fraction(2 * seen), amount=Fraction(1, 2)).exponent == exponent
+    for seen, exponent in ((0, 2), (Fraction(1, 4), 3), (1, 4), (2, 5), (5, 7), (1000, 8)):
+        assert make_plan(tolerated=Fraction(seen)).exponent == exponent
+        assert make_plan(tolerated=Fraction(2 * seen), amount=Fraction(1, 2)).exponent == exponent
 
 
 def test_large_numbers_do_not_overflow() -> None:
@@ -170,9 +169,8 @@ def test_cells_are_of_the_first_size_that_is_no_smaller() -> None:
     assert make_plan().cell_ids(np.array([1, 2, 3, 4, 5, 10**6])).tolist() == [0, 1, 2, 2, 3, 3]
 
 
-@pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
+def test_other_plans_are_refused() -> None:
+    for changed, sentence in (
         ({"sizes": (3,)}, "sizes: there must be 2 to 64"),
         ({"sizes": (2, 1)}, "sizes: there must be 2 to 64, which rise"),
         ({"sizes": (0, 1)}, "sizes: they must be from 1"),
@@ -181,8 +179,6 @@ def test_cells_are_of_the_first_size_that_is_no_smaller() -> None:
         ({"unit": ADD_REMOVE_ROW}, "unit: counts once where its bounds are chosen"),
         ({"unit": replace(person(Neighbors.ADD_REMOVE), rows=2)}, "unit: counts once"),
         ({"budget": Budget(measure=Measure.EPSILON, amount=Fraction(1, 2**21))}, "too small"),
-    ],
-)
-def test_other_plans_are_refused(changed: dict[str, object], sentence: str) -> None:
-    with pytest.raises(Refusal, match=sentence):
-        replace(make_plan(), **changed)  # type: ignore[arg-type]
+    ):
+        with pytest.raises(Refusal, match=sentence):
+            replace(make_plan(), **changed)  # type: ignore[arg-type]

@@ -203,9 +203,7 @@ def test_a_wide_trimmed_tree() -> None:
         noisy: list[Any] = [None, *[np.zeros(n) for n in plan.tree.level_sizes[1:]]]
         found = estimate_tree(estimator, plan.tree, plan.variances, noisy, total=0)
         for leaf in range(0, 777, 31):
-            assert errors.prefix(leaf).variance == pytest.approx(found.prefix_variances[leaf]), (
-                estimator
-            )
+            assert errors.prefix(leaf).variance == pytest.approx(found.prefix_variances[leaf])
 
 
 def test_intervals_need_no_normal_errors() -> None:

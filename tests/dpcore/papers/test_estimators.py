@@ -340,9 +340,7 @@ def test_one_leaf_and_batches() -> None:
         assert known.prefix_variances.tolist() == [0.0], estimator
         if estimator is not Estimator.REFINED:
             noisy = estimate_tree(estimator, alone, [3.0], [np.array([5])])
-            assert (noisy.prefixes.tolist(), noisy.prefix_variances.tolist()) == ([5.0], [3.0]), (
-                estimator
-            )
+            assert (noisy.prefixes.tolist(), noisy.prefix_variances.tolist()) == ([5.0], [3.0])
         tree, rng = UniformTree(leaves=11, fanouts=(3, 4)), np.random.default_rng(1)
         batch = [None, rng.integers(0, 9, (2, 5, 3)), rng.integers(0, 9, (2, 5, 11))]
         totals = rng.integers(0, 99, (2, 5))

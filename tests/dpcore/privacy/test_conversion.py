@@ -284,10 +284,7 @@ def test_certificate_falls_as_epsilon_grows() -> None:
         law = gaussian(sigma_squared)
         epsilons = np.geomspace(1e-4, 50, 20)
         deltas = [certified_delta([(law, counts)], float(each)) for each in epsilons]
-        assert all(later <= earlier for earlier, later in itertools.pairwise(deltas)), (
-            sigma_squared,
-            counts,
-        )
+        assert all(later <= earlier for earlier, later in itertools.pairwise(deltas))
         assert all(0 < delta <= 1 for delta in deltas), (sigma_squared, counts)
 
 

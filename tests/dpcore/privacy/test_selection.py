@@ -134,10 +134,7 @@ def test_keys_of_1_to_30_units_are_released_as_the_formula_says() -> None:
             def released(self, units: np.ndarray, stream: object) -> np.ndarray:  # type: ignore[override]
                 return super().released(units + 1, stream)  # type: ignore[arg-type]
 
-        assert p_value(OneMore(epsilon=law.epsilon, delta=law.delta), law) < FALSE_ALARM / 30, (
-            epsilon,
-            delta,
-        )
+        assert p_value(OneMore(epsilon=law.epsilon, delta=law.delta), law) < FALSE_ALARM / 30
 
 
 def test_no_unit_is_never_released_and_many_always_are() -> None:

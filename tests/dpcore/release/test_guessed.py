@@ -109,9 +109,9 @@ def test_other_quantiles_are_read_from_a_tree(
     assert isinstance(question.mechanism, kind)
 
 
-@pytest.mark.parametrize("rows", [1_000, 10**7])
-def test_keys_that_were_selected_are_those_of_what_is_chosen(rows: int) -> None:
-    keys = KeyList(column="place", keys=("north", "south"))
-    for quantiles in ((), (0.5,)):
-        workload = guessed(rows, quantiles=quantiles).with_keys(keys)
-        assert workload.planned(SHARE, TERMS).keys == keys
+def test_keys_that_were_selected_are_those_of_what_is_chosen() -> None:
+    for rows in (1_000, 10**7):
+        keys = KeyList(column="place", keys=("north", "south"))
+        for quantiles in ((), (0.5,)):
+            workload = guessed(rows, quantiles=quantiles).with_keys(keys)
+            assert workload.planned(SHARE, TERMS).keys == keys, rows

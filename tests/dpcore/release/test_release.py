@@ -89,19 +89,21 @@ def quantile_rows(release: ReleaseReader, key: str | None) -> list[dict[str, Any
     return [row for row in rows if row["tree"] == tree_name(key) and row["key"] == key]
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_cdf_is_the_row_of_its_boundary(release: ReleaseReader, key: str | None) -> None:
-    tree = release.tree(tree_name(key))
-    start = tree.cdf(0, key)
-    assert (start.estimate, start.std_error, start.count, start.fraction) == (0, 0, 0, 0)
-    for row in key_rows(release, "cdf", key):
-        answer = tree.cdf(int(row["upper"]), key)
-        assert (answer.estimate, answer.count) == (row["estimate"], row["count"])
-        assert answer.std_error == pytest.approx(row["std_error"], rel=1e-9)
-        assert answer.fraction == pytest.approx(row["fraction"])
-        assert answer.ci_low <= max(0.0, row["estimate"]) <= answer.ci_high + 1e-9
-        assert answer.ci_low <= row["ci_low"] + 1e-6 and row["ci_high"] <= answer.ci_high + 1e-6
-        assert answer.label == ("0" if row["upper"] == 1 else f"[0, {int(row['upper'])})")
+def test_cdf_is_the_row_of_its_boundary(release: ReleaseReader) -> None:
+    for key in KEYS:
+        tree = release.tree(tree_name(key))
+        start = tree.cdf(0, key)
+        assert (start.estimate, start.std_error, start.count, start.fraction) == (0, 0, 0, 0), key
+        for row in key_rows(release, "cdf", key):
+            answer = tree.cdf(int(row["upper"]), key)
+            assert (answer.estimate, answer.count) == (row["estimate"], row["count"]), key
+            assert answer.std_error == pytest.approx(row["std_error"], rel=1e-9), key
+            assert answer.fraction == pytest.approx(row["fraction"]), key
+            assert answer.ci_low <= max(0.0, row["estimate"]) <= answer.ci_high + 1e-9, key
+            assert (
+                answer.ci_low <= row["ci_low"] + 1e-6 and row["ci_high"] <= answer.ci_high + 1e-6
+            ), key
+            assert answer.label == ("0" if row["upper"] == 1 else f"[0, {int(row['upper'])})"), key
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -121,26 +123,26 @@ def test_a_range_is_the_difference_of_two_boundaries(
     assert (empty.estimate, empty.std_error, empty.count, empty.label) == (0, 0, 0, "nothing")
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_nodes_are_rows(release: ReleaseReader, key: str | None) -> None:
-    tree = release.tree(tree_name(key))
-    rows = key_rows(release, "nodes", key)
-    sizes = release.plan.question(tree_name(key)).plan.tree.level_sizes
-    assert len(rows) == sum(sizes)
-    total = tree.node(0, 0, key).count
-    for row in rows:
-        answer = tree.node(row["level"], row["node"], key)
-        for name in ("label", "estimate", "std_error", "ci_low", "ci_high", "count"):
-            assert getattr(answer, name) == row[name]
-        assert answer.fraction == row["count"] / total
-    for level, size in enumerate(sizes):
-        found = [tree.node(level, node, key).count for node in range(size)]
-        order = sorted(range(size), key=lambda node: (-found[node], node))
-        top = tree.top(3, level, key)
-        assert [answer.count for answer in top] == [found[node] for node in order[:3]]
-        assert [answer.label for answer in top] == [
-            tree.node(level, node, key).label for node in order[:3]
-        ]
+def test_nodes_are_rows(release: ReleaseReader) -> None:
+    for key in KEYS:
+        tree = release.tree(tree_name(key))
+        rows = key_rows(release, "nodes", key)
+        sizes = release.plan.question(tree_name(key)).plan.tree.level_sizes
+        assert len(rows) == sum(sizes), key
+        total = tree.node(0, 0, key).count
+        for row in rows:
+            answer = tree.node(row["level"], row["node"], key)
+            for name in ("label", "estimate", "std_error", "ci_low", "ci_high", "count"):
+                assert getattr(answer, name) == row[name], key
+            assert answer.fraction == row["count"] / total, key
+        for level, size in enumerate(sizes):
+            found = [tree.node(level, node, key).count for node in range(size)]
+            order = sorted(range(size), key=lambda node: (-found[node], node))
+            top = tree.top(3, level, key)
+            assert [answer.count for answer in top] == [found[node] for node in order[:3]], key
+            assert [answer.label for answer in top] == [
+                tree.node(level, node, key).label for node in order[:3]
+            ]
 
 
 def test_the_node_that_holds_a_value(release: ReleaseReader) -> None:
@@ -150,16 +152,16 @@ def test_the_node_that_holds_a_value(release: ReleaseReader) -> None:
             assert value in shape.leaf_range(level, tree.find_node(value, level))
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_any_quantile_may_be_requested(release: ReleaseReader, key: str | None) -> None:
-    tree = release.tree(tree_name(key))
-    released = quantile_rows(release, key)
-    assert [row["q"] for row in released] == list(QUANTILES)
-    assert [_without_words(row) for row in tree.quantiles(key)] == released
-    for row in released:
-        assert _without_words(tree.computed_quantile(row["q"], key)) == row
-    between = tree.quantile(0.3, key)
-    assert released[1]["value"] <= between["value"] <= released[2]["value"]
+def test_any_quantile_may_be_requested(release: ReleaseReader) -> None:
+    for key in KEYS:
+        tree = release.tree(tree_name(key))
+        released = quantile_rows(release, key)
+        assert [row["q"] for row in released] == list(QUANTILES), key
+        assert [_without_words(row) for row in tree.quantiles(key)] == released
+        for row in released:
+            assert _without_words(tree.computed_quantile(row["q"], key)) == row
+        between = tree.quantile(0.3, key)
+        assert released[1]["value"] <= between["value"] <= released[2]["value"], key
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -360,21 +362,18 @@ def test_the_shape_of_the_counts_does_not_matter(
     assert all_rows(one, "cdf", "delay").equals(all_rows(other, "cdf", "delay"))
 
 
-@pytest.mark.parametrize(
-    ("counts", "message"),
-    [
+def test_refuses_what_are_no_counts(
+    make_question: Make, make_release_plan: Make, release_key: ReleaseKey
+) -> None:
+    for counts, message in (
         ({}, "there are none of tree delay"),
         ({"delay": np.full(CELLS, 0.5)}, "are float64, not integers"),
         ({"delay": np.zeros(CELLS + 1, np.int64)}, "leaves, not"),
         ({"delay": np.arange(CELLS) - 1}, "one of tree delay is negative"),
-    ],
-)
-def test_refuses_what_are_no_counts(
-    make_question: Make, make_release_plan: Make, release_key: ReleaseKey, counts, message: str
-) -> None:
-    plan = make_release_plan(wide_question(make_question))
-    with pytest.raises(ValueError, match=message):
-        release_counts(plan, counts, release_key)
+    ):
+        plan = make_release_plan(wide_question(make_question))
+        with pytest.raises(ValueError, match=message):
+            release_counts(plan, counts, release_key)
 
 
 @pytest.mark.parametrize("measure", list(Measure))

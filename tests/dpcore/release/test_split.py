@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -309,14 +310,11 @@ def all_rounded_up(*found: Any) -> tuple[Fraction, ...]:
     return tuple(each + SHARE_UNIT for each in solve_shares(*found))
 
 
-@pytest.mark.parametrize("planted", [counted_twice, all_rounded_up])
-@pytest.mark.parametrize("budget", BUDGETS[:3])
-def test_planted_shares_that_sum_to_more_are_refused(
-    planted: Any, budget: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(composition, "solve_shares", planted)
-    with pytest.raises(ValueError, match="budgets sum to"):
-        plan_release("r", guaranteed(BudgetSplit.EQUAL_ERRORS, *budget), TERMS, TREES["cells"])
+def test_planted_shares_that_sum_to_more_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for planted, budget in product((counted_twice, all_rounded_up), BUDGETS[:3]):
+        monkeypatch.setattr(composition, "solve_shares", planted)
+        with pytest.raises(ValueError, match="budgets sum to"):
+            plan_release("r", guaranteed(BudgetSplit.EQUAL_ERRORS, *budget), TERMS, TREES["cells"])
 
 
 @pytest.mark.parametrize("split", FOUND)

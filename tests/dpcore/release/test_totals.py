@@ -1,8 +1,7 @@
 """Which totals are remarked upon: widths hold by exact laws; what is reported about each tree."""
 
 import math
-
-import pytest
+from itertools import product
 
 from dptrees.dpcore.questions.released import Total
 from dptrees.dpcore.release.released import FALSE_ALARM, error_width, odd_totals
@@ -14,20 +13,21 @@ def laplace_tail(scale: float, width: float) -> float:
     return ratio ** (math.floor(width) + 1) / (1 + ratio)
 
 
-@pytest.mark.parametrize("scale", [0.05, 0.1, 0.2, 0.5, 1.0, 3.0, 10.0, 1e3, 1e6])
-@pytest.mark.parametrize("chance", [1e-2, 1e-6, 1e-9])
-def test_widths_hold_for_discrete_laplace_noise(scale: float, chance: float) -> None:
-    ratio = math.exp(-1 / scale)
-    width = error_width(math.sqrt(2 * ratio) / (1 - ratio), chance)
-    assert laplace_tail(scale, width) <= chance
-    # And are not far wider than they need be, where the noise is not tiny.
-    if scale >= 3 and chance <= FALSE_ALARM:
-        assert laplace_tail(scale, width / 2) > chance
+def test_widths_hold_for_discrete_laplace_noise() -> None:
+    for scale, chance in product(
+        (0.05, 0.1, 0.2, 0.5, 1.0, 3.0, 10.0, 1e3, 1e6), (1e-2, 1e-6, 1e-9)
+    ):
+        ratio = math.exp(-1 / scale)
+        width = error_width(math.sqrt(2 * ratio) / (1 - ratio), chance)
+        assert laplace_tail(scale, width) <= chance
+        # And are not far wider than they need be, where the noise is not tiny.
+        if scale >= 3 and chance <= FALSE_ALARM:
+            assert laplace_tail(scale, width / 2) > chance
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e3])
-def test_widths_hold_for_gaussian_noise(scale: float) -> None:
-    assert math.erfc(error_width(scale, FALSE_ALARM) / scale / math.sqrt(2)) / 2 < FALSE_ALARM
+def test_widths_hold_for_gaussian_noise() -> None:
+    for scale in (1.0, 1e3):
+        assert math.erfc(error_width(scale, FALSE_ALARM) / scale / math.sqrt(2)) / 2 < FALSE_ALARM
 
 
 def odd(*totals: tuple[str, float, float]) -> list[tuple[str, str | None, bool]]:
@@ -37,9 +37,8 @@ def odd(*totals: tuple[str, float, float]) -> list[tuple[str, str | None, bool]]
     ]
 
 
-@pytest.mark.parametrize(
-    ("totals", "reported"),
-    [
+def test_what_is_reported() -> None:
+    for totals, reported in (
         ([], []),
         ([("a", 48_842.0, 20.0)], []),
         ([("a", 30.0, 20.0)], [("a", None, True)]),
@@ -50,7 +49,5 @@ def odd(*totals: tuple[str, float, float]) -> list[tuple[str, str | None, bool]]
         ([("a", 48_842.0, 20.0), ("b", 24_300.0, 200.0)], []),
         ([("a", 1000.0, 900.0), ("b", 60_000.0, 900.0)], [("a", "b", True)]),
         ([("a", 100.0, 0.0), ("b", 10.0, 0.0)], [("b", "a", False)]),
-    ],
-)
-def test_what_is_reported(totals, reported) -> None:
-    assert odd(*totals) == reported
+    ):
+        assert odd(*totals) == reported

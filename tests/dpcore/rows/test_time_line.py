@@ -32,9 +32,7 @@ def test_a_moment_has_a_place() -> None:
         assert time is not None and time.leaves == leaves, line
         assert (time.find_boundary(moment), time.text(place)) == (place, text), line
         assert [time.find_boundary("1900"), time.find_boundary("2100")] == [0, leaves], line
-        assert not time.is_exact("2100") and time.is_exact(time.text(0)) and time.is_exact(text), (
-            line
-        )
+        assert not time.is_exact("2100") and time.is_exact(time.text(0)) and time.is_exact(text)
         assert time.is_exact(time.text(leaves)), line
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -198,40 +199,39 @@ def test_all_periods_are_the_sum_of_the_largest_nodes_of_time(
                 assert np.allclose(node.variance, np.sum(variances, axis=0), rtol=1e-9)
 
 
-@pytest.mark.parametrize("measure", list(Measure))
-def test_the_tree_to_date_has_the_errors_of_the_sum(measure: Measure) -> None:
-    question: Any = plans("sparse", measure=measure)[2].questions[0]
-    whole = question.released_tree(question.to_date)
-    parts = [question.levels[span.level] for span in question.temporal.roots(3)]
-    assert len(parts) == 2
-    for level, law in enumerate(whole.plan.laws[1:], 1):
-        wanted = math.fsum(part.plan.laws[level].variance for part in parts)
-        # Under rho sigma^2 adds up, which is the variance but for 10^-6.
-        assert law.variance == pytest.approx(wanted, rel=1e-6)
+def test_the_tree_to_date_has_the_errors_of_the_sum() -> None:
+    for measure in Measure:
+        question: Any = plans("sparse", measure=measure)[2].questions[0]
+        whole = question.released_tree(question.to_date)
+        parts = [question.levels[span.level] for span in question.temporal.roots(3)]
+        assert len(parts) == 2, measure
+        for level, law in enumerate(whole.plan.laws[1:], 1):
+            wanted = math.fsum(part.plan.laws[level].variance for part in parts)
+            # Under rho sigma^2 adds up, which is the variance but for 10^-6.
+            assert law.variance == pytest.approx(wanted, rel=1e-6), measure
 
 
 # --- what it spends, and how it is described ---
 
 
-@pytest.mark.parametrize("measure", list(Measure))
-@pytest.mark.parametrize("max_periods", [None, 3, PERIODS])
-def test_all_runs_spend_the_budget_together(measure: Measure, max_periods: int | None) -> None:
-    unit = ADD_REMOVE_ROW
-    if max_periods is not None:
-        unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("who",), rows=2)
-    for plan in plans("dense", measure=measure, max_periods=max_periods, unit=unit):
-        (question,) = plan.questions
-        spent = question.spending
-        assert (spent.epsilon if measure is Measure.EPSILON else spent.rho) == 3
-        assert question.budget == plan.budget
+def test_all_runs_spend_the_budget_together() -> None:
+    for measure, max_periods in product(Measure, (None, 3, PERIODS)):
+        unit = ADD_REMOVE_ROW
+        if max_periods is not None:
+            unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("who",), rows=2)
+        for plan in plans("dense", measure=measure, max_periods=max_periods, unit=unit):
+            (question,) = plan.questions
+            spent = question.spending
+            assert (spent.epsilon if measure is Measure.EPSILON else spent.rho) == 3
+            assert question.budget == plan.budget, (measure, max_periods)
 
 
-@by_holding
-def test_a_specification_gives_the_plan_again(holding: str) -> None:
-    for plan in plans(holding):
-        assert plan_from_spec(plan.spec()) == plan
-        (question,) = plan.questions
-        assert isinstance(question, AccumulatedPeriods)
+def test_a_specification_gives_the_plan_again() -> None:
+    for holding in HOLDINGS:
+        for plan in plans(holding):
+            assert plan_from_spec(plan.spec()) == plan, holding
+            (question,) = plan.questions
+            assert isinstance(question, AccumulatedPeriods), holding
 
 
 def test_a_tree_whose_noise_depends_on_what_was_split_is_refused() -> None:

@@ -44,8 +44,10 @@ def test_chunks_and_timestamps_are_the_same_rows() -> None:
         assert (late.on_time(own.cast(pa.timestamp(unit)), 3) == kept).all()
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.timestamp("us", "UTC")])
-def test_columns_of_other_types_are_refused(kind: pa.DataType) -> None:
-    late = Lateness(column="day", start=START.isoformat(), periods=1)
-    with pytest.raises(ValueError, match="it must hold dates, or timestamps without a time zone"):
-        late.check_type(kind)
+def test_columns_of_other_types_are_refused() -> None:
+    for kind in (pa.string(), pa.int64(), pa.timestamp("us", "UTC")):
+        late = Lateness(column="day", start=START.isoformat(), periods=1)
+        with pytest.raises(
+            ValueError, match="it must hold dates, or timestamps without a time zone"
+        ):
+            late.check_type(kind)

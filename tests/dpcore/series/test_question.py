@@ -110,8 +110,12 @@ def exact_nodes(tree: TreeQuestion, counts: np.ndarray[Any, Any]) -> dict[Any, i
 # --- what is carried ---
 
 
-@by_kind
-@by_time
+# Every tree with seven periods, and with another series in turn.
+@pytest.mark.parametrize(
+    ("kind", "temporal"),
+    [(kind, each) for at, kind in enumerate(KINDS) for each in (BINARY, TIMES[1 + at % 3])],
+    ids=lambda each: each if isinstance(each, str) else f"{each.periods}-{each.spans}",
+)
 def test_without_noise_every_node_and_window_is_the_sum_of_its_periods(
     kind: str, temporal: TemporalTree
 ) -> None:
@@ -136,13 +140,13 @@ def test_without_noise_every_node_and_window_is_the_sum_of_its_periods(
             assert row["estimate"] == pytest.approx(expected[at], abs=1e-6)
 
 
-@by_kind
-def test_a_specification_is_read_back(kind: str) -> None:
-    plan = series_plan(KINDS[kind], BINARY, 3)
-    universes = {table.digest: table for table in plan.questions[0].public_tables}
-    again = plan_from_spec(plan.spec(), universes.__getitem__)  # type: ignore[arg-type]
-    assert again.spec() == plan.spec() and again.digest == plan.digest
-    assert again.run == (3, 7, None)
+def test_a_specification_is_read_back() -> None:
+    for kind in KINDS:
+        plan = series_plan(KINDS[kind], BINARY, 3)
+        universes = {table.digest: table for table in plan.questions[0].public_tables}
+        again = plan_from_spec(plan.spec(), universes.__getitem__)  # type: ignore[arg-type]
+        assert again.spec() == plan.spec() and again.digest == plan.digest, kind
+        assert again.run == (3, 7, None), kind
 
 
 def test_every_run_has_a_digest_of_its_own() -> None:
@@ -415,13 +419,13 @@ def test_a_row_moves_one_count_of_one_node_of_each_temporal_level(
         assert (max(by_level) > 1) == repeated
 
 
-@by_kind
-def test_what_the_levels_spend_is_no_more_than_the_budget(kind: str) -> None:
-    tree = KINDS[kind]
-    for temporal in TIMES:
-        plans = [series_plan(tree, temporal, at) for at in range(1, temporal.periods + 1)]
-        for plan in plans:
-            assert plan.spending.rho <= plan.budget.amount
-            assert plan.questions[0].budget == tree.budget
-        # Each run states the whole of it: what a run spends is not known by what closes in it.
-        assert len({plan.spending.rho for plan in plans}) == 1
+def test_what_the_levels_spend_is_no_more_than_the_budget() -> None:
+    for kind in KINDS:
+        tree = KINDS[kind]
+        for temporal in TIMES:
+            plans = [series_plan(tree, temporal, at) for at in range(1, temporal.periods + 1)]
+            for plan in plans:
+                assert plan.spending.rho <= plan.budget.amount, kind
+                assert plan.questions[0].budget == tree.budget, kind
+            # Each run states the whole of it: what a run spends is not known by what closes in it.
+            assert len({plan.spending.rho for plan in plans}) == 1, kind

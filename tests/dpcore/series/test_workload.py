@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import pytest
@@ -36,21 +37,21 @@ def test_a_plan_gives_a_reason_only_if_other_mechanisms_were_open() -> None:
     assert (chosen.why(question) or "").startswith("whole levels in any case: ")
 
 
-@pytest.mark.parametrize("measure", Measure)
-def test_the_predicted_error_is_that_of_totals_to_date(measure: Measure) -> None:
+def test_the_predicted_error_is_that_of_totals_to_date() -> None:
     """In errors of one tree that spends the whole budget: never below one, nor above what adding
     up the periods would have."""
-    share = Share(budget=Budget(measure=measure, amount=Fraction(1)))
-    terms, series = ReleaseTerms(unit=ADD_REMOVE_ROW), Series(periods=365, period=1)
-    workload = SeriesWorkload.from_workload(WHOLE, series)
-    ratio = workload.predicted(workload.planned(share, terms)) / WHOLE.predicted(
-        WHOLE.planned(share, terms)
-    )
-    assert 1 <= ratio <= math.sqrt(183)
-    split = series.split(measure).error
-    by_sums = measure is Measure.RHO
-    expected = PeriodSums.for_periods(365).error_to_date(1) if by_sums else split
-    assert expected <= split and ratio == pytest.approx(expected, rel=0.05)
+    for measure in Measure:
+        share = Share(budget=Budget(measure=measure, amount=Fraction(1)))
+        terms, series = ReleaseTerms(unit=ADD_REMOVE_ROW), Series(periods=365, period=1)
+        workload = SeriesWorkload.from_workload(WHOLE, series)
+        ratio = workload.predicted(workload.planned(share, terms)) / WHOLE.predicted(
+            WHOLE.planned(share, terms)
+        )
+        assert 1 <= ratio <= math.sqrt(183), measure
+        split = series.split(measure).error
+        by_sums = measure is Measure.RHO
+        expected = PeriodSums.for_periods(365).error_to_date(1) if by_sums else split
+        assert expected <= split and ratio == pytest.approx(expected, rel=0.05), measure
 
 
 def test_a_fanout_requests_a_temporal_tree_and_large_trees_keep_one() -> None:
@@ -70,35 +71,31 @@ def test_a_fanout_requests_a_temporal_tree_and_large_trees_keep_one() -> None:
     assert type(planned(periods=1)) is SeriesQuestion
 
 
-@pytest.mark.parametrize(("most", "by_sums"), [(1, True), (2, True), (5, False), (14, False)])
-def test_units_of_many_periods_keep_the_temporal_tree(most: int, by_sums: bool) -> None:
+def test_units_of_many_periods_keep_the_temporal_tree() -> None:
     """The sums move by nearly the square of the periods of a unit, small temporal nodes by less."""
-    series = Series(periods=14, period=2, max_periods=most)
-    workload = SeriesWorkload.from_workload(WHOLE, series)
-    question = workload.planned(replace(SHARE, budget=RHO), ReleaseTerms(unit=PERSON))
-    assert isinstance(question, WeightedPeriods) == by_sums
-    split = series.split(Measure.RHO).error
-    sums = PeriodSums.for_periods(14).error_to_date(most)
-    assert question.error_to_date == pytest.approx(min(split, sums), rel=1e-6)
+    for most, by_sums in ((1, True), (2, True), (5, False), (14, False)):
+        series = Series(periods=14, period=2, max_periods=most)
+        workload = SeriesWorkload.from_workload(WHOLE, series)
+        question = workload.planned(replace(SHARE, budget=RHO), ReleaseTerms(unit=PERSON))
+        assert isinstance(question, WeightedPeriods) == by_sums
+        split = series.split(Measure.RHO).error
+        sums = PeriodSums.for_periods(14).error_to_date(most)
+        assert question.error_to_date == pytest.approx(min(split, sums), rel=1e-6), (most, by_sums)
 
 
 PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",), rows=2)
 
 
-@pytest.mark.parametrize("fanout", [None, 2])
-@pytest.mark.parametrize("most", [1, 3, 14])
-@pytest.mark.parametrize("measure", Measure)
-def test_a_unit_of_all_periods_spends_the_whole_budget(
-    measure: Measure, most: int, fanout: int | None
-) -> None:
-    budget = Budget(measure=measure, amount=Fraction(7, 3))
-    series = Series(periods=14, period=2, fanout=fanout, max_periods=most)
-    workload = SeriesWorkload.from_workload(WHOLE, series)
-    question = workload.planned(Share(budget=budget), ReleaseTerms(unit=PERSON))
-    assert question.budget == budget and question.max_periods == most
-    spent = question.spending
-    assert (spent.epsilon if measure is Measure.EPSILON else spent.rho) == budget.amount
-    assert question.counted_periods == (None if most == 14 else most)
+def test_a_unit_of_all_periods_spends_the_whole_budget() -> None:
+    for fanout, most, measure in product((None, 2), (1, 3, 14), Measure):
+        budget = Budget(measure=measure, amount=Fraction(7, 3))
+        series = Series(periods=14, period=2, fanout=fanout, max_periods=most)
+        workload = SeriesWorkload.from_workload(WHOLE, series)
+        question = workload.planned(Share(budget=budget), ReleaseTerms(unit=PERSON))
+        assert question.budget == budget and question.max_periods == most
+        spent = question.spending
+        assert (spent.epsilon if measure is Measure.EPSILON else spent.rho) == budget.amount
+        assert question.counted_periods == (None if most == 14 else most)
 
 
 def test_units_of_all_periods_need_more_noise_by_their_number() -> None:
@@ -112,20 +109,17 @@ def test_units_of_all_periods_need_more_noise_by_their_number() -> None:
     assert errors[1] / errors[0] == pytest.approx(5, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("unit", "rule"),
-    [
+def test_units_that_cannot_be_protected_over_all_periods() -> None:
+    for unit, rule in (
         (ADD_REMOVE_ROW, "unit: per_series has no effect where the privacy unit is the row"),
         (replace(PERSON, neighbors=Neighbors.SUBSTITUTE), "unit: per_series needs neighbors: add_"),
-    ],
-)
-def test_units_that_cannot_be_protected_over_all_periods(unit: PrivacyUnit, rule: str) -> None:
-    workload = SeriesWorkload.from_workload(WHOLE, Series(periods=3, period=1, max_periods=2))
-    with pytest.raises(Refusal, match=rule):
-        workload.planned(SHARE, ReleaseTerms(unit=unit))
+    ):
+        workload = SeriesWorkload.from_workload(WHOLE, Series(periods=3, period=1, max_periods=2))
+        with pytest.raises(Refusal, match=rule):
+            workload.planned(SHARE, ReleaseTerms(unit=unit))
 
 
-@pytest.mark.parametrize("most", [0, 4])
-def test_more_periods_than_there_are(most: int) -> None:
-    with pytest.raises(Refusal, match=f"max_periods: {most} is not from 1 to 3"):
-        Series(periods=3, period=1, max_periods=most)
+def test_more_periods_than_there_are() -> None:
+    for most in (0, 4):
+        with pytest.raises(Refusal, match=f"max_periods: {most} is not from 1 to 3"):
+            Series(periods=3, period=1, max_periods=most)
