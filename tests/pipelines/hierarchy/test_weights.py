@@ -10,6 +10,7 @@ from dptrees.dpcore.hierarchy.leaves import universe_from_codes, universe_from_c
 from dptrees.dpcore.irregular.planner import NodeWeights
 from dptrees.pipelines.kinds.hierarchy_domain import hierarchy_weights, invariant_level
 from dptrees.pipelines.sections.document import RuleBroken, parse_document
+from tests.pipelines.refusals import not_refused
 
 TRACTS = ["0101001", "0101002", "0102001", "0203001", "0203002"]
 WHERE = HierarchyDomain(
@@ -32,10 +33,6 @@ def section(text: str) -> object:
     return parse_document(text, "a test")
 
 
-def check_sentence(broken: RuleBroken, at: str, sentence: str) -> None:
-    assert (broken.at, str(broken)) == (at, sentence)
-
-
 @pytest.mark.parametrize(
     ("levels", "nodes", "weights"),
     [
@@ -51,105 +48,66 @@ def check_sentence(broken: RuleBroken, at: str, sentence: str) -> None:
     ],
 )
 def test_weights(levels: str, nodes: str, weights: NodeWeights) -> None:
-    assert hierarchy_weights(WHERE, section(levels), section(nodes)) == weights
+    assert weights_of(levels, nodes) == weights
 
 
-def test_no_weights() -> None:
+def weights_of(levels: str, nodes: str) -> NodeWeights | None:
+    return hierarchy_weights(WHERE, section(levels), section(nodes))
+
+
+def test_bad_weights() -> None:
+    rows = [
+        ("{contry: 1}", "~", ".level_weights: 'contry' is not a level; did you mean county?"),
+        ("{x: 1}", "~", "'x' is not a level; known are root, state, county, tract of land"),
+        ("{county: -1}", "~", ".level_weights.county: -1 must be a number from 0 to 1e15"),
+        ("{county: many}", "~", ".level_weights.county: 'many' must be a number from 0 to 1e15"),
+        ("{county: 0}", "~", ".level_weights: must contain a number above 0"),
+        ("{}", "~", ".level_weights: must contain a number above 0"),
+        ("[0, 0, 0, 0]", '{"01": 0}', ".level_weights: must contain a number above 0"),
+        ("[1, 1]", "~", ".level_weights: must be 4 numbers, one for each of root, state, county"),
+        ("[1, 1, .inf, 1]", "~", ".level_weights[2]: Infinity must be a number from 0 to 1e15"),
+        ("county", "~", ".level_weights: 'county' must be a list"),
+        ("~", '{"03": 1}', ".node_weights: '03' is not a path in the universe"),
+        ("~", '{"01x": 1}', ".node_weights: '01x' is not a path in the universe"),
+        ("~", '{"01": yes}', ".node_weights: '01': 'yes' must be a number from 0 to 1e15"),
+        ("~", "[1]", ".node_weights: a list must be a section of keys and values"),
+        ("~", "{}", ".node_weights: must hold at least one path"),
+    ]
+    assert not not_refused(weights_of, rows, RuleBroken)
     assert hierarchy_weights(WHERE, None, None) is None
 
 
-@pytest.mark.parametrize(
-    ("levels", "nodes", "at", "sentence"),
-    [
-        ("{contry: 1}", "~", ".level_weights", "'contry' is not a level; did you mean county?"),
-        (
-            "{x: 1}",
-            "~",
-            ".level_weights",
-            "'x' is not a level; known are root, state, county, tract of land",
-        ),
-        ("{county: -1}", "~", ".level_weights.county", "-1 must be a number from 0 to 1e15"),
-        ("{county: many}", "~", ".level_weights.county", "'many' must be a number from 0 to 1e15"),
-        ("{county: 0}", "~", ".level_weights", "must contain a number above 0"),
-        ("{}", "~", ".level_weights", "must contain a number above 0"),
-        ("[0, 0, 0, 0]", '{"01": 0}', ".level_weights", "must contain a number above 0"),
-        (
-            "[1, 1]",
-            "~",
-            ".level_weights",
-            "must be 4 numbers, one for each of root, state, county, tract of land, not 2",
-        ),
-        ("[1, 1, .inf, 1]", "~", ".level_weights[2]", "Infinity must be a number from 0 to 1e15"),
-        ("county", "~", ".level_weights", "'county' must be a list"),
-        ("~", '{"03": 1}', ".node_weights", "'03' is not a path in the universe"),
-        ("~", '{"01x": 1}', ".node_weights", "'01x' is not a path in the universe"),
-        ("~", '{"01": yes}', ".node_weights", "'01': 'yes' must be a number from 0 to 1e15"),
-        ("~", "[1]", ".node_weights", "a list must be a section of keys and values"),
-        ("~", "{}", ".node_weights", "must hold at least one path"),
-    ],
-)
-def test_bad_weights(levels: str, nodes: str, at: str, sentence: str) -> None:
-    with pytest.raises(RuleBroken) as refused:
-        hierarchy_weights(WHERE, section(levels), section(nodes))
-    check_sentence(refused.value, at, sentence)
-
-
 def test_two_paths_of_one_node() -> None:
-    with pytest.raises(RuleBroken, match=r"is the path of an earlier node too") as refused:
-        hierarchy_weights(CHAINS, None, {"RI/Kent": 1, "\\RI/Kent": 1})
-    assert refused.value.at == ".node_weights"
+    row = (CHAINS, None, {"RI/Kent": 1, "\\RI/Kent": 1}, ".node_weights: ")
+    assert not not_refused(hierarchy_weights, [row], RuleBroken)
+    with pytest.raises(RuleBroken, match="is the path of an earlier node too"):
+        hierarchy_weights(*row[:3])
 
 
-@pytest.mark.parametrize(
-    ("text", "level"),
-    [
-        ("~", None),
-        ("root", 0),
-        ("[root]", 0),
-        ("state", 1),
-        ("county", 2),
-        ("[state, county]", 2),
-        ("[county, root, state]", 2),
-    ],
-)
-def test_invariants(text: str, level: int | None) -> None:
-    assert invariant_level(WHERE, section(text)) == level
+def test_invariants() -> None:
+    levels = {
+        "~": None,
+        "root": 0,
+        "[root]": 0,
+        "state": 1,
+        "county": 2,
+        "[state, county]": 2,
+        "[county, root, state]": 2,
+    }
+    assert {text: invariant_level(WHERE, section(text)) for text in levels} == levels
 
 
-@pytest.mark.parametrize(
-    ("text", "at", "sentence"),
-    [
-        ("contry", ".invariants", "'contry' is not a level; did you mean county?"),
-        ("[state, contry]", ".invariants[1]", "'contry' is not a level; did you mean county?"),
-        ("1", ".invariants", "1 must be a string; put it in quotes"),
-        ("[]", ".invariants", "must have at least one value"),
-        ("[state, state]", ".invariants[1]", "state is listed twice"),
-        (
-            "tract of land",
-            ".invariants",
-            "'tract of land' has the counts of the leaves: nothing would be left to protect; name "
-            "a level above",
-        ),
-        (
-            "[county]",
-            ".invariants",
-            "'county' makes the counts of 'state' public as well; name every level above it, or "
-            "it alone",
-        ),
-        (
-            "[root, county]",
-            ".invariants",
-            "'county' makes the counts of 'state' public as well; name every level above it, or "
-            "it alone",
-        ),
-    ],
-)
-def test_bad_invariants(text: str, at: str, sentence: str) -> None:
-    with pytest.raises(RuleBroken) as refused:
-        invariant_level(WHERE, section(text))
-    check_sentence(refused.value, at, sentence)
-
-
-def test_a_level_that_repeats_the_leaves_is_not_public() -> None:
-    with pytest.raises(RuleBroken, match="'state' has the counts of the leaves"):
-        invariant_level(CHAINS, "state")
+def test_bad_invariants() -> None:
+    rows = [
+        (WHERE, "contry", ".invariants: 'contry' is not a level; did you mean county?"),
+        (WHERE, "[state, contry]", ".invariants[1]: 'contry' is not a level; did you mean county?"),
+        (WHERE, "1", ".invariants: 1 must be a string; put it in quotes"),
+        (WHERE, "[]", ".invariants: must have at least one value"),
+        (WHERE, "[state, state]", ".invariants[1]: state is listed twice"),
+        (WHERE, "tract of land", ".invariants: 'tract of land' has the counts of the leaves"),
+        (WHERE, "[county]", ".invariants: 'county' makes the counts of 'state' public as well"),
+        (WHERE, "[root, county]", ".invariants: 'county' makes the counts of 'state' public"),
+        # A level that repeats the leaves.
+        (CHAINS, "state", "'state' has the counts of the leaves"),
+    ]
+    assert not not_refused(lambda d, text: invariant_level(d, section(text)), rows, RuleBroken)
