@@ -187,33 +187,11 @@ def parent_path(domain: HierarchyDomain, path: str) -> str:
     return str(domain.tree.paths(level - 1, parents)[0])
 
 
-def test_page_of_hierarchies_alone_has_no_figure_and_loads_nothing() -> None:
-    page = make_page(hierarchy("places", PLACES), hierarchy("routes", ROUTES))
-    elements = parse_elements(page)
-    tags = [tag for tag, _ in elements.tags]
-    assert tags.count("script") == 2
-    assert all(tree["figures"] == {} for tree in elements.data["trees"])
-    assert "Cumulative distribution" not in elements.text
-    assert not [tag for tag, attributes in elements.tags if "src" in attributes]
-    assert all(str(each["href"]).startswith("#") for _, each in elements.tags if "href" in each)
-    assert "The CDF never falls" not in said(page)
-    assert len(page) < 60_000
-
-
 def test_labels_from_users_are_escaped() -> None:
     elements = parse_elements(make_page(hierarchy("routes", ROUTES)))
     assert [tag for tag, _ in elements.tags].count("script") == 2
     assert "alert(1)" not in "".join(elements.scripts[1:])
     assert EVIL in elements.data["trees"][0]["whole"][1]["labels"]
-
-
-def test_form_keys_and_policies_are_reported() -> None:
-    text = said(make_page(hierarchy("places", PLACES), hierarchy("routes", ROUTES)))
-    assert "place: one code, whose digits are cut into levels" in text
-    assert "from, to: one column for each level" in text
-    assert "counted in the leaf other" in text
-    assert "row not counted in this tree" in text
-    assert "All nodes are here." in text
 
 
 def test_largest_error_of_a_level_is_that_of_its_rows() -> None:
@@ -264,17 +242,6 @@ def test_public_counts_are_exact_and_said_to_be() -> None:
     assert exact == {"0204"}  # it repeats its parent
 
 
-def test_sums_are_reported_with_their_bounds() -> None:
-    balance = MeasureColumn(column="balance", lower=-1000, upper=2000, missing="zero")
-    text = said(make_page(hierarchy("sums", PLACES, measure=balance)))
-    assert "the sum of balance, a whole number from -1,000 to 2,000 in each row" in text
-    assert "summed as the nearest bound, -1,000 or 2,000" in text
-    assert "summed as 0" in text
-    assert "Sums by label" in text
-    assert "nonnegative if no value can be negative" in text
-    assert "true sum" not in said(make_page(hierarchy("counts", PLACES)))
-
-
 def test_each_key_has_its_own_rows() -> None:
     keys = KeyList(column="sex", keys=("f", "m"), unknown="other")
     tables = ReleaseTables(make_release(hierarchy("keyed", FILES, keys=keys)))
@@ -302,19 +269,6 @@ def ages() -> OrderedQuestion[UniformMechanism]:
     )
     domain = IntegerDomain(column="age", lower=0, upper=6)
     return OrderedQuestion(name="ages", domain=domain, mechanism=UniformMechanism(plan=plan))
-
-
-def test_figures_stand_at_their_trees() -> None:
-    data = parse_elements(make_page(hierarchy("places", PLACES), ages())).data
-    assert [list(tree["figures"]) for tree in data["trees"]] == [[], ["density", "cdf"]]
-    assert [tree["kind"] for tree in data["trees"]] == ["hierarchy", "ordered"]
-
-
-def test_same_release_gives_the_same_bytes() -> None:
-    def page() -> str:
-        return make_page(hierarchy("places", PLACES), ages(), hierarchy("files", FILES))
-
-    assert page() == page()
 
 
 # What the page leaves out, and what is requested

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,14 +17,12 @@ from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_counts
 from dptrees.pipelines.report.report import check_chosen_paths, write_report_html
-from dptrees.pipelines.show.figures import significant
 from dptrees.pipelines.show.irregular import (
     LOWEST_SHOWN,
     irregular_level_errors,
     threshold_description,
 )
 from tests.dpcore.hierarchy_questions import hierarchy_question
-from tests.dpcore.mechanisms import changed
 from tests.dpcore.threshold_questions import (
     make_stated_plan,
     threshold_question,
@@ -80,26 +77,6 @@ def test_nodes_are_the_released_rows(form: str) -> None:
         assert place < 2
 
 
-def test_what_an_estimate_means_is_reported(whole_page: str) -> None:
-    text = said(whole_page)
-    rounds = len(WHOLE.plan.thresholds.rounds)
-    assert (
-        f"one estimate for each of {rounds:,} rounds, and one for nodes that no round found" in text
-    )
-    assert "at least as many rows as the lower end of its interval for certain" in text
-    assert "at most as many as the upper end at 95 %" in text
-    assert "biased and have no standard error" in text
-    assert "Estimates of a node's children do not add up to its own; the counts do." in text
-    assert "at most 2^40, the most that are counted" in text
-    bound = f"at most {significant(WHOLE.mechanism.predicted_error)} rows"
-    assert WHOLE.mechanism.objective.reads in text and bound in text
-    epsilon, delta = WHOLE.spending.own
-    assert f"epsilon = {float(epsilon):.6g}, delta = {float(delta):.6g}" in text
-    # None of the sentences on unbiased noise.
-    assert "The unbiased estimate" not in text and "The typical distance" not in text
-    assert "standard error" in text and "Noise per level" not in text
-
-
 def test_the_lowest_estimates_and_the_highest_are_listed(whole_page: str) -> None:
     table = threshold_description(WHOLE).table
     _, low, high = (column.values for column in table.columns)
@@ -121,11 +98,6 @@ def test_the_lowest_estimates_and_the_highest_are_listed(whole_page: str) -> Non
     )
 
 
-def test_a_declared_bound_of_the_rows_is_reported() -> None:
-    own = changed(WHOLE, plan=replace(WHOLE.plan, rows_at_most=12_345))
-    assert "at most 12,345, as declared beforehand" in said(make_page(own))
-
-
 def test_requested_paths_are_on_the_page() -> None:
     tables = make_tables(make_stated_plan(WHOLE))
     check_chosen_paths(tables, WHOLE, ["usr/bin"])
@@ -133,17 +105,6 @@ def test_requested_paths_are_on_the_page() -> None:
     assert data["asked"] == ["usr/bin"]
     with pytest.raises(ValueError, match="has no node of this path"):
         check_chosen_paths(tables, WHOLE, ["usr/nothing"])
-
-
-def test_policies_are_those_of_a_hierarchy() -> None:
-    assert "row not counted in this tree" in said(make_page(threshold_question("digits")))
-
-
-def test_what_is_stated_is_what_trees_spend() -> None:
-    text = said(make_page(threshold_question("digits"), threshold_question("paths", name="other")))
-    assert "which is the sum over the trees" in text
-    assert "k e^((k - 1) epsilon) times delta" in text
-    assert "k squared times rho" not in text
 
 
 def test_beside_trees_that_share_a_rho() -> None:
@@ -167,10 +128,6 @@ def test_beside_trees_that_share_a_rho() -> None:
         "It may not be centered on the estimate, and a consistent count may be outside it." in text
     )
     assert [tree["kind"] for tree in parse_elements(page).data["trees"]] == ["hierarchy"] * 2
-
-
-def test_the_same_release_gives_the_same_bytes(whole_page: str) -> None:
-    assert make_page(WHOLE) == whole_page
 
 
 # --- hierarchies read as they were measured, and planned for relative errors ---
