@@ -27,8 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     workspace = Workspace(tmp_path_factory.mktemp("drawn"))
     days = np.random.default_rng(1).normal(20_000, 20, ROWS).astype(np.int32)
     workspace.write_rows(day=pa.array(days, pa.date32()))
-    outcome = workspace.release(changed(TREE, DAYS))
-    assert outcome.code == 0, outcome.err
+    workspace.make(changed(TREE, DAYS))
     return workspace
 
 

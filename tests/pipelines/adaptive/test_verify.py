@@ -20,8 +20,7 @@ Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 @pytest.fixture
 def ordered(workspace: Workspace) -> Workspace:
-    made = workspace.release(changed(TREE))
-    assert made.code == 0, made.err
+    workspace.make(changed(TREE))
     return workspace
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
-from tests.pipelines.conftest import NONCE, Workspace
+from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.pipelines.cli.command import main
+from dptrees.pipelines.config.configuration import parse_configuration
+from tests.docs.demo import require_flights
+from tests.pipelines.conftest import NONCE, PROJECT, Workspace
 
+FLIGHTS = PROJECT / "data" / "flights"
 ROWS = 3_000
 KINDS = ("alpha", "beta", "gamma")
 DAY = {"column": "day", "lower": "2020-01-01", "upper": "2021-01-01", "type": "date"}
@@ -63,6 +72,40 @@ def write_inputs(workspace: Workspace, table: pa.Table, *trees: dict[str, Any]) 
     return workspace.configure(lambda s: s.update(trees=list(trees), privacy=privacy))
 
 
+def plan_of(tree: Mapping[str, Any], **privacy: Any) -> ReleasePlan:
+    """Plan a release of one tree, of no rows."""
+    sections = {
+        "release": "one",
+        "input": {"format": "parquet", "path": "rows.parquet"},
+        "output": "out",
+        "key_file": "release.key",
+        "privacy": privacy or {"epsilon": 1, "neighbors": "add_remove"},
+        "trees": [dict(tree)],
+    }
+    return parse_configuration(yaml.safe_dump(sections), "x.yaml").plan()
+
+
+def plan_entry_of(workspace: Workspace, tree: Mapping[str, Any], **privacy: Any) -> Any:
+    """What `dptrees plan --json` reports on the only tree of a configuration."""
+    given = privacy or {"epsilon": 1, "neighbors": "add_remove"}
+    path = workspace.configure(lambda s: s.update(trees=[dict(tree)], privacy=given))
+    (entry,) = json.loads(workspace.succeed("plan", path, "--json").out)["trees"]
+    return entry
+
+
+def release_example(name: str, place: Path) -> None:
+    """Release an example of the flights, and draw rows of it; skip where there are no flights."""
+    require_flights()
+    config = yaml.safe_load((PROJECT / "examples" / f"{name}.yaml").read_text())
+    config["input"]["path"] = f"{FLIGHTS}/*.parquet"
+    config["output"] = str(place / "out")
+    config["key_file"] = str(place / "release.key")
+    (place / f"{name}.yaml").write_text(yaml.safe_dump(config))
+    assert main(["keygen", str(place / "release.key")]) == 0
+    assert main(["release", str(place / f"{name}.yaml")]) == 0
+    assert main(["sample", str(place / "out"), "--output", str(place / "rows.parquet")]) == 0
+
+
 @pytest.fixture(scope="session")
 def boxes(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace whose output holds three boxes: `one`, `two` and `four`. Tests only read it."""
@@ -75,6 +118,5 @@ def boxes(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         {"name": "two", "domain": short | {"depths": [6, 6]}, **PRIVHP},
         box("four", [DAY, AT, KIND, AGE], **PRIVHP),
     )
-    outcome = made.run("release", configuration, *NONCE)
-    assert outcome.code == 0, outcome.err
+    made.succeed("release", configuration, *NONCE)
     return made

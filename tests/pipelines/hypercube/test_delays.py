@@ -5,8 +5,6 @@ Skipped where `make demo` has not fetched the flights; the continuous integratio
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
-import yaml
 
 from dptrees.dpcore.questions.released import Released
-from dptrees.pipelines.cli.command import main
 from dptrees.pipelines.query.release_folder import ReleaseFolder
+from tests.pipelines.hypercube.conftest import FLIGHTS, release_example
 
-PROJECT = Path(__file__).resolve().parents[3]
-FLIGHTS = PROJECT / "data" / "flights"
 COLUMNS = ["carrier", "hour", "dep_delay", "distance"]
 # Of 60 intervals together below 1e-6: each misses with at most 1e-8, the least request being
 # 1e-4; the true law has lighter tails than the quantile that is used.
@@ -29,22 +24,11 @@ CONFIDENCE = 0.9999
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release of the example, and its rows."""
-    if not any(FLIGHTS.glob("*.parquet")):
-        if os.environ.get("DPTREES_REQUIRE_FLIGHTS"):
-            pytest.fail("there are no flights: run make demo")
-        pytest.skip("there are no flights: run make demo")
     place = tmp_path_factory.mktemp("delays")
-    config = yaml.safe_load((PROJECT / "examples" / "delays.yaml").read_text())
-    config["input"]["path"] = f"{FLIGHTS}/*.parquet"
-    config["output"] = str(place / "out")
-    config["key_file"] = str(place / "release.key")
-    (place / "delays.yaml").write_text(yaml.safe_dump(config))
-    assert main(["keygen", str(place / "release.key")]) == 0
-    assert main(["release", str(place / "delays.yaml")]) == 0
-    assert main(["sample", str(place / "out"), "--output", str(place / "rows.parquet")]) == 0
-    yield place
+    release_example("delays", place)
+    return place
 
 
 @pytest.fixture(scope="module")

@@ -36,8 +36,7 @@ from tests.pipelines.hypercube.conftest import (
 def drawn(boxes: Workspace, folder: Path, *options: object, tree: str = "four") -> pa.Table:
     """The rows that `dptrees sample` writes."""
     output = folder / "rows.parquet"
-    outcome = boxes.run("sample", boxes.output, "--tree", tree, "--output", output, *options)
-    assert outcome.code == 0, outcome.err
+    outcome = boxes.succeed("sample", boxes.output, "--tree", tree, "--output", output, *options)
     found = pq.read_table(output)
     assert outcome.out == f"{len(found):,} synthetic rows in {output}\n"
     assert list(folder.iterdir()) == [output]
@@ -250,8 +249,7 @@ def test_the_only_hypercube_needs_no_name(workspace: Workspace) -> None:
     configuration = write_inputs(workspace, rows(), box("days", [DAY], counts="sparse"), age)
     assert workspace.run("release", configuration).code == 0
     output = workspace.folder / "drawn.parquet"
-    outcome = workspace.run("sample", workspace.output, "-n", 20, "--output", output)
-    assert outcome.code == 0, outcome.err
+    workspace.succeed("sample", workspace.output, "-n", 20, "--output", output)
     assert pq.read_table(output).column_names == ["day"]
 
 

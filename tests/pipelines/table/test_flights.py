@@ -5,7 +5,6 @@ Skipped where `make demo` has not fetched the flights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,34 +12,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from dptrees.dpcore.tables.released import ReleasedTable
-from dptrees.pipelines.cli.command import main
 from dptrees.pipelines.query.release_folder import ReleaseFolder
-from tests.docs.demo import require_flights
+from tests.pipelines.hypercube.conftest import FLIGHTS, release_example
 
-PROJECT = Path(__file__).resolve().parents[3]
-FLIGHTS = PROJECT / "data" / "flights"
 # Of some 60 intervals together below 1e-6 is out of reach of what can be requested: 1e-4 each, so
 # that two misses are one time in 10^5.
 CONFIDENCE = 0.9999
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release of the example, and its rows."""
-    require_flights()
     place = tmp_path_factory.mktemp("wide")
-    config = yaml.safe_load((PROJECT / "examples" / "wide.yaml").read_text())
-    config["input"]["path"] = f"{FLIGHTS}/*.parquet"
-    config["output"] = str(place / "out")
-    config["key_file"] = str(place / "release.key")
-    (place / "wide.yaml").write_text(yaml.safe_dump(config))
-    assert main(["keygen", str(place / "release.key")]) == 0
-    assert main(["release", str(place / "wide.yaml")]) == 0
-    assert main(["sample", str(place / "out"), "--output", str(place / "rows.parquet")]) == 0
-    yield place
+    release_example("wide", place)
+    return place
 
 
 @pytest.fixture(scope="module")
