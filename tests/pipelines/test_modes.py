@@ -13,7 +13,7 @@ import pytest
 
 from dptrees.pipelines.ledger.database import Database, upgrade
 from dptrees.pipelines.sections.values import LedgerUrl
-from tests.pipelines.series.test_whole_units import People
+from tests.pipelines.series.runs import People
 
 # Of what commands write below the workspace: what may be published, and what is its owner's.
 PUBLIC = re.compile(

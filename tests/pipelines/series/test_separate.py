@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -68,8 +67,6 @@ class Separate(Runs):
     def write_period(self, period: int, rows: int = 500) -> pa.Table:
         """The rows of a period: everybody comes in every one."""
         random = np.random.default_rng(period)
-        shutil.rmtree(self.rows, ignore_errors=True)
-        self.rows.mkdir()
         table = pa.table(
             {
                 "x": random.uniform(0, 100, rows),
@@ -78,7 +75,7 @@ class Separate(Runs):
                 "person": np.arange(rows),
             }
         )
-        pq.write_table(table, self.file(0))
+        self.write_table(table)
         return table
 
     @property
@@ -111,7 +108,9 @@ def read_plan(workspace: Separate, period: int) -> ReleasePlan:
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_each_period_is_released_and_verified(tmp_path: Path, name: str) -> None:
+def test_each_period_is_released_and_verified_with_its_part_of_the_budget(
+    tmp_path: Path, name: str
+) -> None:
     workspace = made(tmp_path, name, whole=True)
     for period in (1, 2, 3):
         outcome = workspace.period(period)
@@ -119,29 +118,17 @@ def test_each_period_is_released_and_verified(tmp_path: Path, name: str) -> None
     assert "to date" not in outcome.out
     assert not (workspace.period_folder(3) / "to-date").exists()
     # Made once more from the rows and what the run before left: the same bytes.
-    outcome = workspace.run("verify", workspace.period_folder(3), "--data", workspace.configured(3))
-    assert outcome.code == 0, outcome.out + outcome.err
+    workspace.succeed("verify", workspace.period_folder(3), "--data", workspace.configured(3))
     outcome = workspace.run("query", workspace.output, "describe")
     assert outcome.code == 2 and "the periods of tree t do not add up; query one" in outcome.err
-    outcome = workspace.run("plan", workspace.configured(1))
-    assert "each period is released separately" in outcome.out
-    assert "counted in the first 2 periods in which it has rows" in outcome.out
-
-
-@pytest.mark.parametrize("name", TREES)
-def test_a_period_of_all_rows_of_a_unit_has_its_part_of_the_budget(
-    tmp_path: Path, name: str
-) -> None:
+    (tmp_path / "each").mkdir()
+    each = made(tmp_path / "each", name, whole=False)
+    assert each.period(1).code == 0
     budgets = []
-    for whole in (False, True):
-        folder = tmp_path / str(whole)
-        folder.mkdir()
-        workspace = made(folder, name, whole=whole)
-        assert workspace.period(1).code == 0
-        (question,) = read_plan(workspace, 1).questions
+    for own, factor in ((each, 1), (workspace, MOST)):
+        (question,) = read_plan(own, 1).questions
         spent, level = question.spending, question.measured_trees[0].spending
         assert spent.epsilon + level.rho > 0 and (spent.rho > 0) == (level.rho > 0)
-        factor = MOST if whole else 1
         assert spent.epsilon == factor * level.epsilon and spent.delta == factor * level.delta
         budgets.append(level.epsilon)
     assert budgets[0] == MOST * budgets[1]
@@ -178,6 +165,5 @@ def test_boxes_of_a_period_are_sampled(tmp_path: Path) -> None:
     workspace = made(tmp_path, "box", whole=False)
     assert workspace.period(1).code == 0
     rows = tmp_path / "rows.parquet"
-    outcome = workspace.run("sample", workspace.period_folder(1), "-n", "200", "--output", rows)
-    assert outcome.code == 0, outcome.err
+    workspace.succeed("sample", workspace.period_folder(1), "-n", "200", "--output", rows)
     assert pq.read_table(rows).num_rows == 200

@@ -18,22 +18,21 @@ from dptrees.dpcore.release.guarantee import manifest_checksum
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.pipelines.query.series_folder import SeriesFolder
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
+from tests.pipelines.series.runs import Runs
 
 PERIODS, RELEASED = 5, 4
 
 
-class Days(Workspace):
+class Days(Runs):
     """A workspace whose rows come from one day after the other."""
 
-    def write_day(self, period: int, rows: int = 300) -> pa.Table:
+    def write_period(self, period: int, rows: int = 300) -> pa.Table:
         """The rows of a day, in the one file of the input."""
         random = np.random.default_rng(period)
-        shutil.rmtree(self.rows, ignore_errors=True)
-        self.rows.mkdir()
         x = np.append(random.normal(50, 20, rows), 61.7313)
         place = np.append(random.choice(["north", "south"], rows), "kumquat")
         table = pa.table({"x": pa.array(x), "place": pa.array(place)})
-        pq.write_table(table, self.file(0))
+        self.write_table(table)
         return table
 
     @property
@@ -42,18 +41,7 @@ class Days(Workspace):
         series = {"periods": PERIODS, "period": 1, "fanout": 2}
         return super().settings | {"privacy": PRIVACY, "series": series}
 
-    def day(self, period: object, *options: str, **series: object) -> Outcome:
-        """Run `dptrees release` for a day."""
-
-        def change(settings: dict[str, Any]) -> None:
-            settings["series"] |= {"period": period} | series
-
-        return self.run("release", self.configure(change), *options)
-
-    def period_folder(self, period: int) -> Path:
-        return self.output / f"period-{period:04d}"
-
-    def snapshot(self) -> dict[str, bytes]:
+    def snapshot_all(self) -> dict[str, bytes]:
         """All files of the output."""
         found = sorted(path for path in self.output.rglob("*") if path.is_file())
         return {str(path.relative_to(self.output)): path.read_bytes() for path in found}
@@ -66,80 +54,49 @@ PRIVACY = {"rho": 10**6, "neighbors": "add_remove"}
 def days(tmp_path_factory: pytest.TempPathFactory) -> Days:
     """Four of five days. Tests only read it."""
     made = Days(tmp_path_factory.mktemp("days"))
-    for period in range(1, RELEASED + 1):
-        made.write_day(period)
-        outcome = made.day(period)
-        assert outcome.code == 0, outcome.err
-        assert f"to date, periods 1 to {period} of 5, which spend the budget" in outcome.out
+    made.released_periods(RELEASED)
     return made
 
 
 @pytest.fixture
-def copy(days: Days, tmp_path: Path) -> Days:
+def copy(days: Days, tmp_path: Path) -> Any:
     """The four days, to go on with."""
-    own = Days(tmp_path / "copy") if (tmp_path / "copy").mkdir() is None else None
-    assert own is not None
-    shutil.copytree(days.output, own.output)
-    own.write_day(5)
-    return own
-
-
-def values(made: Days, *periods: int) -> np.ndarray[Any, Any]:
-    """The column x of some days."""
-    kept = made.rows
-    found = [made.write_day(period)["x"].to_numpy() for period in periods]
-    assert kept.exists()
-    return np.concatenate(found)
+    return days.copied(tmp_path / "copy", RELEASED)
 
 
 def below(made: Days, value: float, *periods: int) -> int:
     """How many rows of some days lie below a value; those out of bounds in the nearest cell."""
-    return int((np.clip(values(made, *periods), 0, 99.99) < value).sum())
+    values = np.concatenate([made.write_period(period)["x"].to_numpy() for period in periods])
+    return int((np.clip(values, 0, 99.99) < value).sum())
 
 
 def requested(made: Days, *arguments: object) -> list[dict[str, Any]]:
-    outcome = made.run("query", *arguments, "--tree", "all", "--json")
-    assert outcome.code == 0, outcome.err
-    found: list[dict[str, Any]] = json.loads(outcome.out)["answers"]
-    return found
+    return made.queried(*arguments, "--tree", "all")
 
 
 # --- what is released ---
 
 
-def test_a_run_reports_its_series_and_one_budget_for_all_of_it(days: Days) -> None:
-    for period in range(1, RELEASED + 1):
-        manifest = ReleaseFolder(str(days.period_folder(period))).manifest
-        series = {"id": "small", "period": period, "periods": 5, "unit": "per_period"}
-        assert manifest["series"] == series
-        words = str(manifest["guarantee"]["words"])  # type: ignore[index]
-        assert f"run {period} of a series of 5 periods" in words
-        assert "The budget is spent once for the whole series" in words
-        assert manifest["guarantee"]["rho"] == "1000000"  # type: ignore[index]
+WINDOWS: list[tuple[tuple[str, ...], tuple[int, ...]]] = [
+    (("--to-date",), (1, 2, 3, 4)),
+    ((), (1, 2, 3, 4)),
+    (("--to-date", "3"), (1, 2, 3)),
+    (("--window", "2:3"), (2, 3)),
+    (("--window", "2:2", "--to-date", "2"), (2,)),
+]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "periods"),
-    [
-        (("--to-date",), (1, 2, 3, 4)),
-        ((), (1, 2, 3, 4)),
-        (("--to-date", "3"), (1, 2, 3)),
-        (("--window", "2:3"), (2, 3)),
-        (("--window", "2:2", "--to-date", "2"), (2,)),
-    ],
-)
-def test_windows_and_totals_to_date_are_queried(
-    days: Days, tmp_path: Path, arguments: tuple[str, ...], periods: tuple[int, ...]
-) -> None:
+def test_windows_and_totals_to_date_are_queried(days: Days, tmp_path: Path) -> None:
     other = Days(tmp_path)
-    (answer,) = requested(days, "query" and days.output, "cdf", "50", *arguments)
-    assert answer["count"] == below(other, 50, *periods)
-    (between,) = requested(days, days.output, "range", "25", "75", *arguments)
-    assert between["count"] == below(other, 75, *periods) - below(other, 25, *periods)
-    (parts,) = requested(days, days.output, "sum", "--paths", "[25, 50)", "[50, 75)", *arguments)
-    assert {name: parts[name] for name in ("estimate", "std_error", "count")} == {
-        name: between[name] for name in ("estimate", "std_error", "count")
-    }
+    for options, periods in WINDOWS:
+        (answer,) = requested(days, days.output, "cdf", "50", *options)
+        assert answer["count"] == below(other, 50, *periods), options
+        (between,) = requested(days, days.output, "range", "25", "75", *options)
+        assert between["count"] == below(other, 75, *periods) - below(other, 25, *periods)
+        paths = ("--paths", "[25, 50)", "[50, 75)")
+        (parts,) = requested(days, days.output, "sum", *paths, *options)
+        for name in ("estimate", "std_error", "count"):
+            assert parts[name] == between[name]
 
 
 def test_running_totals_are_those_to_date_at_each_period(days: Days, tmp_path: Path) -> None:
@@ -157,16 +114,6 @@ def test_a_run_by_itself_is_its_period_alone(days: Days, tmp_path: Path) -> None
     assert answer["count"] == below(Days(tmp_path), 50, 3)
 
 
-def test_every_question_is_answered_of_a_window(days: Days) -> None:
-    (total,) = requested(days, days.output, "node", "--level", "0", "--node", "0")
-    assert total["count"] == RELEASED * 301
-    assert len(requested(days, days.output, "top", "-n", "3", "--window", "1:2")) == 3
-    outcome = days.run(
-        "query", days.output, "quantile", "0.5", "--tree", "places", "--key", "north"
-    )
-    assert outcome.code == 0 and outcome.out.split()[0] == "quantile"
-
-
 def test_the_totals_to_date_lie_in_each_run_and_are_the_answers(days: Days) -> None:
     for period in range(1, RELEASED + 1):
         folder = days.period_folder(period) / "to-date"
@@ -181,23 +128,6 @@ def test_the_totals_to_date_lie_in_each_run_and_are_the_answers(days: Days) -> N
         assert quantiles.num_rows == 4 and "first" not in quantiles.column_names
 
 
-def test_the_page_and_the_summary_are_of_the_period(days: Days) -> None:
-    page = (days.period_folder(2) / "report.html").read_text()
-    assert "run 2 of a series of 5 periods" in page
-    outcome = days.run("report", days.period_folder(2))
-    assert outcome.code == 0
-    assert (days.period_folder(2) / "report.html").read_text() == page
-
-
-def test_the_plan_reports_the_temporal_levels(days: Days) -> None:
-    outcome = days.run("plan", days.configure())
-    assert outcome.code == 0, outcome.err
-    assert "period 1 of 5" in outcome.out and "1 nodes of    4 periods" in outcome.out
-    entries = json.loads(days.run("plan", days.configure(), "--json").out)["trees"]
-    assert [each["periods"] for each in entries[0]["series"]["levels"]] == [1, 2, 4]
-    assert "cdf_rmse" in entries[0]["predicted"]
-
-
 # --- what lies in the folders ---
 
 
@@ -205,8 +135,8 @@ def test_the_state_is_as_large_whatever_the_rows_and_nothing_in_clear(
     days: Days, tmp_path: Path
 ) -> None:
     other = Days(tmp_path)
-    other.write_day(1, rows=3)
-    assert other.day(1).code == 0
+    other.write_period(1, rows=3)
+    assert other.period(1).code == 0
     sizes = [
         [
             (path.name[:17], path.stat().st_size)
@@ -216,7 +146,7 @@ def test_the_state_is_as_large_whatever_the_rows_and_nothing_in_clear(
     ]
     assert sizes[0] == sizes[1] and len(sizes[0]) == 2
     key = days.key.read_text().split(":")[1].strip().encode()
-    assert all(key not in data for data in days.snapshot().values())
+    assert all(key not in data for data in days.snapshot_all().values())
 
 
 def test_a_run_at_which_all_nodes_close_carries_nothing(days: Days) -> None:
@@ -228,13 +158,13 @@ def test_a_run_at_which_all_nodes_close_carries_nothing(days: Days) -> None:
 
 
 def test_a_repeated_day_is_found_before_a_row_is_read(copy: Days) -> None:
-    before = copy.snapshot()
+    before = copy.snapshot_all()
     shutil.rmtree(copy.rows)
     copy.key.unlink()
-    outcome = copy.day(2)
+    outcome = copy.period(2)
     assert outcome.code == 0, outcome.err
     assert "already there; no rows were read" in outcome.out
-    assert copy.snapshot() == before
+    assert copy.snapshot_all() == before
 
 
 def refused(outcome: Outcome, *words: str) -> None:
@@ -246,40 +176,43 @@ def refused(outcome: Outcome, *words: str) -> None:
 
 def test_a_day_out_of_order_is_refused_and_nothing_is_written(workspace: Workspace) -> None:
     made = Days(workspace.folder)
-    made.write_day(2)
-    refused(made.day(2), "period 2 comes after period 1, of which", "contains no finished release")
+    made.write_period(2)
+    refused(
+        made.period(2), "period 2 comes after period 1, of which", "contains no finished release"
+    )
     assert not made.output.exists()
 
 
 def test_a_day_that_was_left_out_cannot_be_released_later(copy: Days) -> None:
     shutil.rmtree(copy.period_folder(3))
-    refused(copy.day(3), "period 4 is released already, so period 3 comes too late")
+    refused(copy.period(3), "period 4 is released already, so period 3 comes too late")
     assert not copy.period_folder(3).exists()
 
 
-@pytest.mark.parametrize("period", [0, 6, -1])
-def test_a_day_beyond_the_series_is_refused(copy: Days, period: int) -> None:
-    before = copy.snapshot()
-    refused(copy.day(period), f"series.period: {period} is not from 1 to 5, the series' periods")
-    assert copy.snapshot() == before
+def test_a_day_beyond_the_series_is_refused(copy: Days) -> None:
+    before = copy.snapshot_all()
+    for period in (0, 6, -1):
+        words = f"series.period: {period} is not from 1 to 5, the series' periods"
+        refused(copy.period(period), words)
+    assert copy.snapshot_all() == before
 
 
 def test_another_series_is_refused(copy: Days) -> None:
-    before = copy.snapshot()
-    refused(copy.day(5, fanout=3), "is a run of another series: only the period may differ")
-    refused(copy.day(5, periods=6), "is a run of another series")
-    assert copy.snapshot() == before
+    before = copy.snapshot_all()
+    refused(copy.period(5, fanout=3), "is a run of another series: only the period may differ")
+    refused(copy.period(5, periods=6), "is a run of another series")
+    assert copy.snapshot_all() == before
 
 
 def test_the_same_day_of_another_specification_is_refused(copy: Days) -> None:
-    refused(copy.day(4, fanout=3), "contains a release of another configuration: series.fanout")
+    refused(copy.period(4, fanout=3), "contains a release of another configuration: series.fanout")
 
 
 def test_another_key_is_refused(copy: Days) -> None:
     copy.key.write_text(ReleaseKey(bytes(32)).to_text() + "\n")
     shutil.rmtree(copy.period_folder(4))
-    copy.write_day(4)
-    refused(copy.day(4), "does not hold the key")
+    copy.write_period(4)
+    refused(copy.period(4), "does not hold the key")
     assert not (copy.period_folder(4) / "manifest.json").exists()
     assert not (copy.period_folder(4) / "nodes").exists()
 
@@ -289,23 +222,23 @@ def test_a_damaged_state_is_refused_and_repaired(copy: Days) -> None:
     state = sorted(copy.period_folder(3).glob("state/*"))[0]
     whole = state.read_bytes()
     state.write_bytes(whole[:-9] + b"damaged!!")
-    copy.write_day(4)
-    refused(copy.day(4), "is missing or damaged; --repair makes it again")
+    copy.write_period(4)
+    refused(copy.period(4), "is missing or damaged; --repair makes it again")
     shutil.rmtree(copy.period_folder(4))
-    copy.write_day(3)
-    outcome = copy.day(3, "--repair")
+    copy.write_period(3)
+    outcome = copy.period(3, "--repair")
     assert outcome.code == 0, outcome.err
     assert state.read_bytes() == whole
 
 
 def test_a_run_that_was_begun_goes_on_with_the_same_rows_alone(copy: Days) -> None:
-    finished = copy.snapshot()
+    finished = copy.snapshot_all()
     (copy.period_folder(4) / "manifest.json").unlink()
-    copy.write_day(4, rows=299)
-    refused(copy.day(4), "made from other data")
-    copy.write_day(4)
-    assert copy.day(4).code == 0
-    assert copy.snapshot() == finished
+    copy.write_period(4, rows=299)
+    refused(copy.period(4), "made from other data")
+    copy.write_period(4)
+    assert copy.period(4).code == 0
+    assert copy.snapshot_all() == finished
 
 
 # --- the configuration ---
@@ -313,55 +246,30 @@ def test_a_run_that_was_begun_goes_on_with_the_same_rows_alone(copy: Days) -> No
 
 def test_a_period_may_be_a_date(tmp_path: Path) -> None:
     made = Days(tmp_path)
-    made.write_day(1)
-    outcome = made.day("2013-01-05", start="2013-01-05")
+    made.write_period(1)
+    outcome = made.period("2013-01-05", start="2013-01-05")
     assert outcome.code == 0, outcome.err
     assert made.period_folder(1).exists()
     refused(
-        made.day("2013-01-10", start="2013-01-05"),
+        made.period("2013-01-10", start="2013-01-05"),
         "series.period: 2013-01-10 is period 6, and 6 is not from 1 to 5",
     )
-    refused(made.day("2013-01-06"), "series.start: is required if the period is a date")
+    refused(made.period("2013-01-06"), "series.start: is required if the period is a date")
 
 
-@pytest.mark.parametrize(
-    ("series", "words"),
-    [
-        ({"period": "monday"}, "series.period: 'monday' must be a whole number, or a date"),
-        ({"period": 1, "periods": 0}, "series.periods: 0 is not from 1 to 65536"),
-        ({"period": 1, "periods": 10**6}, "series.periods: 1000000 is not from 1 to 65536"),
-        ({"period": 1, "fanout": 1}, "series.fanout: 1 is not at least 2"),
-        ({"period": 1, "unit": "per_series"}, "series.unit: per_series has no effect where the "),
-        ({"period": 1, "max_periods": 2}, "series.max_periods: goes with unit: per_series"),
-        (
-            {"period": 1, "unit": "per_series", "max_periods": 0},
-            "series.max_periods: 0 is not from 1 to 5",
-        ),
-        ({"period": 1, "colour": 3}, "series.colour: unknown key"),
-        ({"period": 1, "start": "soon"}, "series.start: 'soon' must be a date such as"),
-    ],
-)
-def test_bad_sections_are_refused(
-    workspace: Workspace, series: dict[str, object], words: str
-) -> None:
-    refused(Days(workspace.folder).day(series.pop("period"), **series), words)
-
-
-@pytest.mark.parametrize(
-    ("tree", "words"),
-    [
-        ({"level_budgets": [0.5, 0.5], "fanouts": [16]}, "level_budgets"),
-    ],
-)
-def test_trees_that_do_not_go_into_a_series_are_refused(
-    workspace: Workspace, tree: dict[str, object], words: str
-) -> None:
+def test_bad_sections_are_refused(workspace: Workspace) -> None:
     made = Days(workspace.folder)
-
-    def change(settings: dict[str, Any]) -> None:
-        settings["trees"][0] |= tree
-
-    refused(made.run("plan", made.configure(change)), words)
+    rows: list[tuple[Any, dict[str, object], str]] = [
+        ("monday", {}, "series.period: 'monday' must be a whole number, or a date"),
+        (1, {"unit": "per_series", "max_periods": 0}, "series.max_periods: 0 is not from 1 to 5"),
+        (1, {"colour": 3}, "series.colour: unknown key"),
+        (1, {"start": "soon"}, "series.start: 'soon' must be a date such as"),
+    ]
+    for period, series, words in rows:
+        refused(made.period(period, **series), words)
+    tree = {"level_budgets": [0.5, 0.5], "fanouts": [16]}
+    path = made.configure(lambda settings: settings["trees"][0].update(tree))
+    refused(made.run("plan", path), "level_budgets")
 
 
 def test_a_series_is_of_whole_levels_and_its_plan_says_so(
@@ -414,21 +322,17 @@ def test_hierarchies_and_every_guarantee(tmp_path: Path, privacy: dict[str, obje
         settings["trees"].append(tree)
 
     for period in (1, 2):
-        made.write_day(period)
+        made.write_period(period)
         path = made.configure(lambda s, at=period: (change(s), s["series"].update(period=at)))  # type: ignore[misc]
-        outcome = made.run("release", path)
-        assert outcome.code == 0, outcome.err
-    (answer,) = json.loads(
-        made.run("query", made.output, "node", "--path", "north", "--tree", "towns", "--json").out
-    )["answers"]
-    truth = sum(made.write_day(p)["place"].to_pylist().count("north") for p in (1, 2))
+        made.succeed("release", path)
+    (answer,) = made.queried(made.output, "node", "--path", "north", "--tree", "towns")
+    truth = sum(made.write_period(p)["place"].to_pylist().count("north") for p in (1, 2))
     assert abs(answer["estimate"] - truth) < 12 * answer["std_error"]
     guarantee = ReleaseFolder(str(made.period_folder(2))).manifest["guarantee"]
     assert guarantee["epsilon"] == "2"  # type: ignore[index]
-    node = ("node", "--path", "", "--tree", "towns", "--json")
-    (root,) = json.loads(made.run("query", made.output, *node).out)["answers"]
-    parts = ("sum", "--paths", "north", "south", "other", "--tree", "towns", "--json")
-    (summed,) = json.loads(made.run("query", made.output, *parts).out)["answers"]
+    (root,) = made.queried(made.output, "node", "--path", "", "--tree", "towns")
+    parts = ("sum", "--paths", "north", "south", "other", "--tree", "towns")
+    (summed,) = made.queried(made.output, *parts)
     assert summed["std_error"] == pytest.approx(root["std_error"], rel=1e-9, abs=1e-9)
     assert summed["count"] == root["count"]
 
@@ -437,16 +341,16 @@ def test_other_files_of_the_same_rows_give_the_same_bytes(tmp_path: Path) -> Non
     """How rows lie in files, and how they are bundled, is nothing that a series remembers."""
     found = []
     for pieces in (1, 3):
-        made = Days(tmp_path / str(pieces)) if not (tmp_path / str(pieces)).mkdir() else None
-        assert made is not None
+        (tmp_path / str(pieces)).mkdir()
+        made = Days(tmp_path / str(pieces))
         for period in (1, 2):
-            table = made.write_day(period)
+            table = made.write_period(period)
             made.file(0).unlink()
             for piece in range(pieces):
                 size = -(-len(table) // pieces)
                 pq.write_table(table.slice(piece * size, size), made.file(piece))
-            assert made.day(period, *NONCE).code == 0
-        found.append(made.snapshot())
+            assert made.period(period, *NONCE).code == 0
+        found.append(made.snapshot_all())
     assert found[0] == found[1]
 
 
@@ -456,8 +360,8 @@ def test_the_beginning_of_a_run_is_discarded_whole(copy: Days) -> None:
     (run / "manifest.json").unlink()
     nonce = (run / "nonce.json").read_bytes()
     state = {path.name for path in run.glob("state/*")}
-    copy.write_day(3)
-    assert state and copy.day(3, "--discard").code == 0
+    copy.write_period(3)
+    assert state and copy.period(3, "--discard").code == 0
     assert (run / "nonce.json").read_bytes() != nonce
     assert not state & {path.name for path in run.glob("state/*")}
 
@@ -467,7 +371,7 @@ def test_totals_to_date_of_large_trees_are_only_queried(
 ) -> None:
     monkeypatch.setattr("dptrees.pipelines.query.series_totals.MOST_LEAVES", 16)
     shutil.rmtree(copy.period_folder(3) / "to-date")
-    outcome = copy.day(3)
+    outcome = copy.period(3)
     assert outcome.code == 0 and "places: large; dptrees query adds it up" in outcome.out
     written = sorted(path.name for path in copy.period_folder(3).rglob("to-date/*/*"))
     assert written == ["all-000000-000000.parquet"] * 2
@@ -477,33 +381,30 @@ def test_a_run_of_another_series_is_not_queried(copy: Days, tmp_path: Path) -> N
     (tmp_path / "other").mkdir()
     other = Days(tmp_path / "other")
     for period in (1, 2):
-        other.write_day(period)
-        assert other.day(period, periods=4).code == 0
+        other.write_period(period)
+        assert other.period(period, periods=4).code == 0
     shutil.rmtree(copy.period_folder(2))
     shutil.copytree(other.period_folder(2), copy.period_folder(2))
     refused(copy.run("query", copy.output, "top", "--tree", "all"), "is a run of another series")
 
 
 def test_totals_to_date_are_made_again_where_they_are_missing(copy: Days) -> None:
-    before = copy.snapshot()
+    before = copy.snapshot_all()
     shutil.rmtree(copy.period_folder(3) / "to-date")
-    assert copy.day(3).code == 0
-    assert copy.snapshot() == before
+    assert copy.period(3).code == 0
+    assert copy.snapshot_all() == before
 
 
 def test_runs_are_verified_and_replayed(copy: Days) -> None:
     """Also those that go on from the run before; an edit of what they state is found."""
     for period in (1, 3, 4):
-        copy.write_day(period)
-
-        def change(settings: dict[str, Any], period: int = period) -> None:
-            settings["series"]["period"] = period
-
-        outcome = copy.run("verify", copy.period_folder(period), "--data", copy.configure(change))
-        assert outcome.code == 0, outcome.err
+        copy.write_period(period)
+        outcome = copy.succeed(
+            "verify", copy.period_folder(period), "--data", copy.configured(period)
+        )
         assert "replay: parts, tables and record are the same, bit for bit" in outcome.out
-    copy.write_day(5)  # the wrong day
-    outcome = copy.run("verify", copy.period_folder(4), "--data", copy.configure(change))
+    copy.write_period(5)  # the wrong day
+    outcome = copy.run("verify", copy.period_folder(4), "--data", copy.configured(period))
     assert outcome.code == 2 and "the record differs" in outcome.err
 
 
