@@ -24,8 +24,7 @@ def planned(workspace: Workspace, *options: str) -> str:
         settings["trees"] = TREES
         settings["privacy"] = {"epsilon": 1, "delta": 1e-6, "neighbors": "add_remove"}
 
-    outcome = workspace.run("plan", workspace.configure(change), *options)
-    assert outcome.code == 0, outcome.err
+    outcome = workspace.succeed("plan", workspace.configure(change), *options)
     return outcome.out
 
 

@@ -34,16 +34,14 @@ def units_released(workspace: Workspace, **changes: Any) -> str:
         settings["privacy"] = UNIT | {"epsilon": 10**6} | changes
         settings["output"] = str(workspace.folder / "units")
 
-    outcome = workspace.release(change)
-    assert outcome.code == 0, outcome.err
+    workspace.make(change)
     return str(workspace.folder / "units")
 
 
 def test_bounds_show_what_they_cut_off_and_cost(people: Workspace) -> None:
     folder = units_released(people)
     path = people.configure(lambda settings: settings.update(privacy=UNIT))
-    outcome = people.run("plan", path, "--units", folder, "--json")
-    assert outcome.code == 0, outcome.err
+    outcome = people.succeed("plan", path, "--units", folder, "--json")
     units = json.loads(outcome.out)["units"]
     assert units["most"] == 20 and FILES * ROWS == 12 * 100
     found = {each["max_rows"]: each for each in units["bounds"]}

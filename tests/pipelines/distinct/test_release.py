@@ -54,8 +54,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Cities:
     """A release without noise. Tests only read it."""
     workspace = Cities(tmp_path_factory.mktemp("cities"))
     path = workspace.configured(tree(), tree("by-place", group_by=KEYS), tree("one", max_values=1))
-    outcome = workspace.run("release", path, *NONCE)
-    assert outcome.code == 0, outcome.err
+    outcome = workspace.succeed("release", path, *NONCE)
     workspace.summary = outcome.out  # type: ignore[attr-defined]
     return workspace
 

@@ -149,8 +149,7 @@ def test_discarding_needs_budget_once_noise_was_drawn(plain: Ledgered) -> None:
     refused(plain.run("release", plain.configure(), "--discard"), "would be exceeded")
     assert plain.contents == before
     open_account(url, account_of("2"), change_total=True)
-    outcome = plain.run("release", plain.configure(), "--discard")
-    assert outcome.code == 0, outcome.err
+    outcome = plain.succeed("release", plain.configure(), "--discard")
     assert "ledger: data set flights: epsilon 2 of 2 spent" in outcome.out
     assert not {name for name in before if "/" in name} & plain.contents.keys()
 
@@ -254,8 +253,7 @@ def test_data_sets_that_cannot_be(plain: Ledgered, options: tuple[str, ...], wor
 def test_init_makes_the_ledger_and_may_be_repeated(url: str, workspace: Workspace) -> None:
     command = ("ledger", "init", url, "--dataset", "people", "--rho", "0.5", "--unit", "person")
     for end in ("(opened)", "(it was there already, the same)"):
-        outcome = workspace.run(*command, "--neighbors", "substitute")
-        assert outcome.code == 0, outcome.err
+        outcome = workspace.succeed(*command, "--neighbors", "substitute")
         words = "data set people: a total of rho = 0.5 per person, neighbors substitute"
         assert outcome.out == f"{url}: {words} {end}\n"
     assert workspace.run("ledger", "show", url).out.splitlines() == [

@@ -33,8 +33,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What the release holds that nobody killed."""
     folder = tmp_path_factory.mktemp("undisturbed")
     made = Ledgered(folder, f"sqlite:///{folder}/budget.db")
-    outcome = made.release()
-    assert outcome.code == 0, outcome.err
+    made.make()
     made.check_once()
     return made.contents
 
@@ -119,8 +118,7 @@ def check_run_again(made: Ledgered, undisturbed: dict[str, bytes], step: str) ->
         assert entry is not None and entry.record is not None
 
     nonce = NONCE if step in UNKNOWN else ()
-    outcome = made.run("release", made.configure(), *nonce)
-    assert outcome.code == 0, outcome.err
+    outcome = made.succeed("release", made.configure(), *nonce)
     assert "ledger: data set flights: epsilon 1 of 1 spent" in outcome.out.splitlines()
     assert made.contents == undisturbed
     made.check_once()
@@ -220,7 +218,6 @@ def test_killed_while_it_discards(
         assert outcome.code == 2 and "delete the unfinished release with --discard" in outcome.err
         assert drawn.contents == old
         again = ("--discard",)
-    outcome = drawn.run("release", drawn.configure(), *again)
-    assert outcome.code == 0, outcome.err
+    drawn.succeed("release", drawn.configure(), *again)
     assert drawn.ledger.account("flights").spent.epsilon == 2
     assert drawn.contents.keys().isdisjoint(name for name in undisturbed if "/" in name)

@@ -38,8 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A release with hardly any noise. Tests only read it."""
     workspace = Workspace(tmp_path_factory.mktemp("means"))
     path = configured(workspace, *TREES, epsilon=10**5, neighbors="add_remove")
-    outcome = workspace.run("release", path, *NONCE)
-    assert outcome.code == 0, outcome.err
+    outcome = workspace.succeed("release", path, *NONCE)
     workspace.summary = outcome.out  # type: ignore[attr-defined]
     return workspace
 

@@ -26,8 +26,7 @@ def configured(tree: dict[str, Any]) -> Any:
 
 
 def planned(workspace: Workspace, tree: dict[str, Any]) -> dict[str, Any]:
-    outcome = workspace.run("plan", workspace.configure(configured(tree)), "--json")
-    assert outcome.code == 0, outcome.err
+    outcome = workspace.succeed("plan", workspace.configure(configured(tree)), "--json")
     (entry,) = json.loads(outcome.out)["trees"]
     return dict(entry)
 
@@ -59,8 +58,7 @@ def test_the_plan_says_that_the_error_is_a_model_s(tmp_path: Path) -> None:
 
 def test_a_release_records_what_its_plan_was_for(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    outcome = workspace.release(configured(SPARSE))
-    assert outcome.code == 0, outcome.err
+    workspace.make(configured(SPARSE))
     manifest = json.loads((workspace.output / "manifest.json").read_text(encoding="utf-8"))
     (tree,) = manifest["spec"]["trees"]
     assert (tree["for"], tree["guessed_rows"]) == ("counts", 200)
@@ -89,8 +87,7 @@ def test_else_counts_are_of_adaptive_trees(tmp_path: Path) -> None:
     assert (
         said.count("expected error by a model (") == 2 and said.count("a guess of 200 rows)") == 2
     )
-    outcome = workspace.release(configured(COUNTS))
-    assert outcome.code == 0, outcome.err
+    workspace.make(configured(COUNTS))
     manifest = json.loads((workspace.output / "manifest.json").read_text(encoding="utf-8"))
     tree = manifest["spec"]["trees"][0]
     assert tree["kind"] == "adaptive" and "consistency" not in tree
@@ -123,8 +120,7 @@ def test_errors_share_a_budget_where_they_are_known(
         ]
         settings["privacy"] = privacy | {"neighbors": "add_remove", "split": "equal_errors"}
 
-    outcome = workspace.run("plan", workspace.configure(change), "--json")
-    assert outcome.code == 0, outcome.err
+    outcome = workspace.succeed("plan", workspace.configure(change), "--json")
     first, second = (each["error"] for each in json.loads(outcome.out)["composition"]["trees"])
     assert first == pytest.approx(second, rel=0.01)
 

@@ -35,8 +35,7 @@ def test_labels_are_in_answers_tables_and_the_page(tmp_path: Path, labels: Any) 
     workspace = Workspace(tmp_path)
     workspace.write_rows(sex=pa.array([0, 1, 1, 2] * (ROWS // 4)))
     change = {"trees": trees(labels), "privacy": {"epsilon": 60, "neighbors": "add_remove"}}
-    released = workspace.release(lambda settings: settings.update(change))
-    assert released.code == 0, released.err
+    workspace.make(lambda settings: settings.update(change))
     counts = workspace.run("query", workspace.output, "top", "--tree", "sex", "--json")
     found = {each["label"]: each["count"] for each in json.loads(counts.out)["answers"]}
     assert found == {"women": FILES * ROWS // 4, "men": FILES * ROWS // 2}

@@ -75,7 +75,6 @@ def test_describe_has_what_is_listed(
     tmp_path: Path, metrics: list[str], statistics: list[str]
 ) -> None:
     workspace = Workspace(tmp_path)
-    released = workspace.run("release", workspace.configure(configured({"metrics": metrics})))
-    assert released.code == 0, released.err
+    workspace.succeed("release", workspace.configure(configured({"metrics": metrics})))
     described = workspace.run("query", workspace.output, "describe", "--json")
     assert [each["statistic"] for each in json.loads(described.out)["answers"]] == statistics

@@ -100,8 +100,7 @@ def test_the_plan_says_what_was_chosen(
 ) -> None:
     workspace = Workspace(tmp_path)
     path = workspace.configure(configured(tree, privacy))
-    outcome = workspace.run("plan", path)
-    assert outcome.code == 0, outcome.err
+    outcome = workspace.succeed("plan", path)
     lines = [line for line in outcome.out.splitlines() if line.startswith("  chosen for")]
     assert len(lines) == (chosen is not None)
     assert chosen is None or chosen in lines[0]
@@ -126,8 +125,7 @@ def test_what_is_chosen_is_released_and_found_again(
 ) -> None:
     workspace = Workspace(tmp_path)
     for _ in range(2):
-        outcome = workspace.release(configured(tree, privacy))
-        assert outcome.code == 0, outcome.err
+        workspace.make(configured(tree, privacy))
     manifest = json.loads((workspace.output / "manifest.json").read_text(encoding="utf-8"))
     assert [each["kind"] for each in manifest["spec"]["trees"]] == [kind]
     requested = workspace.run("query", str(workspace.output), "cdf", "20")
@@ -138,8 +136,7 @@ def test_what_is_chosen_is_released_and_found_again(
 def test_a_target_is_of_the_mechanism_that_was_chosen(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     path = workspace.configure(configured(MEDIAN))
-    outcome = workspace.run("plan", path, "--target-error", "age=4", "--json")
-    assert outcome.code == 0, outcome.err
+    outcome = workspace.succeed("plan", path, "--target-error", "age=4", "--json")
     (entry,) = json.loads(outcome.out)["trees"]
     assert entry["mechanism"] == "exponential"
     assert entry["target"]["epsilon"] == pytest.approx(2**0.5 / 4, rel=0.01)
@@ -156,8 +153,7 @@ def test_a_series_is_of_whole_levels(tmp_path: Path) -> None:
             configured(tree, privacy)(settings)
             settings["series"] = {"periods": 4, "period": 1}
 
-        outcome = workspace.run("plan", workspace.configure(change))
-        assert outcome.code == 0, outcome.err
+        outcome = workspace.succeed("plan", workspace.configure(change))
         assert "cells in a tree of" in outcome.out and "chosen for" not in outcome.out
 
 

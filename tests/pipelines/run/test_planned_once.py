@@ -99,8 +99,7 @@ def test_a_finished_release_is_found_without_planning(
 ) -> None:
     before = contents(again.output)
     no_planner(monkeypatch)
-    outcome = again.run("release", again.configure())
-    assert outcome.code == 0, outcome.err
+    outcome = again.succeed("release", again.configure())
     assert "already there; no rows were read" in outcome.out
     assert contents(again.output) == before
 
@@ -132,16 +131,12 @@ def widen(entries: dict[str, Any], factor: float) -> None:
 
 
 def test_a_default_that_is_spelled_out_is_found_by_its_plan(again: Workspace) -> None:
-    outcome = again.run(
-        "release", again.configure(lambda settings: settings.update(confidence=0.95))
-    )
-    assert outcome.code == 0, outcome.err
+    again.succeed("release", again.configure(lambda settings: settings.update(confidence=0.95)))
 
     def outside(settings: dict[str, Any]) -> None:
         settings["trees"][0]["weight"] = 1
 
-    outcome = again.run("release", again.configure(outside))
-    assert outcome.code == 0, outcome.err
+    again.succeed("release", again.configure(outside))
 
 
 def test_another_configuration_is_refused_by_its_first_key(again: Workspace) -> None:
@@ -172,8 +167,7 @@ def test_what_was_begun_is_finished_with_its_plan(
         if names is not None and name not in names:
             (again.output / name).unlink()
     no_planner(monkeypatch)
-    outcome = again.run("release", again.configure(), *NONCE)
-    assert outcome.code == 0, outcome.err
+    again.succeed("release", again.configure(), *NONCE)
     assert contents(again.output) == before
 
 
@@ -183,16 +177,14 @@ def test_a_repair_uses_the_plan_of_the_manifest(
     before = contents(again.output)
     next((again.output / "nodes").iterdir()).unlink()
     no_planner(monkeypatch)
-    outcome = again.run("release", again.configure(), "--repair")
-    assert outcome.code == 0, outcome.err
+    again.succeed("release", again.configure(), "--repair")
     assert contents(again.output) == before
 
 
 def test_other_quantiles_finish_with_the_same_noise(again: Workspace) -> None:
     before = contents(again.output)
     beginning(again)
-    outcome = again.run("release", again.configure(quantiles))
-    assert outcome.code == 0, outcome.err
+    again.succeed("release", again.configure(quantiles))
     after = contents(again.output)
     same = {name for name in before if name.startswith(("nodes/", "cdf/"))} | {RECORD}
     assert same and all(after[name] == before[name] for name in same)
@@ -205,8 +197,7 @@ def test_another_configuration_before_noise_replaces_the_plan(again: Workspace) 
     for name in contents(again.output):
         if name not in (PLAN, "nonce.json"):
             (again.output / name).unlink()
-    outcome = again.run("release", again.configure(cells))
-    assert outcome.code == 0, outcome.err
+    again.succeed("release", again.configure(cells))
     assert again.run("verify", again.output, "--key", again.key).code == 0
 
 
@@ -226,8 +217,7 @@ def test_what_is_discarded_is_planned_anew(
     before = json.loads((again.output / PLAN).read_text())
     beginning(again)
     another_planner(monkeypatch)
-    outcome = again.run("release", again.configure(), "--discard")
-    assert outcome.code == 0, outcome.err
+    again.succeed("release", again.configure(), "--discard")
     assert json.loads((again.output / PLAN).read_text())["digest"] != before["digest"]
 
 
@@ -330,8 +320,7 @@ def test_killed_and_finished_by_another_planner(
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert (workspace.output / moment).exists()
     another_planner(monkeypatch)
-    outcome = workspace.run("release", path, *NONCE)
-    assert outcome.code == 0, outcome.err
+    workspace.succeed("release", path, *NONCE)
     assert contents(workspace.output) == contents(released.output)
 
 
@@ -352,8 +341,7 @@ def test_of_two_launchers_the_second_takes_the_plan_of_the_first(
     monkeypatch.setattr(Stage, "check_input", overtaken)
     path = workspace.configure()
     another_planner(monkeypatch)
-    outcome = workspace.run("release", path, *NONCE)
-    assert outcome.code == 0, outcome.err
+    workspace.succeed("release", path, *NONCE)
     assert contents(workspace.output) == contents(released.output)
 
 
@@ -362,8 +350,7 @@ def test_a_published_copy_is_verified_on_another_machine(
 ) -> None:
     path = again.configure()
     another_planner(monkeypatch)
-    outcome = again.run("verify", again.output, "--data", path)
-    assert outcome.code == 0, outcome.out + outcome.err
+    again.succeed("verify", again.output, "--data", path)
 
 
 def test_a_plan_beside_a_manifest_that_is_not_its_own(again: Workspace) -> None:
@@ -391,8 +378,7 @@ def test_a_series_goes_on_with_its_plan(
     shutil.rmtree(workspace.output / "period-0002")
 
     no_planner(monkeypatch)
-    outcome = workspace.release(daily(2))
-    assert outcome.code == 0, outcome.err
+    workspace.make(daily(2))
     assert contents(workspace.output) == undisturbed
 
 
@@ -428,8 +414,7 @@ def private(settings: dict[str, Any]) -> None:
 def test_a_release_with_private_keys_is_finished_with_its_plans(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
-    outcome = workspace.release(private)
-    assert outcome.code == 0, outcome.err
+    workspace.make(private)
     undisturbed = contents(workspace.output)
     beginning(workspace)
     if left == "the keys":  # the trees were not begun
@@ -439,8 +424,7 @@ def test_a_release_with_private_keys_is_finished_with_its_plans(
                 (workspace.output / name).unlink()
         undisturbed = {n: data for n, data in undisturbed.items() if n.startswith("keys/")}
     another_planner(monkeypatch)
-    outcome = workspace.release(private)
-    assert outcome.code == 0, outcome.err
+    workspace.make(private)
     assert undisturbed.items() <= contents(workspace.output).items()
     outcome = workspace.release(private)
     assert outcome.code == 0 and "already there" in outcome.out
@@ -470,8 +454,7 @@ def test_trees_are_planned_over_the_selection_of_another_launcher(
         return check_input(stage)
 
     monkeypatch.setattr(Stage, "check_input", overtaken)
-    outcome = workspace.release(few)
-    assert outcome.code == 0, outcome.err
+    workspace.make(few)
     trees, keys = (
         json.loads((folder / MANIFEST).read_text())["spec"]
         for folder in (workspace.output, place.parent)
@@ -553,8 +536,7 @@ def test_a_plan_of_the_earlier_format_is_finished(
     )
     (again.output / PLAN).write_bytes(earlier.to_bytes())
     no_planner(monkeypatch)
-    outcome = again.run("release", again.configure())
-    assert outcome.code == 0, outcome.err
+    again.succeed("release", again.configure())
     assert contents(again.output) == undisturbed | {PLAN: earlier.to_bytes()}
 
 
