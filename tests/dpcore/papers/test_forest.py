@@ -36,6 +36,7 @@ from dptrees.dpcore.trees.consistency import consistent_counts, root_count
 from dptrees.dpcore.trees.estimation import estimation_weights
 from dptrees.dpcore.uniform.intervals import IntervalWidths
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan, TreeSetting
+from tests.dpcore.released_tables import columns_of
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -148,26 +149,16 @@ def question_with_widths(
     return question
 
 
-def columns(release: ReleaseReader, kind: str, *names: str) -> list[Array]:
-    """Columns of all rows of the one tree."""
-    question = release.plan.questions[0]
-    parts = [
-        release._read(kind, question.name, chunk.key, chunk.index)
-        for chunk in question.forest.chunking
-    ]
-    return [np.concatenate([part[name].to_numpy() for part in parts]) for name in names]
-
-
 def cdf_columns(release: ReleaseReader, *names: str) -> list[Array]:
     """Columns of the CDFs, (keys, K) each."""
     count = release.plan.questions[0].key_count
-    return [column.reshape(count, -1) for column in columns(release, "cdf", *names)]
+    return [column.reshape(count, -1) for column in columns_of(release, "cdf", *names)]
 
 
 def node_columns(release: ReleaseReader, *names: str) -> list[list[Array]]:
     """Per level, root first, the columns as (keys, n_l)."""
     question = release.plan.questions[0]
-    level, node, *values = columns(release, "nodes", "level", "node", *names)
+    level, node, *values = columns_of(release, "nodes", "level", "node", *names)
     found = []
     for depth, size in enumerate(question.plan.tree.level_sizes):
         mine = level == depth

@@ -40,6 +40,7 @@ from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import NodeObjective, RangeObjective
 from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan, TreeSetting, moved_counts
 from tests.dpcore.neighboring import DROPPED, Row, neighbors, possible_rows
+from tests.dpcore.noise_laws import p_value
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -174,17 +175,6 @@ def many_runs(plan: TreePlan, counts: Array) -> Array:
     *above, prefixes = forest.measure("t", forest.chunking[0], np.tile(counts, RUNS), noise)
     assert above == [None] * plan.tree.height and prefixes is not None
     return prefixes
-
-
-def p_value(noise: Array, law: NoiseLaw) -> float:
-    """Chi-squared, in cells of at least 20 expected draws."""
-    reach = law.bound(40 / noise.size)
-    inner = np.arange(-reach, reach + 1)
-    tail = law.survival(reach)
-    expected = np.concatenate([[tail], law.pmf(inner), [tail]]) * noise.size
-    places = np.clip(noise, -reach - 1, reach + 1) + reach + 1
-    observed = np.bincount(places, minlength=2 * reach + 3)
-    return float(stats.chisquare(observed, expected / expected.sum() * noise.size).pvalue)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

@@ -1,4 +1,4 @@
-"""The guarantee, audited: the error and the coverage that are stated, the privacy that is claimed.
+"""The guarantee, audited: the error that is stated, the privacy that is claimed.
 
 Every limit is derived from a false alarm rate of 1e-6 or less per test, and every audit is shown
 to fail on a planted error. Keys serve as repetitions: the noise of each is independent.
@@ -17,7 +17,6 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse
-from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.unit import (
@@ -32,31 +31,14 @@ from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.intervals import IntervalWidths
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
+from tests.dpcore.noise_laws import p_value, scaled
+from tests.dpcore.released_tables import columns_of
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
 # Of a standard normal beyond, either side: below 1e-6.
 SIGMAS = 4.9
 FALSE_ALARM = 1e-6
-
-
-def scaled(law: NoiseLaw, factor: Fraction) -> NoiseLaw:
-    """The law with its scale multiplied."""
-    if isinstance(law, DiscreteLaplace):
-        return DiscreteLaplace(scale=law.scale * factor)
-    assert isinstance(law, DiscreteGaussian)
-    return DiscreteGaussian(sigma_squared=law.sigma_squared * factor**2)
-
-
-def measured_columns(release: Any, kind: str, keys: int, *names: str) -> list[Array]:
-    """Columns of a tree whose chunks hold whole keys: (keys, K), or one level's (keys, n_l)."""
-    question = release.plan.questions[0]
-    parts: list[list[Array]] = [[] for _ in names]
-    for chunk in question.forest.chunking:
-        table = release._read(kind, question.name, chunk.key, chunk.index)
-        for part, name in zip(parts, names, strict=True):
-            part.append(table[name].to_numpy())
-    return [np.concatenate(part) for part in parts]
 
 
 # --- predicted error = measured error -----------------------------------------------------------
@@ -78,7 +60,7 @@ def squared_error_z(
     for repetition in range(names):
         named = replace(release_plan, name=f"r{repetition}")
         release = release_counts(named, {"delay": counts}, ReleaseKey(bytes(32)))
-        (estimates,) = measured_columns(release, "cdf", keys, "estimate")
+        (estimates,) = columns_of(release, "cdf", "estimate")
         errors.append(((estimates.reshape(shape) - truth) ** 2).mean(axis=1))
     per_tree = np.concatenate(errors)
     standard_error = float(per_tree.std(ddof=1)) / math.sqrt(per_tree.size)
@@ -133,96 +115,9 @@ def test_the_predicted_error_is_the_measured_one_where_the_total_is_public(
     assert squared_error_z(make, make_release_plan, planted, 0, 400) < -SIGMAS
 
 
-# --- stated intervals cover ---------------------------------------------------------------------
-
-KEYS, CELLS = 3000, 40
-
-
-def covered(make_question: Make, make_release_plan: Make, plan: TreePlan, counts: Array) -> Any:
-    """What -> (keys, nodes) whether the stated 95 % interval holds the truth."""
-    question = make_question(leaves=CELLS, plan=plan, keys=KEYS, quantiles=(0.1, 0.5, 0.9))
-    release = release_counts(make_release_plan(question), {"delay": counts}, ReleaseKey(bytes(32)))
-    level, node, low, high = measured_columns(
-        release, "nodes", KEYS, "level", "node", "ci_low", "ci_high"
-    )
-    found = {}
-    for depth, truth in enumerate(plan.tree.level_counts(counts)):
-        # Within a chunk of keys a level's rows are in the order of keys.
-        mine = level == depth
-        inside = (low[mine] <= truth.reshape(-1)) & (truth.reshape(-1) <= high[mine])
-        found[f"level {depth}"] = inside.reshape(truth.shape)
-        assert (node[mine].reshape(truth.shape) == np.arange(truth.shape[1])).all()
-    low, high = measured_columns(release, "cdf", KEYS, "ci_low", "ci_high")
-    prefixes = np.cumsum(counts, axis=1)
-    found["prefixes"] = ((low <= prefixes.reshape(-1)) & (prefixes.reshape(-1) <= high)).reshape(
-        prefixes.shape
-    )
-    low, high = (
-        release.quantiles[name].to_numpy().reshape(KEYS, 3) for name in ("ci_low", "ci_high")
-    )
-    ranks = np.maximum(1, np.ceil(np.array([0.1, 0.5, 0.9]) * prefixes[:, -1:]))
-    cells = (prefixes[:, None, :] >= ranks[:, :, None]).argmax(axis=2)
-    some = prefixes[:, -1] > 0
-    found["quantiles"] = ((low <= cells) & (cells <= high))[some]
-    return found
-
-
-def falls_short(inside: Array) -> bool:
-    """Some column, by itself, is covered too rarely to be 95 %: false alarms below 1e-6 in all."""
-    least = stats.binom.ppf(FALSE_ALARM / inside.shape[1], inside.shape[0], 0.95)
-    return bool((inside.sum(axis=0) < least).any())
-
-
-def too_wide(inside: Array) -> bool:
-    """The mean over the columns is above 97 % by more than 4.9 standard errors over the keys."""
-    per_key = inside.mean(axis=1)
-    margin = SIGMAS * per_key.std(ddof=1) / math.sqrt(len(per_key))
-    return bool(per_key.mean() - margin > 0.97)
-
-
-def coverage_plan(measure: Measure) -> TreePlan:
-    amount = Fraction(1, 4) if measure is Measure.EPSILON else Fraction(1, 200)
-    return plan_tree(
-        TreeSetting(
-            leaves=CELLS,
-            budget=Budget(measure=measure, amount=amount),
-            unit=ADD_REMOVE_ROW,
-            keyed=True,
-        )
-    )
-
-
-@pytest.mark.parametrize("measure", list(Measure))
-def test_intervals_cover_dense_data_and_are_no_wider_than_need_be(
-    make_question: Make, make_release_plan: Make, replace_laws: Make, measure: Measure
-) -> None:
-    """At least 95 % for every node, boundary and quantile; at most 97 % on the mean of each level.
-    Noise 30 % larger than planned is seen at every level measured."""
-    plan = coverage_plan(measure)
-    counts = np.random.default_rng(1).poisson(3000, (KEYS, CELLS))
-    for what, inside in covered(make_question, make_release_plan, plan, counts).items():
-        assert not falls_short(inside), what
-        if what != "quantiles":  # their intervals consist of whole cells
-            assert not too_wide(inside), (what, inside.mean())
-    planted = replace_laws(plan, lambda law: scaled(law, Fraction(13, 10)))
-    for what, inside in covered(make_question, make_release_plan, planted, counts).items():
-        assert what == "quantiles" or falls_short(inside), what
-
-
-@pytest.mark.parametrize("measure", list(Measure))
-def test_intervals_cover_sparse_data(
-    make_question: Make, make_release_plan: Make, measure: Measure
-) -> None:
-    """Clipped at zero an interval is shorter, never less often right."""
-    counts = np.random.default_rng(2).poisson(0.1, (KEYS, CELLS)) * 7
-    plan = coverage_plan(measure)
-    for what, inside in covered(make_question, make_release_plan, plan, counts).items():
-        assert not falls_short(inside), what
-
-
 # --- privacy, seen from outside -----------------------------------------------------------------
 
-RUNS = 40_000
+RUNS, KEYS = 40_000, 3000
 TREE = UniformTree(leaves=6, fanouts=(2, 3))
 BEFORE = np.array([3, 0, 1, 0, 2, 0])
 # One row more in leaf 3; a row of leaf 2 moved to leaf 3 of another node.
@@ -319,8 +214,8 @@ def test_what_is_released_keeps_epsilon(
             {"delay": np.tile(counts, (keys, 1))},
             ReleaseKey(bytes(32)),
         )
-        level, node, estimate, count = measured_columns(
-            release, "nodes", keys, "level", "node", "estimate", "count"
+        level, node, estimate, count = columns_of(
+            release, "nodes", "level", "node", "estimate", "count"
         )
         mine = (level == 1) & (node == 3)
         released[name] = {"estimate": np.rint(estimate[mine]), "count": count[mine]}
@@ -370,19 +265,6 @@ def test_gaussian_measurements_keep_their_privacy_profile(
 # --- the law of what comes out ------------------------------------------------------------------
 
 
-def chi_squared(noise: Array, law: NoiseLaw) -> float:
-    """The p-value of draws under a law, in cells of at least 20 expected draws."""
-    reach = law.bound(40 / noise.size)
-    inner = np.arange(-reach, reach + 1)
-    expected = (
-        np.concatenate([[law.survival(reach)], law.pmf(inner), [law.survival(reach)]]) * noise.size
-    )
-    observed = np.bincount(
-        np.clip(noise, -reach - 1, reach + 1) + reach + 1, minlength=2 * reach + 3
-    )
-    return float(stats.chisquare(observed, expected).pvalue)
-
-
 @pytest.mark.parametrize("measure", list(Measure))
 def test_a_flat_tree_releases_the_stated_law(
     make_question: Make, make_release_plan: Make, replace_laws: Make, measure: Measure
@@ -405,11 +287,11 @@ def test_a_flat_tree_releases_the_stated_law(
         release = release_counts(
             make_release_plan(question), {"delay": counts}, ReleaseKey(bytes(32))
         )
-        level, estimate = measured_columns(release, "nodes", KEYS, "level", "estimate")
+        level, estimate = columns_of(release, "nodes", "level", "estimate")
         noise = np.rint(estimate[level == 1] - counts.reshape(-1)).astype(np.int64)
         law = plan.laws[1]
         assert law is not None
-        p_values.append(chi_squared(noise, law))
+        p_values.append(p_value(noise, law))
     assert p_values[0] > FALSE_ALARM > p_values[1]
 
 
@@ -424,7 +306,7 @@ def test_every_level_and_node_has_independent_noise_of_its_law(measure: Measure)
         if law is None or values is None:
             continue
         noise = values - counts
-        assert chi_squared(noise.reshape(-1), law) > FALSE_ALARM
+        assert p_value(noise.reshape(-1), law) > FALSE_ALARM
         columns.append(noise)
     correlation = np.corrcoef(np.concatenate(columns, axis=1).T)
     off_diagonal = correlation[~np.eye(len(correlation), dtype=bool)]

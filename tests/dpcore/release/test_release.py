@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -26,6 +25,7 @@ from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import RangeObjective
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 from tests.dpcore.mechanisms import changed
+from tests.dpcore.released_tables import all_rows
 
 Make = Callable[..., Any]
 LEAVES, QUANTILES = 23, (0.0, 0.1, 0.5, 0.9, 1.0)
@@ -66,16 +66,6 @@ def make_release(
 
 def tree_name(key: str | None) -> str:
     return "plain" if key is None else "keyed"
-
-
-def all_rows(release: ReleaseReader, kind: str, name: str) -> pa.Table:
-    """Every row of a tree, straight from the parts."""
-    question = release.plan.question(name)
-    chunking = question.forest.chunking
-    places = {(chunk.key, chunk.index) for chunk in chunking}
-    if kind == "nodes" and chunking.split_level:
-        places |= {(key, -1) for key in range(question.key_count)}
-    return pa.concat_tables(release._read(kind, name, *place) for place in sorted(places))
 
 
 def key_rows(release: ReleaseReader, kind: str, key: str | None) -> list[dict[str, Any]]:
