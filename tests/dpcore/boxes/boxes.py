@@ -14,7 +14,7 @@ from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.boxes.domain import HypercubeDomain
 from dptrees.dpcore.boxes.parts import ReleasedPartition, Sides
 from dptrees.dpcore.boxes.plan import Holding
-from dptrees.dpcore.boxes.planner import PartitionChoices
+from dptrees.dpcore.boxes.planner import PartitionChoices, PartitionSetting
 from dptrees.dpcore.boxes.question import PLANNERS, HypercubeQuestion, HypercubeWorkload
 from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.noise.randomness import ReleaseKey
@@ -52,6 +52,26 @@ def draw_rows(domain: HypercubeDomain, many: int, seed: int = 0) -> pa.RecordBat
         spread = rng.beta(0.4, 2.0, many) if rng.random() < 0.7 else rng.random(many)
         columns[axis.column] = np.minimum((spread * axis.cells).astype(np.int64), axis.cells - 1)
     return pa.record_batch(columns)
+
+
+def make_setting(
+    *,
+    bits: int = 24,
+    dimensions: int = 2,
+    measure: Measure = Measure.EPSILON,
+    amount: Fraction = Fraction(1),
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
+    public_total: bool = False,
+) -> PartitionSetting:
+    """What a planner is given of a box whose sides are halved in turn."""
+    return PartitionSetting(
+        bits=bits,
+        diameters=lambda depth: 2.0 ** -(depth // dimensions),
+        dimensions=dimensions,
+        budget=Budget(measure=measure, amount=amount),
+        unit=unit,
+        public_total=public_total,
+    )
 
 
 def plan_question(

@@ -11,18 +11,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan
-from dptrees.dpcore.boxes.domain import HypercubeDomain
-from dptrees.dpcore.boxes.partition import CodeCounts, NodeNoise
+from dptrees.dpcore.boxes.partition import NodeNoise
 from dptrees.dpcore.boxes.plan import EstimatedTree
 from dptrees.dpcore.boxes.question import mechanism_from_spec
-from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity
 from dptrees.dpcore.privacy.unit import (
@@ -33,11 +29,19 @@ from dptrees.dpcore.privacy.unit import (
     Neighbors,
     PrivacyUnit,
 )
+from tests.dpcore.boxes.counted_boxes import (
+    SOURCE,
+    CountedBox,
+    Node,
+    check_sums,
+    list_nodes,
+    noise_at,
+    without_noise,
+)
+from tests.dpcore.refusals import check_refusals
 
-Node = tuple[int, int]
-SOURCE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=b"g")
 # Odd sides, so that some nodes have no cell, and some above the last level have one.
-SIDES = (11, 9)
+BOX = CountedBox.of((11, 9), 7)
 DEPTHS = (0, 2, 5, 8)
 PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",), rows=3)
 UNITS = (*ROW_UNITS, PERSON, replace(PERSON, neighbors=Neighbors.SUBSTITUTE))
@@ -84,77 +88,21 @@ PLANS |= {
 }
 
 
-@dataclass(kw_only=True)
-class Box:
-    """A box of whole numbers with rows in some of its cells, by brute force."""
-
-    domain: HypercubeDomain
-    cells: list[int]
-    rows: dict[int, int]
-
-    @classmethod
-    def of(cls, seed: int) -> Box:
-        rng = np.random.default_rng(seed)
-        domain = HypercubeDomain(
-            axes=tuple(
-                IntegerDomain(column=f"c{place}", lower=0, upper=side)
-                for place, side in enumerate(SIDES)
-            ),
-            depths=(4, 4),
-        )
-        every = zip(*itertools.product(*map(range, SIDES)), strict=True)
-        columns = {f"c{place}": pa.array(values) for place, values in enumerate(every)}
-        cells = sorted(domain.codes(columns).tolist())
-        counts = np.zeros(len(cells), np.int64)
-        counts[rng.choice(len(cells), 40, replace=False)] += rng.geometric(0.4, 40)
-        counts[rng.choice(len(cells), 4, replace=False)] += rng.integers(5, 60, 4)
-        rows = {cell: many for cell, many in zip(cells, counts.tolist(), strict=True) if many}
-        return cls(domain=domain, cells=cells, rows=rows)
-
-    def below(self, depth: int, node: int) -> list[int]:
-        """The cells of a node."""
-        return [cell for cell in self.cells if cell >> (self.domain.bits - depth) == node]
-
-    def count(self, depth: int, node: int) -> int:
-        return sum(self.rows.get(cell, 0) for cell in self.below(depth, node))
-
-    def grown(
-        self, plan: AdaptivePartitionPlan, noise_class: type[NodeNoise] = NodeNoise, nonce: int = 0
-    ) -> EstimatedTree:
-        codes = np.array(sorted(self.rows), np.uint64)
-        counts = np.array([self.rows[code] for code in sorted(self.rows)])
-        noise = noise_class(
-            tree="t",
-            counts=CodeCounts.from_codes(self.domain.bits, codes, counts),
-            laws=plan.laws,
-            public_total=plan.public_total,
-            source=replace(SOURCE, nonce=bytes([nonce])),
-        )
-        return plan.estimated(self.domain, noise)
+SOURCES = [replace(SOURCE, nonce=bytes([number])) for number in range(3)]
 
 
-BOX = Box.of(7)
-
-
-def number(law: NoiseLaw, purpose: str, depth: int, node: int, nonce: int) -> int:
+def number(law: NoiseLaw, purpose: str, depth: int, node: int, source: NoiseSource) -> int:
     """A noisy count of one node."""
-    source = replace(SOURCE, nonce=bytes([nonce]))
-    streams = source.node_streams("t", purpose, depth, np.array([node], np.uint64))
-    return BOX.count(depth, node) + int(law.sample(streams, 1)[0])
+    return BOX.count(depth, node) + noise_at(law, purpose, depth, node, source)
 
 
 def splits_by_node(found: EstimatedTree) -> dict[Node, bool]:
-    """Each node of a tree, and whether it is split."""
-    ends = zip(found.tree.levels, found.tree.leaves(), strict=True)
-    return {
-        (level, node): not end
-        for level, (own, leaves) in enumerate(ends)
-        for node, end in zip(own.nodes.tolist(), leaves.tolist(), strict=True)
-    }
+    """Each node of a tree by level, and whether it is split."""
+    return {(level, node): split for level, _, node, split in list_nodes(found)}
 
 
 def decided(
-    plan: AdaptivePartitionPlan, found: EstimatedTree, nonce: int
+    plan: AdaptivePartitionPlan, found: EstimatedTree, source: NoiseSource
 ) -> dict[Node, tuple[float, float]]:
     """The estimates that decide, node by node from the root down, and their variances."""
     apart = plan.decision_part > 0
@@ -167,7 +115,7 @@ def decided(
             return 0.0, 0.0
         if law is None:
             return (float(BOX.count(0, 0)), 0.0) if plan.public_total else (0.0, math.inf)
-        return float(number(law, purpose, depth, node, nonce)), law.variance
+        return float(number(law, purpose, depth, node, source)), law.variance
 
     running[0, 0] = measure(0, 0)
     for (level, node), split in splits_by_node(found).items():
@@ -198,9 +146,9 @@ def decided(
 @pytest.mark.parametrize("name", PLANS)
 def test_what_is_split_exceeds_its_threshold(name: str) -> None:
     plan = PLANS[name]
-    for nonce in range(3):
-        found = BOX.grown(plan, nonce=nonce)
-        running = decided(plan, found, nonce)
+    for source in SOURCES:
+        found = BOX.grown(plan, source)
+        running = decided(plan, found, source)
         for (level, node), split in splits_by_node(found).items():
             able = level < plan.height and len(BOX.below(plan.depths[level], node)) > 1
             if not able:
@@ -226,7 +174,7 @@ def test_what_is_not_split_is_measured_again(name: str) -> None:
         for laws, purpose in ((plan.laws, "count"), (plan.last_laws, "last")):
             law = laws[level]
             if law is not None and not (split and purpose == "last"):
-                numbers.append((number(law, purpose, depth, node, 0), law.variance))
+                numbers.append((number(law, purpose, depth, node, SOURCE), law.variance))
         if not numbers:
             assert math.isinf(variance)
             continue
@@ -264,9 +212,9 @@ def spent(law: NoiseLaw | None, sensitivity: tuple[int, int]) -> Fraction:
 def test_every_path_spends_the_budget(name: str) -> None:
     """And nothing is drawn twice from one stream."""
     plan = PLANS[name]
-    for nonce in range(3):
+    for source in SOURCES:
         NOTED.clear()
-        found = BOX.grown(plan, Noted, nonce)
+        found = BOX.grown(plan, source, Noted)
         assert len({each[:3] for each in NOTED}) == len(NOTED)
         paid: dict[Node, Fraction] = {}
         for _, level, node, law in NOTED:
@@ -328,28 +276,15 @@ def _weights(
     return found
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_without_noise_it_is_the_data(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for law in (DiscreteLaplace, DiscreteGaussian):
-        monkeypatch.setattr(
-            law, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
-        )
-    plan = PLANS[name]
-    found = BOX.grown(plan)
-    for level, counts in zip(found.tree.levels, found.counts, strict=True):
-        assert counts.tolist() == [BOX.count(level.depth, node) for node in level.nodes.tolist()]
+def test_without_noise_it_is_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_noise(monkeypatch)
+    for plan in PLANS.values():
+        BOX.check_counts(BOX.grown(plan))
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_counts_and_estimates_add_up(name: str) -> None:
-    found = BOX.grown(PLANS[name])
-    for place, above, level in found.tree.pairs():
-        split = level.split(above)
-        counts = found.counts[place].reshape(len(split), -1)
-        assert counts.min() >= 0
-        assert counts.sum(axis=1).tolist() == found.counts[place - 1][split].tolist()
-        sums = found.estimates[place].estimate.reshape(len(split), -1).sum(axis=1)
-        assert sums == pytest.approx(found.estimates[place - 1].estimate[split], abs=1e-9)
+def test_counts_and_estimates_add_up() -> None:
+    for plan in PLANS.values():
+        check_sums(BOX.grown(plan))
 
 
 def test_at_most_so_many_nodes_of_a_level_are_split() -> None:
@@ -366,7 +301,8 @@ def test_of_a_level_between_as_many_are_split_as_its_families_have() -> None:
 
 def test_trees_differ_from_draw_to_draw() -> None:
     plan = make_plan(amounts=(0, Fraction(1, 3), Fraction(1, 3), Fraction(1, 3)))
-    sizes = {len(splits_by_node(BOX.grown(plan, nonce=nonce))) for nonce in range(5)}
+    sources = [replace(SOURCE, nonce=bytes([number])) for number in range(5)]
+    sizes = {len(splits_by_node(BOX.grown(plan, source))) for source in sources}
     assert len(sizes) > 2 and min(sizes) > 1
 
 
@@ -377,42 +313,31 @@ def test_spending_and_state() -> None:
     assert plan.state_bytes is None and make_plan(dense=True).state_bytes == 8 * 2**8
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_a_specification_is_read_back(name: str) -> None:
-    plan = PLANS[name]
-    spec = json.loads(json.dumps(plan.spec()))
-    assert mechanism_from_spec(spec) == plan
-    first, *rest = spec["levels"][1:]
-    key = "last_scale" if plan.measure is Measure.EPSILON else "last_sigma_squared"
-    for changed in (first | {key: "1/100"}, {**first, "decision_scale": "1/100"}):
-        with pytest.raises(ValueError, match=r"^levels: it does not follow from the other"):
-            mechanism_from_spec(spec | {"levels": [spec["levels"][0], changed, *rest]})
+def test_a_specification_is_read_back() -> None:
+    for plan in PLANS.values():
+        spec = json.loads(json.dumps(plan.spec()))
+        assert mechanism_from_spec(spec) == plan
+        first, *rest = spec["levels"][1:]
+        key = "last_scale" if plan.measure is Measure.EPSILON else "last_sigma_squared"
+        for changed in (first | {key: "1/100"}, {**first, "decision_scale": "1/100"}):
+            with pytest.raises(ValueError, match=r"^levels: it does not follow from the other"):
+                mechanism_from_spec(spec | {"levels": [spec["levels"][0], changed, *rest]})
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
+def test_what_does_not_fit_is_refused() -> None:
+    amounts = "amounts: at least 0; the last, and one of the first two, above 0"
+    rows: list[tuple[dict[str, Any], str]] = [
         ({"depths": (1, 2, 3, 4)}, "depths: (1, 2, 3, 4) do not begin with 0 and go on"),
         ({"depths": (0, 2, 2, 4)}, "depths: (0, 2, 2, 4) do not rise"),
         ({"depths": (0, 2, 4)}, "amounts: 4 for 3 levels"),
-        *(
-            (
-                {"amounts": amounts},
-                "amounts: at least 0; the last, and one of the first two, above 0",
-            )
-            for amounts in ((0, 0, 1, 1), (0, 1, 1, 0), (0, 1, -1, 1), (-1, 1, 1, 1))
-        ),
-        (
-            {"public_total": True},
-            "public_total: under substitute only, and the root then costs nothing",
-        ),
+        ({"amounts": (0, 0, 1, 1)}, amounts),
+        ({"amounts": (0, 1, 1, 0)}, amounts),
+        ({"amounts": (0, 1, -1, 1)}, amounts),
+        ({"amounts": (-1, 1, 1, 1)}, amounts),
+        ({"public_total": True}, "public_total: under substitute only, and the root then costs"),
         ({"thresholds": (0, 1)}, "thresholds: (0, 1) are not 3 of at least 0"),
         ({"thresholds": (0, -1, 2)}, "thresholds: (0, -1, 2) are not 3 of at least 0"),
         ({"most": 0}, "most: 0 is not at least 1"),
         ({"decision_part": Fraction(1)}, "decision_part: 1 is not at least 0 and below 1"),
-    ],
-)
-def test_what_does_not_fit_is_refused(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        make_plan(**wrong)
-    assert str(caught.value) == message
+    ]
+    check_refusals(make_plan, rows)

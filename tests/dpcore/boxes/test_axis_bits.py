@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,9 +71,9 @@ def test_all_64_bits() -> None:
     assert bits.codes([np.array([2**39]), np.array([0])]).tolist() == [2**63]
 
 
-@pytest.mark.parametrize("depths", [(3, 2), (1, 1, 1), (13, 25)])
-def test_the_reference_sees_another_order(depths: tuple[int, ...]) -> None:
-    row = [2**depth - 2 if axis else 0 for axis, depth in enumerate(depths)]
-    row[-1] = 2 ** depths[-1] - 1
-    code = AxisBits(depths=depths).codes([np.array([each]) for each in row])[0]
-    assert one_code(depths, row) == code != one_code(depths, row, last_first=True)
+def test_the_reference_sees_another_order() -> None:
+    for depths in ((3, 2), (1, 1, 1), (13, 25)):
+        row = [2**depth - 2 if axis else 0 for axis, depth in enumerate(depths)]
+        row[-1] = 2 ** depths[-1] - 1
+        code = AxisBits(depths=depths).codes([np.array([each]) for each in row])[0]
+        assert one_code(depths, row) == code != one_code(depths, row, last_first=True)

@@ -20,22 +20,19 @@ from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
 from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.specification import Refusal
+from tests.dpcore.boxes.boxes import box_domain
+from tests.dpcore.refusals import check_refusals
 
 
 def whole(cells: int, name: str = "x", **policies: str) -> IntegerDomain:
     return IntegerDomain(column=name, lower=0, upper=cells, **policies)
 
 
-def box(*sides: tuple[int, int]) -> HypercubeDomain:
-    """Build a domain with one axis for each pair (cells, depth)."""
-    axes = tuple(whole(cells, f"c{place}") for place, (cells, _) in enumerate(sides))
-    return HypercubeDomain(axes=axes, depths=tuple(depth for _, depth in sides))
-
-
 @st.composite
 def boxes(draw: st.DrawFn) -> HypercubeDomain:
     cells = draw(st.lists(st.integers(2, 13), min_size=1, max_size=3))
-    return box(*((own, draw(st.integers(1, (own - 1).bit_length()))) for own in cells))
+    depths = [draw(st.integers(1, (own - 1).bit_length())) for own in cells]
+    return box_domain(*cells, depths=depths)
 
 
 def list_cells(domain: HypercubeDomain) -> list[tuple[int, ...]]:
@@ -113,7 +110,7 @@ def test_rows_are_dropped_by_any_axis_and_clamped_by_each() -> None:
 
 
 def test_more_rows_than_a_block() -> None:
-    domain, rng = box((100, 5), (7, 3)), np.random.default_rng(1)
+    domain, rng = box_domain(100, 7, depths=(5, 3)), np.random.default_rng(1)
     rows = {"c0": rng.integers(0, 100, 50_000), "c1": rng.integers(0, 7, 50_000)}
     codes = domain.codes({name: pa.array(values) for name, values in rows.items()})
     assert codes[::5000].tolist() == [
@@ -173,9 +170,8 @@ def test_columns_types_and_widths() -> None:
         domain.check_types(types | {"n": pa.string()})
 
 
-@pytest.mark.parametrize(
-    "axes, depths, words",
-    [
+def test_what_is_refused() -> None:
+    rows: list[tuple[tuple[OrderedDomain, ...], tuple[int, ...], str]] = [
         ((), (), "columns: there must be at least one"),
         ((whole(4), whole(4)), (1, 1), "columns: 'x' is there twice"),
         ((whole(4),), (1, 1), "depths: there are 2 for 1 columns"),
@@ -183,11 +179,6 @@ def test_columns_types_and_widths() -> None:
         ((whole(4),), (0,), "depths: 0 for column 'x' is not from 1 to 2"),
         ((whole(5),), (4,), "depths: 4 for column 'x' is not from 1 to 3"),
         ((whole(2**40, "x"), whole(2**40, "y")), (33, 32), "depths: they add up to 65; at most 64"),
-    ],
-)
-def test_what_is_refused(
-    axes: tuple[OrderedDomain, ...], depths: tuple[int, ...], words: str
-) -> None:
-    with pytest.raises(Refusal) as caught:
-        HypercubeDomain(axes=axes, depths=depths)
-    assert words in f"{caught.value.field}: {caught.value.rule}"
+    ]
+    fields = [({"axes": axes, "depths": depths}, words) for axes, depths, words in rows]
+    check_refusals(HypercubeDomain, fields, Refusal)

@@ -32,6 +32,7 @@ from tests.dpcore.boxes.boxes import (
     rows_in,
 )
 from tests.dpcore.boxes.grown_trees import DenseTree
+from tests.dpcore.refusals import check_refused_calls
 
 BOX = box_domain(6, 11)
 ROWS = draw_rows(BOX, 3000)
@@ -124,19 +125,19 @@ def test_grids_are_the_sums_of_rectangles() -> None:
         assert grid[i, j] == pytest.approx(coarse.box(sides).estimate)
 
 
-@pytest.mark.parametrize("most", [1, 2, 5, 1000])
-def test_merged_parts_tile_the_box_with_all_counts(most: int) -> None:
+def test_merged_parts_tile_the_box_with_all_counts() -> None:
     partition = exact_tree(Holding.SPARSE, False).partition
-    merged = partition.coarsened(most)
-    assert len(merged.counts) == min(most, len(partition.parts.counts))
-    covered = np.zeros((6, 11), np.int64)
-    for place, count in enumerate(merged.counts.tolist()):
-        (x, end), (y, other) = zip(
-            *([each[place] for each in ends] for ends in merged[:2]), strict=True
-        )
-        covered[x:end, y:other] += 1
-        assert count == rows_in(ROWS, {"c0": (x, end), "c1": (y, other)})
-    assert (covered == 1).all()
+    for most in (1, 2, 5, 1000):
+        merged = partition.coarsened(most)
+        assert len(merged.counts) == min(most, len(partition.parts.counts))
+        covered = np.zeros((6, 11), np.int64)
+        for place, count in enumerate(merged.counts.tolist()):
+            (x, end), (y, other) = zip(
+                *([each[place] for each in ends] for ends in merged[:2]), strict=True
+            )
+            covered[x:end, y:other] += 1
+            assert count == rows_in(ROWS, {"c0": (x, end), "c1": (y, other)})
+        assert (covered == 1).all()
 
 
 def test_the_parts_cut_are_seen_by_a_box_without_their_width() -> None:
@@ -216,18 +217,16 @@ def test_codes_of_64_bits_come_back() -> None:
     assert tree.sampler().total == 3
 
 
-@pytest.mark.parametrize("lower", [-3, 0, 2])
-def test_a_column_is_a_box_of_one_side(lower: int) -> None:
+def test_a_column_is_a_box_of_one_side() -> None:
     tree = exact_tree(Holding.SPARSE, True)
     column = tree.select_column("c1")
     values = ROWS.column("c1").to_numpy()
-    for upper in range(max(lower, 0), 12):
-        assert column.cdf(upper).count == (values < upper).sum()
-        found = column.range(lower, upper)
-        assert found.count == ((values >= lower) & (values < upper)).sum()
+    for lower in (-3, 0, 2):
+        for upper in range(max(lower, 0), 12):
+            assert column.cdf(upper).count == (values < upper).sum()
+            found = column.range(lower, upper)
+            assert found.count == ((values >= lower) & (values < upper)).sum()
     assert column.range("", "").count == 3000
-    with pytest.raises(ValueError, match="simultaneous"):
-        column.cdf(3, simultaneous=True)
 
 
 @pytest.mark.parametrize("holding", Holding)
@@ -255,10 +254,6 @@ def test_quantiles_are_the_columns_distribution_turned_round(one_cell: bool) -> 
             if one_cell:
                 values = ROWS.column(name).to_numpy()
                 assert (values < value).mean() <= q + 1e-9 <= (values <= value).mean() + 2e-9
-    with pytest.raises(ValueError, match=r"quantile: 1\.5 is not between 0 and 1"):
-        tree.select_column("c0").quantile(1.5)
-    with pytest.raises(ValueError, match="quantile: 'x' is not a number"):
-        tree.select_column("c0").quantile("x")
 
 
 def test_quantiles_of_no_rows_and_of_categories() -> None:
@@ -332,9 +327,6 @@ def test_intervals_widen_with_the_confidence() -> None:
     # At the release's own confidence they are the intervals of its tables.
     depth = tree.question.plan.depths[1]
     assert tree.top(3, depth) == tree.at_confidence(0.95).top(3, depth)
-    for confidence in (0.0, 1.0):
-        with pytest.raises(ValueError, match=r"is not above 0 and at most 0\.9999"):
-            tree.at_confidence(confidence)
 
 
 def test_unknown_errors_are_not_reported() -> None:
@@ -352,23 +344,27 @@ def test_unknown_errors_are_not_reported() -> None:
     assert sketched.at_confidence(0.5).top(1, 3)[0].std_error is not None
 
 
-@pytest.mark.parametrize(
-    "query, words",
-    [
-        (lambda tree: tree.box({"z": (0, 1)}), "column: 'z' is none of c0, c1"),
-        (lambda tree: tree.box({"c0": (4, 2)}), "box: 4 is above 2"),
-        (lambda tree: tree.box({}, "k"), "key: tree box has no keys"),
-        (lambda tree: tree.select_column("z"), "column: 'z' is none of c0, c1"),
-        (lambda tree: tree.select_column("c0").top(1, 0), "the nodes of the tree are of all"),
-        (lambda tree: tree.top(1, 999), "level: 999 is none of 0, "),
-        (lambda tree: tree.find_level("x"), "level: x is none of 0, "),
-        (lambda tree: tree.numbered_level(None), "level: is needed with --node and --value"),
-        (lambda tree: tree.find_node(3, 2), "value: the tree has several columns"),
-    ],
-)
-def test_what_is_refused(query: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        query(noisy_tree())
+def test_what_is_refused() -> None:
+    tree = noisy_tree()
+    column = tree.select_column("c0")
+    check_refused_calls(
+        [
+            (lambda: tree.box({"z": (0, 1)}), "column: 'z' is none of c0, c1"),
+            (lambda: tree.box({"c0": (4, 2)}), "box: 4 is above 2"),
+            (lambda: tree.box({}, "k"), "key: tree box has no keys"),
+            (lambda: tree.select_column("z"), "column: 'z' is none of c0, c1"),
+            (lambda: column.top(1, 0), "the nodes of the tree are of all"),
+            (lambda: column.cdf(3, simultaneous=True), "simultaneous"),
+            (lambda: column.quantile(1.5), "quantile: 1.5 is not between 0 and 1"),
+            (lambda: column.quantile("x"), "quantile: 'x' is not a number"),
+            (lambda: tree.top(1, 999), "level: 999 is none of 0, "),
+            (lambda: tree.find_level("x"), "level: x is none of 0, "),
+            (lambda: tree.numbered_level(None), "level: is needed with --node and --value"),
+            (lambda: tree.find_node(3, 2), "value: the tree has several columns"),
+            (lambda: tree.at_confidence(0.0), "is not above 0 and at most 0.9999"),
+            (lambda: tree.at_confidence(1.0), "is not above 0 and at most 0.9999"),
+        ]
+    )
 
 
 def test_a_value_of_one_column_names_its_node() -> None:
