@@ -12,7 +12,7 @@ import numpy as np
 
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
-from dptrees.dpcore.trees.shapes import IrregularTree
+from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
 
 EPSILON = Budget(measure=Measure.EPSILON, amount=Fraction(1))
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
@@ -32,6 +32,16 @@ def random_irregular_tree(
         sizes.append(children)
         listed = int(children.sum())
     return IrregularTree.from_fanouts(sizes, roots=roots)
+
+
+def irregular(tree: UniformTree) -> IrregularTree:
+    """Return the same tree as an irregular one."""
+    return IrregularTree.from_fanouts(
+        [
+            [len(tree.children(level, node)) for node in range(tree.level_sizes[level])]
+            for level in range(tree.height)
+        ]
+    )
 
 
 def random_irregular_plan(

@@ -14,12 +14,25 @@ import pytest
 
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_code_blocks, universe_from_codes
-from dptrees.dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
+from dptrees.dpcore.hierarchy.question import (
+    HierarchyQuestion,
+    HierarchyWorkload,
+    hierarchy_question_from_spec,
+)
 from dptrees.dpcore.hierarchy.universe import Universe
 from dptrees.dpcore.irregular.planner import NodeWeights
-from dptrees.dpcore.levels.irregular import IrregularMechanism
+from dptrees.dpcore.levels.irregular import IrregularLevels, IrregularMechanism
+from dptrees.dpcore.levels.relative_errors import RelativeObjective
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    ROW_UNITS,
+    SUBSTITUTE_ROW,
+    Budget,
+    Measure,
+    PrivacyUnit,
+)
+from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.rows.policies import MeasureColumn
@@ -325,3 +338,31 @@ def test_leaves_above_the_lowest_level_are_listed_once() -> None:
     assert sorted(found) == sorted(
         ["", "etc", "usr", "var", "usr/bin", "usr/lib", "usr/bin/ed", "usr/bin/vi"]
     )
+
+
+OBJECTIVE = RelativeObjective(metric="rel_kappa", kappa=50.0, level_weights=(8, 1, 1, 1))
+WEIGHTS = NodeWeights(levels=(8.0, 1.0, 1.0, 1.0))
+
+
+def planned(**fields: Any) -> HierarchyQuestion[Any]:
+    workload = HierarchyWorkload(
+        name="places", domain=universe_domain("digits"), candidate=IrregularLevels(**fields)
+    )
+    share = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    return workload.planned(share, ReleaseTerms(unit=ADD_REMOVE_ROW))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"weights": WEIGHTS}, {"objective": OBJECTIVE}], ids=["weights", "objective"]
+)
+def test_the_plan_is_the_best_one_for_what_it_is_made_for(fields: dict[str, Any]) -> None:
+    """No worse than the equal split, nor than the plan for anything else."""
+    best, plain, equal = planned(**fields), planned(), planned(**fields, level_budgets="equal")
+
+    def error(question: HierarchyQuestion[Any]) -> float:
+        mechanism = question.mechanism
+        judged = planned(**fields, level_budgets=mechanism.plan.level_amounts)
+        return float(judged.mechanism.predicted_error)
+
+    assert best.mechanism.predicted_error <= equal.mechanism.predicted_error
+    assert error(best) < 0.999 * error(plain)

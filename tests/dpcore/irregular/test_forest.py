@@ -27,11 +27,11 @@ from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.irregular_trees import (
     EPSILON,
     RHO,
+    irregular,
     node_chains,
     node_variances,
     random_irregular_plan,
 )
-from tests.dpcore.trees.test_irregular import irregular
 
 Array = np.ndarray[Any, Any]
 SIZES = [1, 2, 4, 8, 16, 40, 2**17]

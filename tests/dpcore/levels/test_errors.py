@@ -23,19 +23,18 @@ from dptrees.dpcore.levels.uniform import (
     range_error,
     range_margin,
 )
-from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.ordered.question import Totals, chunk_quantiles
 from dptrees.dpcore.papers.cdf_mechanisms import independent_mechanism
 from dptrees.dpcore.papers.estimators import PapersForest
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.questions.answer_errors import difference_ends
-from dptrees.dpcore.trees.chunks import UniformChunking
 from dptrees.dpcore.trees.error_laws import BLUR_VARIANCE, SMOOTHING, prefix_margin
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.error_laws import UniformErrors
-from dptrees.dpcore.uniform.plan import Estimator, TreePlan, TreeSetting
+from dptrees.dpcore.uniform.plan import Estimator, TreePlan
+from tests.dpcore.tree_runs import forest_of_runs, solve_runs
+from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, scaled, tree_setting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -44,11 +43,7 @@ CONFIDENCES = (0.9, 0.95, 0.99)
 FALSE_ALARM, RUNS = 1e-6, 3000
 LEAVES = 22
 QUANTILES = (0.1, 0.5, 0.9)
-SETTINGS = {
-    "add_remove": (ADD_REMOVE_ROW, False, False),
-    "N public": (SUBSTITUTE_ROW, True, False),
-    "keyed": (SUBSTITUTE_ROW, False, True),
-}
+SETTINGS = {"add_remove": ROWS, "N public": PUBLIC, "keyed": KEYED}
 NAMES = [*(each.value for each in Estimator), "independent"]
 # A lattice step of the noise is far finer than 1 % at these.
 AMOUNTS = {Measure.EPSILON: Fraction(1, 5), Measure.RHO: Fraction(1, 300)}
@@ -74,13 +69,7 @@ def make_plan(
     budget = Budget(measure=measure, amount=AMOUNTS[measure])
     if name == "independent":
         return independent_mechanism(
-            TreeSetting(
-                leaves=tree.leaves,
-                budget=budget,
-                unit=unit,
-                public_total=public,
-                keyed=keyed,
-            )
+            tree_setting(tree.leaves, SETTINGS[setting], measure, budget.amount)
         )
     units = (0, *units[1:]) if public else units
     return TreePlan(
@@ -94,29 +83,6 @@ def make_plan(
     )
 
 
-def make_forest(plan: TreePlan, runs: int) -> PapersForest:
-    """Return a forest of many units, each a run; under a public total too, where a plan describes
-    one tree."""
-    size = runs * plan.tree.leaves
-    forest = PapersForest(plan, chunk_leaves=size)
-    forest.chunking = UniformChunking(tree=plan.tree, keys=runs, chunk_leaves=size)
-    return forest
-
-
-def solved(plan: TreePlan, counts: Array) -> tuple[Any, Any, Any]:
-    """The levels, the prefixes and the roots of a release of each row of counts."""
-    forest = make_forest(plan, len(counts))
-    chunk = forest.chunking[0]
-    noise = NoiseSource(
-        key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=b"c"
-    )
-    measured = forest.measure("t", chunk, counts.reshape(-1), noise)
-    roots, _ = forest.solve_spine(
-        "t", 0, forest.chunk_roots(chunk, measured), counts.sum(axis=1), noise
-    )
-    return *forest.solve(chunk, measured, roots), roots
-
-
 # --- laws ---------------------------------------------------------------------------------------
 
 
@@ -126,7 +92,7 @@ def test_the_variance_of_a_law_is_that_stated_beside_the_estimate(
     name: str, setting: str, measure: Measure
 ) -> None:
     plan = make_plan(name, setting, measure)
-    levels, prefixes, _ = solved(plan, np.zeros((1, LEAVES), np.int64))
+    levels, prefixes, _ = solve_runs(PapersForest, plan, np.zeros((1, LEAVES), np.int64))
     errors = estimate_errors(plan)
     for level, solution in enumerate(levels):
         stated = [errors.node(level, node).variance for node in range(plan.tree.level_sizes[level])]
@@ -150,9 +116,7 @@ def test_the_laws_of_a_plan_are_those_of_its_own_estimator() -> None:
     assert variances["full"] == pytest.approx(variances["above"])
     assert variances["full"] < variances["refined"] < variances["none"] < variances["independent"]
     assert variances["full"] < variances["below"] < variances["none"]
-    alone = independent_mechanism(
-        TreeSetting(leaves=1, budget=full.budget, unit=SUBSTITUTE_ROW, public_total=True)
-    )
+    alone = independent_mechanism(tree_setting(1, PUBLIC))
     assert estimate_errors(alone).prefix(0).variance == 0.0
     widths = estimate_widths(alone, 0.95)
     assert (widths.levels, widths.prefix) == ((0.0,), 0.0)
@@ -237,23 +201,15 @@ def test_refuses_a_confidence_out_of_range() -> None:
 RANGES = [(0, 4), (3, 5), (0, 17), (7, 8), (11, 20), (18, 22), (20, 22)]
 
 
-def scaled(law: NoiseLaw, factor: Fraction) -> NoiseLaw:
-    """The law with its scale multiplied."""
-    if isinstance(law, DiscreteLaplace):
-        return DiscreteLaplace(scale=law.scale * factor)
-    assert isinstance(law, DiscreteGaussian)
-    return DiscreteGaussian(sigma_squared=law.sigma_squared * factor**2)
-
-
 class Coverage:
     """Estimates of many runs and the truth they speak of."""
 
     def __init__(self, plan: TreePlan, run: TreePlan) -> None:
         self.plan = plan
         self.counts = np.random.default_rng(3).poisson(40, (RUNS, LEAVES))
-        self.levels, self.prefixes, self.roots = solved(run, self.counts)
+        self.levels, self.prefixes, self.roots = solve_runs(PapersForest, run, self.counts)
         # What is stated is the plan's, whatever noise it got.
-        stated, prefixes, _ = solved(plan, np.zeros((1, LEAVES), np.int64))
+        stated, prefixes, _ = solve_runs(PapersForest, plan, np.zeros((1, LEAVES), np.int64))
         self.variances = [level.variance for level in stated]
         self.prefixes = replace(self.prefixes, variance=prefixes.variance, alpha=prefixes.alpha)
         self.cdf = np.cumsum(self.counts, axis=1)
@@ -281,16 +237,14 @@ class Coverage:
         return found
 
     def _quantiles(self, width: tuple[float, float]) -> Array:
-        roots = self.roots
+        roots, forest = self.roots, forest_of_runs(PapersForest, self.plan, 1)
         cells = chunk_quantiles(
             QUANTILES,
             self.prefixes.count,
             Totals(count=roots.total_count, before_count=roots.before_count),
             first_leaf=0,
             leaves=LEAVES,
-            ends=difference_ends(
-                self.prefixes, roots.total, make_forest(self.plan, 1).root_variance, width
-            ),
+            ends=difference_ends(self.prefixes, roots.total, forest.root_variance, width),
         )
         wanted = np.ceil(np.array(QUANTILES) * self.cdf[:, -1:] - 1e-9)
         exact = (self.cdf[:, None, :] >= wanted[:, :, None]).argmax(axis=2)

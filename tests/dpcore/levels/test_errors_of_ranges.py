@@ -16,23 +16,7 @@ from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.cases import for_each
-
-
-@for_each("seed", range(12))
-def test_equals_dense_least_squares(
-    random_plan: Callable[..., TreePlan], dense_least_squares: Callable[..., Any], seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    plan = random_plan(rng, public=seed % 2 == 0, measure=list(Measure)[seed % 3 % 2])
-    tree = plan.tree
-    per_node = [np.full(n, v) for n, v in zip(tree.level_sizes, plan.variances, strict=True)]
-    covariance = dense_least_squares(tree, per_node).covariance
-    boundaries = rng.integers(0, tree.leaves + 1, (60, 2))
-    for start, stop in [*np.sort(boundaries, axis=1).tolist(), [0, tree.leaves], [0, 1]]:
-        expected = covariance[start:stop, start:stop].sum()
-        assert range_error(plan, start, stop).variance == pytest.approx(
-            expected, rel=1e-8, abs=1e-7
-        )
+from tests.dpcore.tree_runs import unit_responses
 
 
 @for_each("seed", range(6))
@@ -41,19 +25,7 @@ def test_the_law_has_the_coefficients_of_the_estimator(
 ) -> None:
     """Noise of one row in one node at a time, through the estimation, gives each coefficient."""
     plan = random_plan(np.random.default_rng(30 + seed), public=seed % 2 == 0)
-    tree, forest = plan.tree, UniformForest(plan)
-    weights = forest.weights(forest.chunking[0])
-    root = np.zeros(1) if plan.public_total else None
-    measured = [law is not None for law in plan.laws]
-    responses = []
-    for level, size in enumerate(tree.level_sizes):
-        for node in range(size if measured[level] else 0):
-            noise: list[Any] = [
-                np.zeros(n) if each else None
-                for n, each in zip(tree.level_sizes, measured, strict=True)
-            ]
-            noise[level][node] = 1.0
-            responses.append(estimate_down(weights, estimate_up(weights, noise), root)[-1])
+    tree, responses = plan.tree, [leaves for _, leaves in unit_responses(plan)]
     rng = np.random.default_rng(seed)
     for start, stop in np.sort(rng.integers(0, tree.leaves + 1, (25, 2)), axis=1).tolist():
         expected = np.sort([abs(response[start:stop].sum()) for response in responses])
@@ -70,7 +42,7 @@ def random_runs(rng: np.random.Generator, leaves: int) -> list[tuple[int, int]]:
 
 
 @for_each("seed", range(24))
-def test_the_sum_of_several_runs_equals_dense_least_squares(
+def test_ranges_and_sums_of_several_runs_equal_dense_least_squares(
     random_plan: Callable[..., TreePlan], dense_least_squares: Callable[..., Any], seed: int
 ) -> None:
     rng = np.random.default_rng(70 + seed)
@@ -83,6 +55,8 @@ def test_the_sum_of_several_runs_equals_dense_least_squares(
         inside = np.zeros(tree.leaves)
         for start, stop in runs:
             inside[start:stop] = 1
+            own = covariance[start:stop, start:stop].sum()
+            assert range_error(plan, start, stop).variance == pytest.approx(own, rel=1e-8, abs=1e-7)
         law = errors.sum(runs)
         assert law.variance == pytest.approx(inside @ covariance @ inside, rel=1e-8, abs=1e-7)
         if len(runs) == 1:
@@ -93,17 +67,12 @@ def test_the_sum_of_several_runs_equals_dense_least_squares(
 def test_margins_are_the_laws_own(random_plan: Callable[..., TreePlan]) -> None:
     plan = random_plan(np.random.default_rng(3), public=True)
     last = plan.tree.leaves
-    assert (
-        range_margin(range_error(plan, 0, last), 0.95)
-        == 0.0
-        == range_margin(range_error(plan, 1, 1), 0.95)
-    )
+    for known in ((0, last), (1, 1)):
+        assert range_margin(range_error(plan, *known), 0.95) == 0.0
     law = range_error(plan, 1, last - 1)
-    assert range_margin(range_error(plan, 1, last - 1), 0.9) == pytest.approx(
-        law.half_width(0.9), rel=2e-9
-    )
+    assert range_margin(law, 0.9) == pytest.approx(law.half_width(0.9), rel=2e-9)
     with pytest.raises(ValueError, match="confidence"):
-        range_margin(range_error(plan, 1, last - 1), 1.0)
+        range_margin(law, 1.0)
 
 
 @pytest.mark.parametrize("public", [False, True])
@@ -125,10 +94,6 @@ def test_prefixes_nodes_and_the_whole_are_ranges(
     assert range_error(plan, 0, tree.leaves).variance == pytest.approx(
         UniformForest(plan).root_variance
     )
-
-
-def test_an_empty_range_has_no_error(random_plan: Callable[..., TreePlan]) -> None:
-    assert range_error(random_plan(np.random.default_rng(0)), 1, 1).variance == 0.0
 
 
 @for_each(("start", "stop"), [(-1, 1), (2, 1), (0, 10**6)])

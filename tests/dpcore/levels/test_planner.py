@@ -20,7 +20,7 @@ from dptrees.dpcore.levels.planner import (
 )
 from dptrees.dpcore.ordered.workload import candidates
 from dptrees.dpcore.privacy.conversion import decimal_rank, four_digits
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Measure
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import (
     CdfObjective,
@@ -30,45 +30,33 @@ from dptrees.dpcore.uniform.objectives import (
     QuantileObjective,
     RangeObjective,
 )
-from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
+from dptrees.dpcore.uniform.plan import TreePlan
 from dptrees.dpcore.uniform.prefix_errors import mean_prefix_variance
 from dptrees.dpcore.uniform.strategies import one_level, search_strategies
 from tests.dpcore.cases import for_each
+from tests.dpcore.tree_settings import (
+    KEYED,
+    PRIVATE,
+    PUBLIC,
+    ROWS,
+    ROWS_KEYED,
+    Case,
+    planned_tree,
+    tree_setting,
+)
 
-ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
-# (neighbors, N public, keyed)
-SETTINGS = [
-    (SUBSTITUTE, True, False),
-    (SUBSTITUTE, False, False),
-    (SUBSTITUTE, False, True),
-    (ADD_REMOVE, False, False),
-    (ADD_REMOVE, False, True),
-]
+SETTINGS = [PUBLIC, PRIVATE, KEYED, ROWS, ROWS_KEYED]
 AMOUNTS = st.fractions(min_value=Fraction(1, 1000), max_value=40, max_denominator=10**6)
-
-
-def budget(measure: Measure, amount: Fraction | int | str = 1) -> Budget:
-    return Budget(measure=measure, amount=Fraction(amount))
 
 
 @pytest.mark.parametrize("leaves", [1, 2, 3, 7, 997])
 @pytest.mark.parametrize("measure", list(Measure))
-@pytest.mark.parametrize(("unit", "public_total", "keyed"), SETTINGS)
-def test_any_number_of_leaves(
-    leaves: int, measure: Measure, unit: PrivacyUnit, public_total: bool, keyed: bool
-) -> None:
-    plan = plan_tree(
-        TreeSetting(
-            leaves=leaves,
-            budget=budget(measure),
-            unit=unit,
-            public_total=public_total,
-            keyed=keyed,
-        )
-    )
+@pytest.mark.parametrize("case", SETTINGS)
+def test_any_number_of_leaves(leaves: int, measure: Measure, case: Case) -> None:
+    plan = planned_tree(leaves, case, measure)
     assert plan.tree.leaves == leaves
-    assert (plan.unit, plan.public_total, plan.keyed) == (unit, public_total, keyed)
-    if leaves == 1 and public_total:
+    assert (plan.unit, plan.public_total, plan.keyed) == case
+    if leaves == 1 and case is PUBLIC:
         assert plan.level_amounts == (0,)
         assert predicted_cdf_rmse(plan) == 0
         return
@@ -81,9 +69,7 @@ def test_any_number_of_leaves(
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize("leaves", [10**6, 2**40])
 def test_large_domains(leaves: int, measure: Measure) -> None:
-    plan = plan_tree(
-        TreeSetting(leaves=leaves, budget=budget(measure), unit=SUBSTITUTE, public_total=True)
-    )
+    plan = planned_tree(leaves, PUBLIC, measure)
     assert sum(plan.level_amounts) == 1
     # The error grows as the cube of log K for epsilon, as its square for rho, from K = 1024 on.
     power, at_1024 = (3, 315.4) if measure is Measure.EPSILON else (2, 9.58)
@@ -95,21 +81,12 @@ def test_large_domains(leaves: int, measure: Measure) -> None:
 @given(amount=AMOUNTS, leaves=st.sampled_from([1, 2, 60, 997]), case=st.sampled_from(SETTINGS))
 @pytest.mark.parametrize("measure", list(Measure))
 def test_levels_never_exceed_the_budget(
-    measure: Measure, amount: Fraction, leaves: int, case: tuple[PrivacyUnit, bool, bool]
+    measure: Measure, amount: Fraction, leaves: int, case: Case
 ) -> None:
-    unit, public_total, keyed = case
-    planned = plan_tree(
-        TreeSetting(
-            leaves=leaves,
-            budget=budget(measure, amount),
-            unit=unit,
-            public_total=public_total,
-            keyed=keyed,
-        )
-    )
+    planned = planned_tree(leaves, case, measure, amount)
     for plan in (each.plan for each in candidates(planned)):
         assert all(isinstance(each, Fraction) and each >= 0 for each in plan.level_amounts)
-        assert sum(plan.level_amounts) == (0 if leaves == 1 and public_total else amount)
+        assert sum(plan.level_amounts) == (0 if leaves == 1 and case is PUBLIC else amount)
 
 
 def random_plan(rng: np.random.Generator, like: TreePlan) -> TreePlan:
@@ -137,22 +114,12 @@ def random_plan(rng: np.random.Generator, like: TreePlan) -> TreePlan:
 
 
 @pytest.mark.parametrize(
-    ("leaves", "unit", "public_total", "keyed"),
-    [(60, *SETTINGS[0]), (997, *SETTINGS[0]), (60, *SETTINGS[1]), (60, *SETTINGS[4])],
+    ("leaves", "case"),
+    [(60, PUBLIC), (997, PUBLIC), (60, PRIVATE), (60, ROWS_KEYED)],
 )
 @pytest.mark.parametrize("measure", list(Measure))
-def test_never_worse_than_random_plans(
-    leaves: int, measure: Measure, unit: PrivacyUnit, public_total: bool, keyed: bool
-) -> None:
-    planned = plan_tree(
-        TreeSetting(
-            leaves=leaves,
-            budget=budget(measure),
-            unit=unit,
-            public_total=public_total,
-            keyed=keyed,
-        )
-    )
+def test_never_worse_than_random_plans(leaves: int, measure: Measure, case: Case) -> None:
+    planned = planned_tree(leaves, case, measure)
     rng = np.random.default_rng(leaves)
     errors = [predicted_cdf_rmse(random_plan(rng, planned)) for _ in range(500)]
     assert predicted_cdf_rmse(planned) <= min(errors)
@@ -169,29 +136,15 @@ def test_never_worse_than_random_plans(
 )
 def test_figures_with_discrete_noise(measure: Measure, figures: dict[int, float]) -> None:
     for leaves, figure in figures.items():
-        plan = plan_tree(
-            TreeSetting(leaves=leaves, budget=budget(measure), unit=SUBSTITUTE, public_total=True)
-        )
+        plan = planned_tree(leaves, PUBLIC, measure)
         assert 0.99 * figure <= predicted_cdf_rmse(plan) ** 2 <= figure
 
 
 @pytest.mark.parametrize("measure", list(Measure))
-@pytest.mark.parametrize(("unit", "public_total", "keyed"), SETTINGS)
-def test_a_larger_budget_is_never_worse(
-    measure: Measure, unit: PrivacyUnit, public_total: bool, keyed: bool
-) -> None:
+@pytest.mark.parametrize("case", SETTINGS)
+def test_a_larger_budget_is_never_worse(measure: Measure, case: Case) -> None:
     errors = [
-        predicted_cdf_rmse(
-            plan_tree(
-                TreeSetting(
-                    leaves=100,
-                    budget=budget(measure, Fraction(5, 4) ** power),
-                    unit=unit,
-                    public_total=public_total,
-                    keyed=keyed,
-                )
-            )
-        )
+        predicted_cdf_rmse(planned_tree(100, case, measure, Fraction(5, 4) ** power))
         for power in range(-6, 12)
     ]
     assert all(later < earlier for earlier, later in itertools.pairwise(errors))
@@ -199,64 +152,33 @@ def test_a_larger_budget_is_never_worse(
 
 def test_large_budgets_favour_low_trees() -> None:
     heights = [
-        plan_tree(
-            TreeSetting(
-                leaves=1000,
-                budget=budget(Measure.EPSILON, amount),
-                unit=SUBSTITUTE,
-                public_total=True,
-            )
-        ).tree.height
-        for amount in (1, 10, 40)
+        planned_tree(1000, PUBLIC, Measure.EPSILON, amount).tree.height for amount in (1, 10, 40)
     ]
     assert heights == [3, 2, 1]
 
 
 def test_the_root_is_measured_only_where_it_is_private() -> None:
-    def root(unit: PrivacyUnit, public_total: bool, keyed: bool) -> tuple[Fraction, float]:
-        plan = plan_tree(
-            TreeSetting(
-                leaves=60,
-                budget=budget(Measure.RHO),
-                unit=unit,
-                public_total=public_total,
-                keyed=keyed,
-            )
-        )
+    def root(case: Case) -> tuple[Fraction, float]:
+        plan = planned_tree(60, case, Measure.RHO)
         return plan.level_amounts[0], plan.variances[0]
 
-    assert root(SUBSTITUTE, True, False) == (0, 0.0)
-    alone, per_key = root(SUBSTITUTE, False, False), root(SUBSTITUTE, False, True)
+    assert root(PUBLIC) == (0, 0.0)
+    alone, per_key = root(PRIVATE), root(KEYED)
     # sigma^2 = L2^2 / (2 rho), L2^2 = 1 for a single node and 2 for the roots of many keys.
     assert alone[1] == pytest.approx(1 / (2 * float(alone[0])), rel=1e-6)
     assert per_key[1] == pytest.approx(1 / float(per_key[0]), rel=1e-6)
 
 
 def test_keys_change_nothing_under_add_remove() -> None:
-    one, many = (
-        plan_tree(
-            TreeSetting(leaves=60, budget=budget(Measure.EPSILON), unit=ADD_REMOVE, keyed=keyed)
-        )
-        for keyed in (False, True)
-    )
+    one, many = (planned_tree(60, case) for case in (ROWS, ROWS_KEYED))
     assert one.level_amounts == many.level_amounts
 
 
 @pytest.mark.parametrize("leaves", [1, 2, 3, 60, 997])
 @pytest.mark.parametrize("measure", list(Measure))
-@pytest.mark.parametrize(("unit", "public_total", "keyed"), SETTINGS)
-def test_candidates(
-    leaves: int, measure: Measure, unit: PrivacyUnit, public_total: bool, keyed: bool
-) -> None:
-    planned = plan_tree(
-        TreeSetting(
-            leaves=leaves,
-            budget=budget(measure),
-            unit=unit,
-            public_total=public_total,
-            keyed=keyed,
-        )
-    )
+@pytest.mark.parametrize("case", SETTINGS)
+def test_candidates(leaves: int, measure: Measure, case: Case) -> None:
+    planned = planned_tree(leaves, case, measure)
     shown = candidates(planned)
     labels = [each.label for each in shown]
     assert list(dict.fromkeys(labels)) == ["independent", "histogram", "binary", "tree", "planned"]
@@ -268,11 +190,7 @@ def test_candidates(
 
 
 def test_published_tree_before_and_after_estimation() -> None:
-    planned = plan_tree(
-        TreeSetting(
-            leaves=65536, budget=budget(Measure.EPSILON), unit=SUBSTITUTE, public_total=True
-        )
-    )
+    planned = planned_tree(65536, PUBLIC)
     errors = {
         each.plan.estimator.value: predicted_cdf_rmse(each.plan) ** 2
         for each in candidates(planned)
@@ -307,21 +225,10 @@ SERVED = [
 
 @pytest.mark.parametrize(("objective", "case", "measure"), SERVED)
 def test_each_objective_is_served_best_by_its_own_plan(
-    objective: Objective, case: tuple[PrivacyUnit, bool, bool], measure: Measure
+    objective: Objective, case: Case, measure: Measure
 ) -> None:
-    unit, public_total, keyed = case
     own, other = (
-        plan_tree(
-            TreeSetting(
-                leaves=499,
-                budget=budget(measure),
-                unit=unit,
-                public_total=public_total,
-                keyed=keyed,
-            ),
-            objective=each,
-        )
-        for each in (objective, CdfObjective())
+        planned_tree(499, case, measure, objective=each) for each in (objective, CdfObjective())
     )
     assert sum(own.level_amounts) == 1
     least = predicted_error(own, objective)
@@ -335,15 +242,7 @@ def test_each_objective_is_served_best_by_its_own_plan(
 
 
 def test_with_a_public_total_the_rank_error_is_that_of_the_cdf() -> None:
-    plans = [
-        plan_tree(
-            TreeSetting(
-                leaves=60, budget=budget(Measure.EPSILON), unit=SUBSTITUTE, public_total=True
-            ),
-            objective=each,
-        )
-        for each in (CdfObjective(), QUARTILES)
-    ]
+    plans = [planned_tree(60, PUBLIC, objective=each) for each in (CdfObjective(), QUARTILES)]
     assert plans[0] == plans[1]
 
 
@@ -351,36 +250,25 @@ def test_with_a_public_total_the_rank_error_is_that_of_the_cdf() -> None:
 @pytest.mark.parametrize("weights", [(1, 1, 1, 1), (0, 0, 0, 1), (5, 0, 1, 0)])
 def test_levels_of_a_given_tree(measure: Measure, weights: tuple[float, ...]) -> None:
     fanouts, objective = (5, 4, 3), NodeObjective(weights=weights)
-    plan = plan_tree(
-        TreeSetting(leaves=59, budget=budget(measure), unit=ADD_REMOVE),
-        fanouts=fanouts,
-        objective=objective,
-    )
+    plan = planned_tree(59, ROWS, measure, fanouts=fanouts, objective=objective)
     assert plan.tree.fanouts == fanouts and sum(plan.level_amounts) == 1
     rng = np.random.default_rng(1)
     for _ in range(200):
         units = rng.multinomial(997, rng.dirichlet(np.ones(4)))
         units[-1] = max(1, units[-1] + 3)
         amounts = tuple(Fraction(int(each), 1000 + 3) for each in units)
-        random = TreePlan(
-            tree=plan.tree, unit=ADD_REMOVE, budget=plan.budget, level_amounts=amounts
-        )
+        random = TreePlan(tree=plan.tree, unit=plan.unit, budget=plan.budget, level_amounts=amounts)
         # Both are judged with discrete noise, shares are best for continuous noise.
         assert predicted_error(plan, objective) <= predicted_error(random, objective) * 1.01
 
 
 def test_a_given_tree_for_the_cdf() -> None:
-    plan = plan_tree(
-        TreeSetting(
-            leaves=1024, budget=budget(Measure.EPSILON), unit=SUBSTITUTE, public_total=True
-        ),
-        fanouts=(8, 8, 16),
-    )
+    plan = planned_tree(1024, PUBLIC, fanouts=(8, 8, 16))
     assert predicted_cdf_rmse(plan) ** 2 == pytest.approx(315.4, rel=5e-3)
 
 
 def test_unknown_shapes_and_objectives_that_do_not_fit() -> None:
-    valid = TreeSetting(leaves=9, budget=budget(Measure.EPSILON), unit=ADD_REMOVE)
+    valid = tree_setting(9)
     for arguments, rule in (
         ({"fanouts": (2, 2)}, "fanouts"),
         ({"fanouts": (1, 9)}, "fanouts"),
@@ -392,38 +280,25 @@ def test_unknown_shapes_and_objectives_that_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "rule"),
+    ("leaves", "case", "rule"),
     [
-        ({"leaves": 0}, "leaves: 0"),
-        ({"leaves": 2**40 + 1}, "leaves"),
-        ({"unit": ADD_REMOVE, "public_total": True}, "public_total"),
-        ({"unit": SUBSTITUTE, "public_total": True, "keyed": True}, "public_total"),
+        (0, ROWS, "leaves: 0"),
+        (2**40 + 1, ROWS, "leaves"),
+        (5, (ADD_REMOVE_ROW, True, False), "public_total"),
+        (5, (SUBSTITUTE_ROW, True, True), "public_total"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, object], rule: str) -> None:
-    valid = {"leaves": 5, "budget": budget(Measure.EPSILON), "unit": SUBSTITUTE}
+def test_bad_arguments(leaves: int, case: Case, rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
-        plan_tree(TreeSetting(**{**valid, **arguments}))  # type: ignore[arg-type]
+        planned_tree(leaves, case)
 
 
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize("rmse", [0.37, 1234.5])
-@pytest.mark.parametrize(("unit", "public_total", "keyed"), SETTINGS[:3])
-def test_budget_for_target(
-    rmse: float, measure: Measure, unit: PrivacyUnit, public_total: bool, keyed: bool
-) -> None:
+@pytest.mark.parametrize("case", SETTINGS[:3])
+def test_budget_for_target(rmse: float, measure: Measure, case: Case) -> None:
     def error(amount: Fraction) -> float:
-        return predicted_cdf_rmse(
-            plan_tree(
-                TreeSetting(
-                    leaves=60,
-                    budget=budget(measure, amount),
-                    unit=unit,
-                    public_total=public_total,
-                    keyed=keyed,
-                )
-            )
-        )
+        return predicted_cdf_rmse(planned_tree(60, case, measure, amount))
 
     amount = budget_for_target(rmse, error, measure)
     step = Fraction(10) ** (math.floor(math.log10(amount)) - 3)
@@ -449,9 +324,7 @@ def test_targets_that_large_budgets_reach(measure: Measure) -> None:
 
     def error(amount: Fraction) -> float:
         calls.append(amount)
-        return predicted_cdf_rmse(
-            plan_tree(TreeSetting(leaves=1024, budget=budget(measure, amount), unit=ADD_REMOVE))
-        )
+        return predicted_cdf_rmse(planned_tree(1024, ROWS, measure, amount))
 
     amount = budget_for_target(1e-3, error, measure)
     assert max(calls) < 2.1 * amount and len(calls) < 20
@@ -460,9 +333,7 @@ def test_targets_that_large_budgets_reach(measure: Measure) -> None:
 
 def test_targets_that_no_budget_reaches() -> None:
     def planned(amount: Fraction) -> float:
-        plan = plan_tree(
-            TreeSetting(leaves=60, budget=budget(Measure.RHO, amount), unit=ADD_REMOVE)
-        )
+        plan = planned_tree(60, ROWS, Measure.RHO, amount)
         return predicted_cdf_rmse(plan)
 
     def refusing(amount: Fraction) -> float:
@@ -504,13 +375,7 @@ def test_decimal_ranks() -> None:
 
 def test_a_root_of_more_children_than_64_bits_count() -> None:
     for leaves in (13, 16):
-        plans = [
-            plan_tree(
-                TreeSetting(leaves=leaves, budget=budget(Measure.EPSILON), unit=ADD_REMOVE),
-                fanouts=(root, 4),
-            )
-            for root in (4, 10**20)
-        ]
+        plans = [planned_tree(leaves, fanouts=(root, 4)) for root in (4, 10**20)]
         assert plans[1].tree.fanouts == (10**20, 4)
         assert plans[0].level_amounts == plans[1].level_amounts
 
@@ -523,11 +388,7 @@ def test_objectives_known_exactly_still_have_a_plan(measure: Measure) -> None:
         (97, (10, 10), NodeObjective(weights=(1, 0, 0))),
         (2, None, QuantileObjective(quantiles=(1.0,), guesses=(Guess(stop=2, density=3.0),))),
     ):
-        plan = plan_tree(
-            TreeSetting(leaves=leaves, budget=budget(measure), unit=SUBSTITUTE, public_total=True),
-            fanouts=fanouts,
-            objective=objective,
-        )
+        plan = planned_tree(leaves, PUBLIC, measure, fanouts=fanouts, objective=objective)
         assert predicted_error(plan, objective) == 0 and sum(plan.level_amounts) == 1
 
 
@@ -538,7 +399,7 @@ def test_the_plan_is_the_best_of_all_that_were_found(
     objective: Objective, amount: str, measure: Measure
 ) -> None:
     """Each planned and predicted by itself, with the exact variances of its noise."""
-    setting = TreeSetting(leaves=200, budget=budget(measure, amount), unit=ADD_REMOVE)
+    setting = tree_setting(200, ROWS, measure, amount)
     found = search_strategies(setting.at_unit_budget, objective=objective)
     plans = [plan_strategy(each, setting) for each in [*found, one_level(200)]]
     best = min(plans, key=lambda each: float(f"{predicted_error(each, objective):.9e}"))

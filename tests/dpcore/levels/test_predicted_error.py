@@ -17,16 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse, predicted_error
-from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.levels.planner import predicted_cdf_rmse, predicted_error
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.ordered.workload import NamedPlan, candidates
 from dptrees.dpcore.papers.cdf_mechanisms import published_prefix_variance
 from dptrees.dpcore.papers.estimators import PapersForest
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.release.released import release_counts
-from dptrees.dpcore.trees.chunks import UniformChunking
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.intervals import IntervalWidths
 from dptrees.dpcore.uniform.objectives import (
@@ -37,18 +34,16 @@ from dptrees.dpcore.uniform.objectives import (
     QuantileObjective,
     RangeObjective,
 )
-from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
+from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.cases import for_each
+from tests.dpcore.tree_runs import released_cdf, solve_runs
+from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, planned_tree, scaled
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
 
 SIGMAS, RUNS = 5.2, 3000
-SETTINGS = {
-    "add_remove": (ADD_REMOVE_ROW, False, False),
-    "N public": (SUBSTITUTE_ROW, True, False),
-    "keyed": (SUBSTITUTE_ROW, False, True),
-}
+SETTINGS = {"add_remove": ROWS, "N public": PUBLIC, "keyed": KEYED}
 FACTORS = (Fraction(4, 5), Fraction(6, 5))
 LEAVES = 22  # of 24: the last node of every level is trimmed
 OBJECTIVES: dict[str, Objective] = {
@@ -61,14 +56,6 @@ OBJECTIVES: dict[str, Objective] = {
     "widths": RangeObjective(widths=(1, 5, 22)),
     "nodes": NodeObjective(weights=(1.0, 0.0, 2.0, 5.0)),
 }
-
-
-def scaled(law: NoiseLaw, factor: Fraction) -> NoiseLaw:
-    """The law with its scale multiplied."""
-    if isinstance(law, DiscreteLaplace):
-        return DiscreteLaplace(scale=law.scale * factor)
-    assert isinstance(law, DiscreteGaussian)
-    return DiscreteGaussian(sigma_squared=law.sigma_squared * factor**2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,19 +71,9 @@ def errors_of_runs(plan: TreePlan) -> Errors:
 
     A plan with a public total is for one tree; here it represents the same release, many times.
     """
-    size = RUNS * plan.tree.leaves
-    forest = (UniformForest if plan.is_efficient else PapersForest)(plan, chunk_leaves=size)
-    forest.chunking = UniformChunking(tree=plan.tree, keys=RUNS, chunk_leaves=size)
-    chunk = forest.chunking[0]
     counts = np.random.default_rng(8).poisson(9, (RUNS, plan.tree.leaves))
-    noise = NoiseSource(
-        key=ReleaseKey(bytes(32)), release="r", spec_digest=b"s", global_digest=b"c"
-    )
-    measured = forest.measure("t", chunk, counts.reshape(-1), noise)
-    roots, _ = forest.solve_spine(
-        "t", 0, forest.chunk_roots(chunk, measured), counts.sum(axis=1), noise
-    )
-    levels, prefixes = forest.solve(chunk, measured, roots)
+    kind = UniformForest if plan.is_efficient else PapersForest
+    levels, prefixes, _ = solve_runs(kind, plan, counts)
     exact = plan.tree.level_counts(counts)
     return Errors(
         levels=[level.estimate - truth for level, truth in zip(levels, exact, strict=True)],
@@ -191,14 +168,7 @@ def test_every_objective_predicts_what_is_measured(
 def test_a_plan_for_an_objective_predicts_its_own_error(name: str) -> None:
     """With the rank of quantiles where N is private: prefixes and the total err together."""
     objective = OBJECTIVES[name]
-    plan = plan_tree(
-        TreeSetting(
-            leaves=LEAVES,
-            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 2)),
-            unit=ADD_REMOVE_ROW,
-        ),
-        objective=objective,
-    )
+    plan = planned_tree(LEAVES, ROWS, Measure.EPSILON, Fraction(1, 2), objective=objective)
     found = squared_errors(objective, errors_of_runs(plan))
     assert abs(z_score(found, predicted_error(plan, objective) ** 2)) < SIGMAS
 
@@ -207,17 +177,7 @@ def test_a_plan_for_an_objective_predicts_its_own_error(name: str) -> None:
 
 
 def list_candidates(setting: str, measure: Measure) -> tuple[NamedPlan, ...]:
-    unit, public, keyed = SETTINGS[setting]
-    planned = plan_tree(
-        TreeSetting(
-            leaves=LEAVES,
-            budget=Budget(measure=measure, amount=Fraction(1)),
-            unit=unit,
-            public_total=public,
-            keyed=keyed,
-        )
-    )
-    return candidates(planned)
+    return candidates(planned_tree(LEAVES, SETTINGS[setting], measure))
 
 
 @pytest.mark.parametrize("measure", list(Measure))
@@ -249,17 +209,7 @@ def test_released_candidates_err_as_predicted(
         question.remember_widths(
             IntervalWidths(confidence=0.95, levels=(2.0,) * (plan.tree.height + 1), prefix=2.0)
         )
-        release = release_counts(
-            make_release_plan(question), {question.name: counts}, ReleaseKey(bytes(32))
-        )
-        tables = [
-            release._read("cdf", question.name, chunk.key, chunk.index)
-            for chunk in question.forest.chunking
-        ]
-        estimate, error = (
-            np.concatenate([table[name].to_numpy() for table in tables]).reshape(truth.shape)
-            for name in ("estimate", "std_error")
-        )
+        estimate, error = released_cdf(make_release_plan(question), counts)
         found = ((estimate - truth) ** 2).mean(axis=1)
         predicted = predicted_cdf_rmse(plan) ** 2
         assert abs(z_score(found, predicted)) < SIGMAS, candidate
@@ -272,66 +222,38 @@ def test_released_candidates_err_as_predicted(
 # --- trees of one leaf --------------------------------------------------------------------------
 
 
-def one_leaf() -> TreePlan:
-    return plan_tree(
-        TreeSetting(
-            leaves=1,
-            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-            unit=ADD_REMOVE_ROW,
-        )
-    )
-
-
-@pytest.mark.parametrize("name", ["cdf", "ranges"])
-def test_one_leaf_errs_by_its_own_noise(name: str) -> None:
-    plan = one_leaf()
-    assert predicted_error(plan, OBJECTIVES[name]) == pytest.approx(plan.variances[0] ** 0.5)
-
-
 @for_each(
     ("objective", "factor"),
     [
+        (CdfObjective(), 1.0),
+        (RangeObjective(), 1.0),
         (QuantileObjective(quantiles=(0.5,)), 0.5),  # prefix - total / 2
         (QuantileObjective(quantiles=(1.0,)), 0.0),
         (QuantileObjective(quantiles=(0.5,), guesses=(Guess(stop=1, density=10.0),)), 0.05),
     ],
 )
-def test_one_leaf_errs_in_rank_and_value(objective: Objective, factor: float) -> None:
-    plan = one_leaf()
+def test_one_leaf_errs_by_its_own_noise_in_rank_and_value(
+    objective: Objective, factor: float
+) -> None:
+    plan = planned_tree(1)
     expected = factor * plan.variances[0] ** 0.5
     assert predicted_error(plan, objective) == pytest.approx(expected, abs=1e-12)
     found = squared_errors(objective, errors_of_runs(plan))
     assert found.mean() == pytest.approx(expected**2, rel=0.2)
-
-
-@pytest.mark.parametrize("objective", [RangeObjective(widths=(2,)), NodeObjective(weights=(1, 1))])
-def test_one_leaf_refuses_an_objective_of_more(objective: Objective) -> None:
-    with pytest.raises(ValueError, match=r"^(widths|level_weights): "):
-        predicted_error(one_leaf(), objective)
+    for more in (RangeObjective(widths=(2,)), NodeObjective(weights=(1, 1))):
+        with pytest.raises(ValueError, match=r"^(widths|level_weights): "):
+            predicted_error(plan, more)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("name", ["cdf", "quantiles", "ranges"])
 def test_a_huge_budget_predicts_a_number(name: str) -> None:
-    plan = plan_tree(
-        TreeSetting(
-            leaves=4,
-            budget=Budget(measure=Measure.EPSILON, amount=Fraction(400)),
-            unit=ADD_REMOVE_ROW,
-        ),
-        objective=OBJECTIVES[name],
-    )
+    plan = planned_tree(4, ROWS, Measure.EPSILON, 400, objective=OBJECTIVES[name])
     assert predicted_error(plan, OBJECTIVES[name]) < 1e-9
 
 
 @pytest.mark.filterwarnings("ignore:invalid value", "ignore:overflow")
 def test_the_candidates_of_a_huge_budget_have_errors() -> None:
-    planned = plan_tree(
-        TreeSetting(
-            leaves=4,
-            budget=Budget(measure=Measure.EPSILON, amount=Fraction(10_000)),
-            unit=ADD_REMOVE_ROW,
-        )
-    )
+    planned = planned_tree(4, ROWS, Measure.EPSILON, 10_000)
     for candidate in candidates(planned):
         assert predicted_cdf_rmse(candidate.plan) < 1e-9, candidate.label

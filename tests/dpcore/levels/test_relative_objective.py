@@ -78,23 +78,6 @@ def test_mixed_errors_have_the_two_laws_as_their_ends(scale: float) -> None:
     np.testing.assert_allclose(relative, scale / np.maximum(truth, 5.0), rtol=1e-4)
 
 
-def test_mixed_errors_are_those_of_a_sum() -> None:
-    rng, g, b, n = np.random.default_rng(1), 4.0, 3.0, 400_000
-    x = np.abs(rng.normal(0, g, n) + rng.laplace(0, b, n))
-    variance, fourth = g**2 + 2 * b**2, 12 * b**4
-    for forgiven in (0.0, 4.0, 12.0):
-        squares = np.maximum(x - forgiven, 0) ** 2
-        slack = 5.5 * squares.std() / math.sqrt(n)
-        predicted = float(mixed_alpha_rmse(variance, fourth, 10 * forgiven, 0.1)) ** 2
-        assert abs(squares.mean() - predicted) < slack
-        # Normal errors of the same variance differ.
-        if forgiven:
-            assert abs(squares.mean() - float(gaussian_alpha_rmse(
-                math.sqrt(variance), 10 * forgiven, 0.1)) ** 2) > slack  # fmt: skip
-    mean = float(mixed_smoothed_relative_error(variance, fourth, 0.0, 1.0))
-    assert abs(x.mean() - mean) < 5.5 * x.std() / math.sqrt(n)
-
-
 def measured_noise(plan: IrregularPlan) -> list[np.ndarray]:
     """(releases, n_l) the noise of the measurement that holds each node's count."""
     stream, drawn = public_stream("objective", str(plan.budget)), {}

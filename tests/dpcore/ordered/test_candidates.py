@@ -12,42 +12,28 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.cdf_errors import independent_error, refined_error, tree_error
-from dptrees.dpcore.levels.planner import plan_mechanism, plan_tree, predicted_cdf_rmse
+from dptrees.dpcore.levels.planner import plan_mechanism, predicted_cdf_rmse
 from dptrees.dpcore.ordered.workload import candidates
 from dptrees.dpcore.papers.cdf_mechanisms import published_prefix_variance, tree_mechanism
 from dptrees.dpcore.papers.estimators import estimate_tree, independent_estimates
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.trees.shapes import UniformTree
-from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan, TreeSetting
+from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan
+from tests.dpcore.cases import for_each
+from tests.dpcore.tree_settings import (
+    KEYED,
+    PRIVATE,
+    PUBLIC,
+    ROWS,
+    Case,
+    planned_tree,
+    tree_setting,
+)
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
 
-ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
-SETTINGS = [
-    (SUBSTITUTE, True, False),
-    (SUBSTITUTE, False, False),
-    (SUBSTITUTE, False, True),
-    (ADD_REMOVE, False, False),
-]
-
-
-def planned(
-    leaves: int,
-    setting: tuple[PrivacyUnit, bool, bool],
-    measure: Measure = Measure.EPSILON,
-    amount: Fraction | int = 1,
-) -> TreePlan:
-    unit, public, keyed = setting
-    return plan_tree(
-        TreeSetting(
-            leaves=leaves,
-            budget=Budget(measure=measure, amount=Fraction(amount)),
-            unit=unit,
-            public_total=public,
-            keyed=keyed,
-        )
-    )
+SETTINGS = [PUBLIC, PRIVATE, KEYED, ROWS]
 
 
 def own_variances(plan: TreePlan) -> Array:
@@ -67,13 +53,11 @@ def own_variances(plan: TreePlan) -> Array:
     return found.prefix_variances
 
 
-@pytest.mark.parametrize("leaves", [1, 2, 3, 22])
+@for_each("leaves", [1, 2, 3, 22])
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_candidates_by_name_and_guarantee(
-    leaves: int, measure: Measure, setting: tuple[PrivacyUnit, bool, bool]
-) -> None:
-    plan = planned(leaves, setting, measure)
+def test_candidates_by_name_and_guarantee(leaves: int, measure: Measure, setting: Case) -> None:
+    plan = planned_tree(leaves, setting, measure)
     shown = candidates(plan)
     expected = [
         ("independent", "full"),
@@ -97,26 +81,17 @@ def test_candidates_by_name_and_guarantee(
         assert sum(other.level_amounts) == (0 if leaves == 1 and plan.public_total else 1)
         assert (other.measured is Measured.PREFIXES) == (each.label == "independent")
         if each.label != "planned":
-            assert other == plan_mechanism(
-                each.label,
-                TreeSetting(
-                    leaves=leaves,
-                    budget=plan.budget,
-                    unit=plan.unit,
-                    public_total=plan.public_total,
-                    keyed=plan.keyed,
-                ),
-                estimator=other.estimator,
-            )
+            own = tree_setting(leaves, setting, measure)
+            assert other == plan_mechanism(each.label, own, estimator=other.estimator)
 
 
 @pytest.mark.parametrize("leaves", [1, 2, 7, 22])
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_error_of_every_candidate_is_that_of_its_own_estimates(
-    leaves: int, measure: Measure, setting: tuple[PrivacyUnit, bool, bool]
+    leaves: int, measure: Measure, setting: Case
 ) -> None:
-    for each in candidates(planned(leaves, setting, measure)):
+    for each in candidates(planned_tree(leaves, setting, measure)):
         expected = float(own_variances(each.plan).mean())
         assert published_prefix_variance(each.plan) == pytest.approx(expected, rel=1e-9, abs=1e-9)
         assert predicted_cdf_rmse(each.plan) ** 2 == pytest.approx(expected, rel=1e-9, abs=1e-9)
@@ -128,20 +103,14 @@ def test_the_error_of_any_levels_and_any_estimate(random_tree: Make, seed: int) 
     rng, seen = np.random.default_rng(seed), set()
     for _ in range(25):
         tree: UniformTree = random_tree(rng)
-        unit, public, keyed = SETTINGS[int(rng.integers(len(SETTINGS)))]
+        case = SETTINGS[int(rng.integers(len(SETTINGS)))]
         units = rng.integers(1, 15, tree.height + 1)
         units[:-1][rng.random(tree.height) < 0.4] = 0
-        units[0] *= not public
+        units[0] *= case is not PUBLIC
         for estimator in Estimator:
             try:
                 plan = tree_mechanism(
-                    TreeSetting(
-                        leaves=tree.leaves,
-                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-                        unit=unit,
-                        public_total=public,
-                        keyed=keyed,
-                    ),
+                    tree_setting(tree.leaves, case),
                     fanouts=tree.fanouts,
                     level_budgets=[Fraction(int(unit), 100) for unit in units],
                     estimator=estimator,
@@ -157,9 +126,9 @@ def test_the_error_of_any_levels_and_any_estimate(random_tree: Make, seed: int) 
 
 def test_a_different_variance_is_another_error() -> None:
     """The comparison above sees one level that is 1 % off, for every estimate."""
-    plan = planned(22, SETTINGS[0])
+    plan = planned_tree(22, SETTINGS[0])
     plan = tree_mechanism(
-        TreeSetting(leaves=22, budget=plan.budget, unit=SUBSTITUTE, public_total=True),
+        tree_setting(22, PUBLIC),
         fanouts=(3, 2, 4),
         level_budgets="equal",
     )
@@ -176,7 +145,7 @@ def test_a_different_variance_is_another_error() -> None:
 
 def test_the_paper_s_errors_with_discrete_noise() -> None:
     """Lemmas III.1 and IV.4, Theorem IV.1: continuous noise, larger by 1/6 a count at most."""
-    plan = planned(256, SETTINGS[0], amount=Fraction(1, 10))
+    plan = planned_tree(256, SETTINGS[0], amount=Fraction(1, 10))
     stated = {
         ("independent", "full"): independent_error(256, 0.1),
         ("histogram", "none"): tree_error(256, (256,), (0.1,)),
@@ -193,7 +162,7 @@ def test_the_paper_s_errors_with_discrete_noise() -> None:
 
 
 def test_a_plan_of_one_s_own_goes_with_the_planned_one() -> None:
-    plan = planned(22, SETTINGS[0])
+    plan = planned_tree(22, SETTINGS[0])
     own = replace(plan, estimator=Estimator.BELOW)
     *shown, chosen = candidates(own)
     assert (chosen.label, chosen.plan) == ("chosen", own)
@@ -203,7 +172,7 @@ def test_a_plan_of_one_s_own_goes_with_the_planned_one() -> None:
 
 
 def test_a_mechanism_whose_noise_does_not_fit_counts_is_left_out() -> None:
-    plan = planned(2**12, SETTINGS[3], amount=Fraction(1, 2**31))
+    plan = planned_tree(2**12, SETTINGS[3], amount=Fraction(1, 2**31))
     assert predicted_cdf_rmse(plan) > 0  # the planned noise fits; that of 2^12 prefixes does not
     shown = candidates(plan)
     assert [each.label for each in shown if each.label == "independent"] == []

@@ -27,50 +27,34 @@ FORESTS = [
 SIZES = [1, 2, 4, 8, 16, 40, 100_000]
 
 
-@pytest.fixture(params=[(forest, size) for forest in FORESTS for size in SIZES], ids=str)
-def chunking(request: pytest.FixtureRequest) -> UniformChunking:
-    (leaves, fanouts, keys), size = request.param
-    return UniformChunking(
-        tree=UniformTree(leaves=leaves, fanouts=fanouts), keys=keys, chunk_leaves=size
-    )
-
-
-def test_chunks_partition_the_leaves_in_order(chunking: UniformChunking) -> None:
-    position = 0
+@for_each("size", SIZES)
+@for_each(("leaves", "fanouts", "keys"), FORESTS)
+def test_chunks_are_whole_subtrees_in_the_order_of_leaves(
+    leaves: int, fanouts: tuple[int, ...], keys: int, size: int
+) -> None:
+    tree = UniformTree(leaves=leaves, fanouts=fanouts)
+    chunking = UniformChunking(tree=tree, keys=keys, chunk_leaves=size)
+    split, position, numbers = chunking.split_level, 0, []
     for number, chunk in enumerate(chunking):
         assert chunk.start == position
         assert chunking.number(chunk.key, chunk.index) == number
-        assert 1 <= chunk.leaves <= chunking.chunk_leaves
+        assert 1 <= chunk.leaves <= size
         position += chunk.leaves
-    assert position == chunking.cells
-    assert len(chunking) == len(list(chunking))
-
-
-def test_every_leaf_finds_its_chunk(chunking: UniformChunking) -> None:
-    expected = np.concatenate([np.full(c.leaves, n) for n, c in enumerate(chunking)])
-    assert (chunking.numbers(np.arange(chunking.cells)) == expected).all()
-
-
-def test_chunks_hold_whole_subtrees(chunking: UniformChunking) -> None:
-    tree, split = chunking.tree, chunking.split_level
-    for chunk in chunking:
+        numbers += [number] * chunk.leaves
         if split == 0:
-            assert chunk.tree == tree and chunk.start == chunk.key * tree.leaves
+            assert chunk.tree == tree and chunk.start == chunk.key * leaves
             continue
+        assert chunk.tree.fanouts == fanouts[split:]
         for unit in range(chunk.units):
             mine = tree.leaf_range(split, chunk.first + unit)
             assert len(mine) == chunk.tree.leaves
-            start = chunk.key * tree.leaves + mine.start
-            assert start == chunk.start + unit * chunk.tree.leaves
-            assert chunk.tree.fanouts == tree.fanouts[split:]
-
-
-def test_the_split_level_is_the_highest_that_fits(chunking: UniformChunking) -> None:
-    tree, split = chunking.tree, chunking.split_level
+            assert chunk.key * leaves + mine.start == chunk.start + unit * chunk.tree.leaves
+    assert position == chunking.cells and len(chunking) == number + 1
+    assert chunking.numbers(np.arange(chunking.cells)).tolist() == numbers
+    # The split level is the highest that fits.
     assert chunking.spine.level_sizes == (tree.level_sizes[: split + 1] if split else (1,))
     if split:
-        assert tree.leaves > chunking.chunk_leaves
-        assert split == 1 or tree.leaves_below(split - 1) > chunking.chunk_leaves
+        assert leaves > size and (split == 1 or tree.leaves_below(split - 1) > size)
 
 
 @for_each("size", SIZES)
@@ -110,14 +94,12 @@ WHOLE = (
 
 
 @for_each("whole", WHOLE)
-@for_each("number", [-1, 100])
-def test_refuses_the_number_of_no_chunk(whole: Chunking, number: int) -> None:
-    with pytest.raises(IndexError):
-        whole[number]
-
-
-@pytest.mark.parametrize("whole", WHOLE)
-def test_refuses_no_keys_no_leaves_and_too_many_counts(whole: Chunking) -> None:
+def test_refuses_the_number_of_no_chunk_no_keys_no_leaves_and_too_many_counts(
+    whole: Chunking,
+) -> None:
+    for number in (-1, 100):
+        with pytest.raises(IndexError):
+            whole[number]
     with pytest.raises(ValueError, match="keys: 0 is not at least 1"):
         replace(whole, keys=0)
     with pytest.raises(ValueError, match="chunk_leaves: 0 is not at least 1"):

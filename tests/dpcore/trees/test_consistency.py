@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.trees.consistency import consistent_counts, root_count, split_counts
+from dptrees.dpcore.trees import consistency
+from dptrees.dpcore.trees.consistency import (
+    consistent_counts,
+    root_count,
+    split_among_children,
+    split_counts,
+)
 from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
 from dptrees.dpcore.trees.shapes import UniformTree
 from tests.dpcore.cases import for_each
+from tests.dpcore.irregular_trees import irregular, random_irregular_tree
 
 
 def best_by_enumeration(
@@ -60,18 +67,15 @@ def check_rounded(
     assert (remainder_up >= down.max(axis=1) - close).all()
 
 
-# As where the siblings are alike, as on most nodes, or not, as beside a trimmed one.
-ALIKE = pytest.mark.parametrize("alike", [False, True], ids=["unlike siblings", "alike siblings"])
-
-
 def random_nodes(rng: np.random.Generator, nodes: int, children: int, alike: bool) -> Any:
+    """Nodes whose siblings are alike, as most are, or not, as beside a trimmed one."""
     estimates = rng.normal(2, 6, (nodes, children))
     below = rng.uniform(0.1, 4, (nodes, 1 if alike else children))
     return estimates, np.broadcast_to(below, estimates.shape), rng.integers(0, 9 * children, nodes)
 
 
-@ALIKE
-@pytest.mark.parametrize("children", [1, 2, 3, 5])
+@for_each("alike", [False, True])
+@for_each("children", [1, 2, 3, 5])
 def test_counts_are_the_rounded_optimum_of_all_choices(children: int, alike: bool) -> None:
     rng = np.random.default_rng(children)
     estimates, below, totals = random_nodes(rng, 150, children, alike)
@@ -79,8 +83,8 @@ def test_counts_are_the_rounded_optimum_of_all_choices(children: int, alike: boo
     check_rounded(split_counts(estimates, below, totals), np.array(best), totals)
 
 
-@ALIKE
-@pytest.mark.parametrize("children", [7, 40, 200])
+@pytest.mark.parametrize("alike", [False, True])
+@for_each("children", [7, 40, 200])
 def test_counts_of_wide_nodes_are_the_rounded_optimum(children: int, alike: bool) -> None:
     """The optimum by Karush, Kuhn, Tucker: one multiplier for all that are positive."""
     rng = np.random.default_rng(children)
@@ -136,12 +140,9 @@ def test_ties_and_edges(estimates: list[float], total: int, expected: list[int])
 
 
 def test_children_known_exactly_are_split_evenly_where_they_disagree_with_their_node() -> None:
-    assert split_counts(np.array([[2.0, 3.0]]), np.zeros((1, 2)), np.array([5])).tolist() == [
-        [2, 3]
-    ]
-    assert split_counts(np.array([[2.0, 3.0]]), np.zeros((1, 2)), np.array([7])).tolist() == [
-        [3, 4]
-    ]
+    for total, expected in ((5, [2, 3]), (7, [3, 4])):
+        found = split_counts(np.array([[2.0, 3.0]]), np.zeros((1, 2)), np.array([total]))
+        assert found.tolist() == [expected]
 
 
 @for_each("size", [2.0**30, 2.0**40, 2.0**50])
@@ -192,3 +193,145 @@ def test_true_counts_stay_as_they_are(random_tree: Callable[..., UniformTree]) -
 
 def test_the_root_is_never_negative() -> None:
     assert root_count(np.array([-0.6, -9.0, 0.4, 0.6, 1e15])).tolist() == [0, 0, 0, 1, 10**15]
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@for_each("scale", [0.3, 4.0, 300.0])
+def test_equals_the_split_of_each_node_alone(scale: float, alike: bool) -> None:
+    rng = np.random.default_rng(int(scale * 10))
+    fanouts = rng.integers(1, 9, 400)
+    children = int(fanouts.sum())
+    estimates = rng.normal(scale / 2, scale, children)
+    estimates[rng.random(children) < 0.3] = 0.5  # ties
+    below = np.full(children, 2.0) if alike else rng.uniform(0.5, 9, children)
+    totals = rng.poisson(scale * fanouts)
+    found = split_among_children(fanouts, estimates, below, totals)
+    ends = np.cumsum(fanouts)
+    for total, size, end in zip(totals, fanouts, ends, strict=True):
+        mine = slice(end - size, end)
+        alone = split_counts(estimates[None, mine], below[None, mine], np.array([total]))[0]
+        np.testing.assert_array_equal(found[mine], alone)
+        assert alone.sum() == total and alone.min() >= 0
+
+
+def test_equals_the_level_uniform_tree(random_tree: Callable[..., UniformTree]) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        uniform = random_tree(rng)
+        weights = estimation_weights(uniform, list(rng.uniform(1, 9, uniform.height + 1)))
+        estimates = [rng.normal(4, 9, (3, n)) for n in uniform.level_sizes]
+        roots = rng.integers(0, 90, (3, 1))
+        pairs = zip(
+            consistent_counts(irregular(uniform), weights.below, estimates, roots),
+            consistent_counts(weights.tree, weights.below, estimates, roots),
+            strict=True,
+        )
+        for mine, theirs in pairs:
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_sums_hold_at_every_node_and_no_count_is_negative() -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(30):
+        tree = random_irregular_tree(rng, height=5, roots=2)
+        estimates = [rng.normal(3, 40, (4, n)) for n in tree.level_sizes]
+        below: list[Any] = [rng.uniform(0, 3, n) for n in tree.level_sizes]
+        counts = consistent_counts(tree, below, estimates, rng.integers(0, 10**9, (4, 2)))
+        for level in range(tree.height):
+            np.testing.assert_array_equal(tree.child_sum(level, counts[level + 1]), counts[level])
+            assert counts[level + 1].min() >= 0 and counts[level + 1].dtype == np.int64
+
+
+def test_children_that_are_known_exactly_keep_their_counts() -> None:
+    rng = np.random.default_rng(7)
+    tree = random_irregular_tree(rng)
+    truth = tree.level_counts(rng.integers(0, 9, tree.leaves))
+    known = [np.zeros(n) for n in tree.level_sizes]
+    found = consistent_counts(tree, known, [y.astype(np.float64) for y in truth], truth[0])
+    for mine, exact in zip(found, truth, strict=True):
+        np.testing.assert_array_equal(mine, exact)
+
+
+def test_a_level_too_large_for_one_sort_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consistency, "_REMAINDER_BITS", 60)
+    with pytest.raises(ValueError, match="split in chunks"):
+        split_among_children(
+            np.array([2, 3]), np.full(5, 1.5), np.ones(5), np.array([3, 4], dtype=np.int64)
+        )
+
+
+def smallest_first(
+    fanouts: list[int], estimates: Any, totals: list[int], below: Any = None
+) -> np.ndarray[Any, Any]:
+    values = np.asarray(estimates, float)
+    return split_among_children(
+        np.array(fanouts),
+        values,
+        np.ones(len(values)) if below is None else np.asarray(below, float),
+        np.array(totals),
+        smallest_first=True,
+    )
+
+
+@for_each(
+    ("estimates", "total", "counts"),
+    [
+        ([4.0, 3.0, 2.0], 9, [4, 3, 2]),
+        ([50.0, 3.0, -3.0], 50, [50, 0, 0]),  # top down: 49, 1, 0
+        ([50.0, 3.0, -2.0], 51, [50, 1, 0]),
+        ([-5.0, -5.0], 3, [2, 1]),  # adjusted first to sum to the total: 1.5 each
+        ([7.0], 4, [4]),
+        ([9.0, 1.0, -4.0], 0, [0, 0, 0]),
+    ],
+)
+def test_examples(estimates: list[float], total: int, counts: list[int]) -> None:
+    assert smallest_first([len(estimates)], estimates, [total]).tolist() == counts
+
+
+@for_each("seed", range(40))
+def test_sums_hold_and_no_other_integers_change_the_largest_less(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    fanouts = rng.integers(1, 30, 50)
+    estimates = rng.laplace(0, 4, fanouts.sum()) + rng.choice([0, 0, 30], fanouts.sum())
+    below = rng.uniform(1, 3, fanouts.sum())
+    starts = np.cumsum(fanouts) - fanouts
+    totals = np.maximum(0, np.rint(np.add.reduceat(estimates, starts))).astype(np.int64)
+    counts = smallest_first(fanouts.tolist(), estimates, totals.tolist(), below)
+    assert counts.min() >= 0 and np.array_equal(np.add.reduceat(counts, starts), totals)
+    top_down = split_among_children(fanouts, estimates, below, totals)
+    # As close in absolute differences, but for the rounding of each child.
+    ours, theirs = (
+        np.add.reduceat(np.abs(each - estimates), starts) for each in (counts, top_down)
+    )
+    assert (ours <= theirs + 2 * fanouts).all()
+
+
+def test_nodes_are_split_each_by_itself() -> None:
+    """Any cut into chunks gives the same integers."""
+    rng = np.random.default_rng(1)
+    fanouts = rng.integers(1, 9, 100)
+    estimates = rng.laplace(3, 5, fanouts.sum())
+    totals = rng.integers(0, 40, 100)
+    whole = smallest_first(fanouts.tolist(), estimates, totals.tolist())
+    for cut in (1, 37, 99):
+        children = fanouts[:cut].sum()
+        parts = [
+            smallest_first(fanouts[:cut].tolist(), estimates[:children], totals[:cut].tolist()),
+            smallest_first(fanouts[cut:].tolist(), estimates[children:], totals[cut:].tolist()),
+        ]
+        assert np.array_equal(np.concatenate(parts), whole)
+
+
+def test_empty_nodes_get_half_and_large_ones_lose_nothing() -> None:
+    """The bias that it is for, on 3,000 nodes of 30 children: two in three empty, one of 50."""
+    rng = np.random.default_rng(2)
+    truth = np.where(np.arange(30) % 3 == 0, 50, 0)
+    estimates = truth + rng.laplace(0, 4, (3000, 30))
+    arguments = np.full(3000, 30), estimates.ravel(), np.ones(90_000), np.full(3000, truth.sum())
+    bias = {}
+    for kind in (False, True):
+        counts = split_among_children(*arguments, smallest_first=kind).reshape(3000, 30)
+        bias[kind] = (counts - truth)[:, truth == 0].mean(), (counts - truth)[:, truth > 0].mean()
+    # The standard error of a mean of 60,000 errors of 5.7 is 0.023.
+    assert bias[False][0] > 1 and bias[False][1] < -2
+    assert bias[True][0] < 0.6 * bias[False][0] and bias[True][1] > 0.6 * bias[False][1]

@@ -17,6 +17,7 @@ from dptrees.dpcore.trees.estimation import (
 )
 from dptrees.dpcore.trees.shapes import UniformTree
 from tests.dpcore.cases import for_each
+from tests.dpcore.irregular_trees import random_irregular_tree
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -80,9 +81,9 @@ def check_against_dense(
         np.testing.assert_allclose(with_leaf, np.diag(ends @ covariance), **CLOSE)
 
 
-@pytest.mark.parametrize("public", [False, True], ids=["N private", "N public"])
-@pytest.mark.parametrize("exact", [False, True], ids=["noisy", "some levels exact"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize("exact", [False, True])
+@for_each("seed", range(4))
 def test_equals_dense_least_squares(
     random_tree: Callable[..., UniformTree],
     dense_least_squares: Callable[..., Any],
@@ -116,20 +117,23 @@ def test_equals_dense_least_squares(
         )
 
 
+@pytest.mark.parametrize("kind", ["uniform", "irregular"])
 @for_each("seed", range(3))
 def test_equals_dense_least_squares_with_a_variance_per_node(
     random_tree: Callable[..., UniformTree],
     dense_least_squares: Callable[..., Any],
     level_matrix: Callable[..., Any],
+    kind: str,
     seed: int,
 ) -> None:
     """Check levels with a variance per node, as in a spine, whose leaves are the estimated roots of
     unequal subtrees."""
     rng = np.random.default_rng(100 + seed)
-    for _ in range(15):
-        tree = random_tree(rng)
+    for number in range(15):
+        tree: Any = random_tree(rng) if kind == "uniform" else random_irregular_tree(rng)
         variances = [rng.uniform(0.5, 9, n) for n in tree.level_sizes]
-        variances[-1][rng.random(tree.leaves) < 0.2] = 0.0
+        if kind == "uniform" or number % 2:
+            variances[-1][rng.random(tree.leaves) < 0.2] = 0.0
         for level in variances[:-1]:
             level[rng.random(level.size) < 0.3] = np.inf
         measured = noisy_levels(rng, tree, variances)

@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.levels.planner import plan_tree
-from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
-from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
-from dptrees.dpcore.release.released import release_counts
+from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform import intervals as bands
 from dptrees.dpcore.uniform.error_laws import UniformErrors
-from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
+from dptrees.dpcore.uniform.plan import TreePlan
 from tests.dpcore.cases import for_each
+from tests.dpcore.tree_runs import released_cdf
+from tests.dpcore.tree_settings import PUBLIC, ROWS, planned_tree, scaled
 from tests.processor import takes_less
 
 FALSE_ALARM = 1e-6
@@ -30,22 +29,7 @@ FALSE_ALARM = 1e-6
 def planned(
     leaves: int, measure: Measure, public: bool, amount: Fraction | int = Fraction(1, 10)
 ) -> TreePlan:
-    return plan_tree(
-        TreeSetting(
-            leaves=leaves,
-            budget=Budget(measure=measure, amount=Fraction(amount)),
-            unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
-            public_total=public,
-        )
-    )
-
-
-def noisier(law: NoiseLaw) -> NoiseLaw:
-    """The law with a scale 30 % larger."""
-    if isinstance(law, DiscreteLaplace):
-        return DiscreteLaplace(scale=law.scale * Fraction(13, 10))
-    assert isinstance(law, DiscreteGaussian)
-    return DiscreteGaussian(sigma_squared=law.sigma_squared * Fraction(169, 100))
+    return planned_tree(leaves, PUBLIC if public else ROWS, measure, amount)
 
 
 @pytest.mark.parametrize("measure", list(Measure))
@@ -64,21 +48,14 @@ def test_released_cdfs_stay_within_the_band(
     if planted:
         intervals = question.widths
         question = make_question(
-            leaves=leaves, keys=keys, measure=measure, plan=replace_laws(question.plan, noisier)
+            leaves=leaves,
+            keys=keys,
+            measure=measure,
+            plan=replace_laws(question.plan, lambda law: scaled(law, Fraction(13, 10))),
         )
         question.remember_widths(intervals)
     counts = np.random.default_rng(1).poisson(3, (keys, leaves))
-    release = release_counts(
-        make_release_plan(question), {question.name: counts}, ReleaseKey(bytes(32))
-    )
-    tables = [
-        release._read("cdf", question.name, chunk.key, chunk.index)
-        for chunk in question.forest.chunking
-    ]
-    estimate, error = (
-        np.concatenate([table[name].to_numpy() for table in tables]).reshape(keys, leaves)
-        for name in ("estimate", "std_error")
-    )
+    estimate, error = released_cdf(make_release_plan(question), counts)
     off = np.abs(estimate - np.cumsum(counts, axis=1))
     for confidence, width in widths.items():
         within = int((off <= bands.band_margin(width, error**2)).all(axis=1).sum())
@@ -197,13 +174,7 @@ def test_refuses_a_confidence(confidence: float) -> None:
 
 
 def test_noise_that_is_practically_zero_needs_no_band() -> None:
-    plan = plan_tree(
-        TreeSetting(
-            leaves=10**6,
-            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1000)),
-            unit=ADD_REMOVE_ROW,
-        )
-    )
+    plan = planned_tree(10**6, ROWS, Measure.EPSILON, 1000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert bands.simultaneous_width(plan, 0.95) == 0.0

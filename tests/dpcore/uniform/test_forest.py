@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.noise.laws import ZeroNoise
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.trees.consistency import consistent_counts, root_count
 from dptrees.dpcore.trees.estimation import (
     estimate_down,
@@ -22,7 +19,8 @@ from dptrees.dpcore.trees.estimation import (
 )
 from dptrees.dpcore.trees.forests import RootSolutions
 from dptrees.dpcore.trees.shapes import UniformTree
-from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
+from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
+from tests.dpcore.tree_settings import PUBLIC, ROWS, planned_tree
 
 SIZES = [1, 2, 4, 8, 16, 40, 2**17]
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
@@ -164,14 +162,7 @@ def test_many_keys_in_a_chunk_equal_one_key_at_a_time(
 def test_a_tree_of_one_leaf(
     solve_forest: Callable[..., Any], release_key: Any, public: bool
 ) -> None:
-    plan = plan_tree(
-        TreeSetting(
-            leaves=1,
-            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-            unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
-            public_total=public,
-        )
-    )
+    plan = planned_tree(1, PUBLIC if public else ROWS)
     plan = replace(plan)
     if not public:
         plan.__dict__["laws"] = (ZeroNoise(),)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Measure, PrivacyUnit
 from dptrees.dpcore.uniform.objectives import Guess, Objective, QuantileObjective, RangeObjective
-from dptrees.dpcore.uniform.plan import TreeSetting
 from dptrees.dpcore.uniform.prefix_errors import TreeBatch, level_parts, prefix_variance
 from dptrees.dpcore.uniform.strategies import TreeStrategy, one_level, search_strategies
+from tests.dpcore.tree_settings import PUBLIC, tree_setting
 from tests.processor import takes_less
 
 EPSILON, RHO = Measure.EPSILON, Measure.RHO
@@ -23,15 +22,7 @@ PRECISION = {EPSILON: 1 / 8, RHO: 1.0}
 
 
 def best_public(leaves: int, measure: Measure) -> TreeStrategy:
-    return search_strategies(
-        TreeSetting(
-            leaves=leaves,
-            unit=SUBSTITUTE_ROW,
-            public_total=True,
-            keyed=False,
-            budget=Budget(measure=measure, amount=Fraction(1)),
-        )
-    )[0]
+    return search_strategies(tree_setting(leaves, PUBLIC, measure))[0]
 
 
 def mean_variance(
@@ -114,15 +105,7 @@ def test_detects_shares_that_are_not_best() -> None:
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("unit", ROW_UNITS)
 def test_private_roots(unit: PrivacyUnit, keyed: bool, measure: Measure) -> None:
-    private = search_strategies(
-        TreeSetting(
-            leaves=200,
-            unit=unit,
-            public_total=False,
-            keyed=keyed,
-            budget=Budget(measure=measure, amount=Fraction(1)),
-        )
-    )[0]
+    private = search_strategies(tree_setting(200, (unit, False, keyed), measure))[0]
     assert sum(private.shares) == pytest.approx(1)
     if unit == SUBSTITUTE_ROW:
         assert private.mean_variance > best_public(200, measure).mean_variance
@@ -131,15 +114,7 @@ def test_private_roots(unit: PrivacyUnit, keyed: bool, measure: Measure) -> None
 
 
 def test_order_and_heights() -> None:
-    strategies = search_strategies(
-        TreeSetting(
-            leaves=1000,
-            unit=SUBSTITUTE_ROW,
-            public_total=True,
-            keyed=False,
-            budget=Budget(measure=EPSILON, amount=Fraction(1)),
-        )
-    )
+    strategies = search_strategies(tree_setting(1000, PUBLIC, EPSILON))
     variances = [strategy.mean_variance for strategy in strategies]
     assert variances == pytest.approx(sorted(variances), rel=1e-9)
     assert {1, 2, 3, 4} <= {len(strategy.fanouts) for strategy in strategies}
@@ -170,13 +145,7 @@ MANY = QuantileObjective(
 def test_objectives_that_look_at_places_are_searched_fast(
     objective: Objective, measure: Measure
 ) -> None:
-    setting = TreeSetting(
-        leaves=999_983,
-        unit=SUBSTITUTE_ROW,
-        public_total=True,
-        keyed=False,
-        budget=Budget(measure=measure, amount=Fraction(1)),
-    )
+    setting = tree_setting(999_983, PUBLIC, measure)
 
     def search() -> None:
         found = search_strategies(setting, objective=objective)
@@ -200,13 +169,7 @@ def test_what_is_known_exactly_has_shares_all_the_same(
 ) -> None:
     for fanouts in (None, (10, 10)):
         for found in search_strategies(
-            TreeSetting(
-                leaves=97,
-                unit=SUBSTITUTE_ROW,
-                public_total=True,
-                keyed=False,
-                budget=Budget(measure=measure, amount=Fraction(1)),
-            ),
+            tree_setting(97, PUBLIC, measure),
             objective=objective,
             fanouts=fanouts,
         ):

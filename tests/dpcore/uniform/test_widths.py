@@ -11,21 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.trees.error_laws import ErrorLaw, clipped_intervals, prefix_margin
 from dptrees.dpcore.trees.estimation import (
-    estimate_down,
-    estimate_up,
     estimation_weights,
     prefix_weights,
 )
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.intervals import interval_widths
-from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
+from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.cases import for_each
+from tests.dpcore.tree_runs import unit_responses
+from tests.dpcore.tree_settings import PUBLIC, ROWS, planned_tree
 from tests.processor import takes_less
 
 
@@ -116,24 +115,6 @@ def test_one_variable_has_its_own_bound_and_none_has_none() -> None:
 def test_refuses_a_confidence(confidence: float) -> None:
     with pytest.raises(ValueError, match="confidence"):
         ErrorLaw(terms=((laplace(5), 1.0, 1),)).half_width(confidence)
-
-
-def unit_responses(plan: TreePlan) -> list[tuple[int, np.ndarray[Any, Any]]]:
-    """(level, the estimated leaves) for noise of one row in each measured node."""
-    tree = plan.tree
-    weights = UniformForest(plan).weights(UniformForest(plan).chunking[0])
-    responses = []
-    for level, law in enumerate(plan.laws):
-        for node in range(tree.level_sizes[level] if law else 0):
-            noise: list[Any] = [
-                np.zeros(n) if each else None
-                for n, each in zip(tree.level_sizes, plan.laws, strict=True)
-            ]
-            noise[level][node] = 1.0
-            root = np.zeros(1) if plan.public_total else None
-            leaves = estimate_down(weights, estimate_up(weights, noise), root)[-1]
-            responses.append((level, leaves))
-    return responses
 
 
 def multiset(law: ErrorLaw, plan: TreePlan) -> Counter[tuple[int, float]]:
@@ -228,14 +209,7 @@ def test_one_width_serves_every_node_and_boundary(
     measure: Measure, leaves: int, public: bool
 ) -> None:
     """The widths come from a few representatives; no other is more than 1 % wider."""
-    plan = plan_tree(
-        TreeSetting(
-            leaves=leaves,
-            budget=Budget(measure=measure, amount=Fraction(1, 2)),
-            unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
-            public_total=public,
-        )
-    )
+    plan = planned_tree(leaves, PUBLIC if public else ROWS, measure, Fraction(1, 2))
     errors, widths = UniformErrors(plan), interval_widths(plan, 0.95)
     for level, size in enumerate(plan.tree.level_sizes):
         for node in {0, size // 2, size - 1}:
@@ -249,14 +223,7 @@ def test_one_width_serves_every_node_and_boundary(
 
 
 def test_what_is_public_has_no_width() -> None:
-    plan = plan_tree(
-        TreeSetting(
-            leaves=64,
-            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-            unit=SUBSTITUTE_ROW,
-            public_total=True,
-        )
-    )
+    plan = planned_tree(64, PUBLIC)
     assert interval_widths(plan, 0.95).levels[0] == 0.0
     assert UniformErrors(plan).prefix(63).variance == pytest.approx(0.0, abs=1e-9)
     alone = estimation_weights(UniformTree(leaves=1, fanouts=()), [3.0])

@@ -7,7 +7,8 @@ from fractions import Fraction
 import pytest
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dptrees.dpcore.trees.error_laws import ErrorLaw
+from dptrees.dpcore.trees.error_laws import ErrorLaw, MergedLaw
+from tests.dpcore.cases import for_each
 
 
 def test_distinct_terms_count_the_sizes_that_share_the_variance() -> None:
@@ -19,3 +20,13 @@ def test_distinct_terms_count_the_sizes_that_share_the_variance() -> None:
     assert ErrorLaw(terms=both).distinct_terms == pytest.approx(2)
     uneven = ErrorLaw(terms=((wide, 100.0, 1), (wide, 1.0, 1), (wide, 0.0, 7)))
     assert 1 < uneven.distinct_terms < 1.001
+
+
+@for_each("confidence", [0.5, 0.95, 0.999, 0.9999])
+def test_a_difference_of_next_to_nothing_widens_next_to_nothing(confidence: float) -> None:
+    law = ErrorLaw(terms=((DiscreteLaplace(scale=Fraction(20)), 1.0, 3),))
+    merged = MergedLaw(law=law, difference=1e-9, difference_fourth=3e-18)
+    exact = law.half_width(confidence)
+    # At the highest confidence that there is, the sum with half a row is inverted instead.
+    most = exact * 1.01 + (0.6 if confidence == 0.9999 else 0)
+    assert exact <= merged.half_width(confidence) <= most
