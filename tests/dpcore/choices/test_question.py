@@ -19,14 +19,14 @@ from dptrees.dpcore.choices.key_selection import (
     SelectionQuestion,
     counted_once,
 )
-from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
-from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
-from dptrees.dpcore.release.released import release_rows
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit
+from dptrees.dpcore.questions.messages import Place
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
+from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.specification import Refusal
+from tests.dpcore.single_questions import KEY, alone, released
 
-KEY = ReleaseKey(bytes(range(32)))
 FALSE_ALARM = 1e-6
 COPIES = 3000
 ROW = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE)
@@ -45,22 +45,11 @@ def make_question(
     return SelectionQuestion(name="keys", domain=columns, plan=plan, shards=shards)
 
 
-def make_plan(question: SelectionQuestion) -> ReleasePlan:
-    epsilon, delta = question.spending.own
-    return ReleasePlan(
-        name="r",
-        unit=question.unit,
-        budget=Budget(measure=Measure.EPSILON, amount=epsilon),
-        questions=(question,),
-        stated=(epsilon, delta),
+def keys_of(question: SelectionQuestion, keys: np.ndarray, nonce: bytes = b"") -> list[int]:
+    """The released keys, of batches."""
+    found: list[int] = (
+        released(question, {"k": pa.array(keys)}, nonce=nonce).table.column("k").to_pylist()
     )
-
-
-def released(question: SelectionQuestion, keys: np.ndarray, nonce: bytes = b"") -> list[int]:
-    batches = pa.table({"k": pa.array(keys)}).to_batches(max_chunksize=1000)
-    release = release_rows(make_plan(question), batches, KEY, nonce=nonce)
-    table = release.tree("keys").table  # type: ignore[attr-defined]
-    found: list[int] = table.column("k").to_pylist()
     return found
 
 
@@ -74,7 +63,7 @@ def keys_of_units(most: int) -> np.ndarray:
 @pytest.mark.parametrize("neighbors", list(Neighbors))
 def test_keys_are_released_as_likely_as_the_formula_says(neighbors: Neighbors) -> None:
     question, rows = make_question(neighbors=neighbors), keys_of_units(30)
-    seen = np.bincount(np.array(released(question, rows)) // COPIES, minlength=31)[1:]
+    seen = np.bincount(np.array(keys_of(question, rows)) // COPIES, minlength=31)[1:]
     # Of the decision about one key: half the budget where a row may leave one and enter another.
     half = 2 if neighbors is Neighbors.SUBSTITUTE else 1
     law = question.plan.law
@@ -103,28 +92,27 @@ def test_the_entry_says_how_many_units_a_key_needs() -> None:
 def test_the_released_table_is_sorted_and_holds_nothing_but_keys() -> None:
     question = make_question()
     rows = keys_of_units(20)
-    found = released(question, rows)
+    found = keys_of(question, rows)
     assert found == sorted(found) and set(found) <= set(rows.tolist())
-    batches = pa.table({"k": pa.array(rows)}).to_batches()
-    table = release_rows(make_plan(question), batches, KEY).tree("keys").table  # type: ignore[attr-defined]
+    table = released(question, {"k": pa.array(rows)}).table
     assert table.column_names == ["k"] and len(table.to_batches()) == 1
 
 
 def test_the_order_of_rows_and_the_batches_do_not_matter() -> None:
     question, rows = make_question(), keys_of_units(12)
     again = np.random.default_rng(9).permutation(rows)
-    assert released(question, rows) == released(question, again)
+    assert keys_of(question, rows) == keys_of(question, again)
 
 
 def test_other_rows_another_nonce_and_other_shards_draw_afresh() -> None:
     question, rows = make_question(), keys_of_units(12)
-    first = released(question, rows)
+    first = keys_of(question, rows)
     # One row more, of a key that is surely released: else the same keys would come again.
     more = np.append(rows, np.full(1, rows[0]))
     for other in (
-        released(question, more),
-        released(question, rows, nonce=b"other"),
-        released(replace(question, shards=6), rows),
+        keys_of(question, more),
+        keys_of(question, rows, nonce=b"other"),
+        keys_of(replace(question, shards=6), rows),
     ):
         # Of some 36,000 keys thousands are undecided, so the sets differ by far.
         assert len(set(first) ^ set(other)) > 1000
@@ -132,12 +120,12 @@ def test_other_rows_another_nonce_and_other_shards_draw_afresh() -> None:
 
 def test_keys_below_the_threshold_are_never_released() -> None:
     rows = keys_of_units(12)
-    found = np.array(released(make_question(threshold=9), rows)) // COPIES
+    found = np.array(keys_of(make_question(threshold=9), rows)) // COPIES
     assert found.min() >= 9 and {9, 12} <= set(found.tolist())
 
 
 def test_without_rows_nothing_is_released() -> None:
-    assert released(make_question(), np.empty(0, np.int64)) == []
+    assert keys_of(make_question(), np.empty(0, np.int64)) == []
 
 
 def test_every_place_has_a_partial_whatever_the_rows_are() -> None:
@@ -153,10 +141,6 @@ def test_every_place_has_a_partial_whatever_the_rows_are() -> None:
 
 def test_what_leaves_the_decision_holds_no_count() -> None:
     """A key of 40 units and one of 4,000 leave the same bytes."""
-    from dptrees.dpcore.noise.source import NoiseSource
-    from dptrees.dpcore.questions.messages import Place
-    from dptrees.dpcore.questions.sparse_counts import NodeCounts
-
     question = make_question(shards=1)
     source = NoiseSource(key=KEY, release="r", spec_digest=b"", global_digest=b"")
     sent = {
@@ -172,7 +156,7 @@ def test_what_leaves_the_decision_holds_no_count() -> None:
 
 def test_the_specification_reads_back() -> None:
     for neighbors in Neighbors:
-        whole = make_plan(make_question(threshold=4, neighbors=neighbors))
+        whole = alone(make_question(threshold=4, neighbors=neighbors))
         assert plan_from_spec(whole.spec()) == whole
 
 
@@ -190,10 +174,8 @@ def test_a_unit_counts_once_under_a_key() -> None:
 
 
 def test_a_selection_answers_no_counts() -> None:
-    batches = pa.table({"k": pa.array([1, 2])}).to_batches()
-    tree = release_rows(make_plan(make_question()), batches, KEY).tree("keys")
+    tree = released(make_question(), {"k": pa.array([1, 2])})
     with pytest.raises(ValueError, match="releases no counts"):
         tree.top(1, 0)
-    for keys, shards in ((None, 0),):
-        with pytest.raises(ValueError, match="shards: 0 is not at least 1"):
-            replace(make_question(), keys=keys, shards=shards)
+    with pytest.raises(ValueError, match="shards: 0 is not at least 1"):
+        replace(make_question(), shards=0)

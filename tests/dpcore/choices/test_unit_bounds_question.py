@@ -14,12 +14,11 @@ import pytest
 
 from dptrees.dpcore.choices.key_selection import KeyColumns
 from dptrees.dpcore.choices.unit_bounds import BoundOf, BoundPlan, BoundQuestion, ReleasedBound
-from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, NullUnits, PrivacyUnit
-from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
-from dptrees.dpcore.release.released import release_counts, release_rows
+from dptrees.dpcore.release.plan import plan_from_spec
+from dptrees.dpcore.release.released import release_counts
+from tests.dpcore.single_questions import KEY, alone, released
 
-KEY = ReleaseKey(bytes(range(32)))
 PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",))
 SHOPS = KeyColumns(columns=("shop",), types=("text",))
 
@@ -37,10 +36,6 @@ def make_question(
     return BoundQuestion(name=of.key, of=of, domain=domain, plan=plan)
 
 
-def release_plan(question: BoundQuestion) -> ReleasePlan:
-    return ReleasePlan(name="r", unit=question.unit, budget=question.budget, questions=(question,))
-
-
 def counted(question: BoundQuestion, rows: dict[str, Any], size: int = 3) -> list[int]:
     """The exact counts that the choice is made from."""
     found: list[np.ndarray] = []
@@ -50,10 +45,8 @@ def counted(question: BoundQuestion, rows: dict[str, Any], size: int = 3) -> lis
         found.append(counts)
         return own(self, counts, stream)
 
-    batches = pa.table(rows).to_batches(max_chunksize=size)
     with patch.object(BoundPlan, "chosen", chosen):
-        release = release_rows(release_plan(question), batches, KEY)
-    assert release.tree(question.name).bound in question.plan.sizes  # type: ignore[attr-defined]
+        assert released(question, rows, size=size).bound in question.plan.sizes
     (counts,) = found
     numbers: list[int] = counts.tolist()
     return numbers
@@ -96,7 +89,7 @@ def test_no_rows_have_a_bound_too() -> None:
 
 def test_a_specification_is_read_back() -> None:
     for measure, of in product(Measure, BoundOf):
-        plan = release_plan(make_question(of, measure=measure))
+        plan = alone(make_question(of, measure=measure))
         again = plan_from_spec(plan.spec())
         assert again == plan and again.digest == plan.digest, (measure, of)
 
@@ -104,13 +97,13 @@ def test_a_specification_is_read_back() -> None:
 def test_counts_at_hand_give_the_same_choice() -> None:
     question = make_question()
     people = {"person": pa.array(["a"] * 9 + ["b"])}
-    by_rows = release_rows(release_plan(question), pa.table(people).to_batches(), KEY)
-    by_counts = release_counts(release_plan(question), {"max_rows": [1, 0, 0, 1]}, KEY)
-    one, two = by_rows.tree("max_rows"), by_counts.tree("max_rows")
+    one = released(question, people)
+    by_counts = release_counts(alone(question), {"max_rows": [1, 0, 0, 1]}, KEY)
+    two = by_counts.tree("max_rows")
     assert isinstance(one, ReleasedBound) and isinstance(two, ReleasedBound)
     assert one.bound == two.bound and one.height == 0
     with pytest.raises(ValueError, match="needs 4 whole numbers"):
-        release_counts(release_plan(question), {"max_rows": [1, 0, 0]}, KEY)
+        release_counts(alone(question), {"max_rows": [1, 0, 0]}, KEY)
     with pytest.raises(ValueError, match="choice of bounds, which releases no counts"):
         one.top(1, 0)
 
@@ -118,7 +111,7 @@ def test_counts_at_hand_give_the_same_choice() -> None:
 def test_other_counts_and_folders_get_choices_of_their_own() -> None:
     """The same ones the same; 40 of a law with two likely outcomes are not all alike."""
     question, counts = make_question(), [20, 2, 2, 0]
-    plan = release_plan(question)
+    plan = alone(question)
 
     def bound(nonce: bytes) -> int:
         release = release_counts(plan, {"max_rows": counts}, KEY, nonce=nonce)

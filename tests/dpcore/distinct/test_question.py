@@ -18,18 +18,18 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.distinct import DistinctDomain, DistinctPlan, DistinctQuestion, DistinctWorkload
-from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.privacy.sensitivity import distinct_sensitivity
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
-from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
-from dptrees.dpcore.release.released import release_rows
+from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.specification import Refusal
+from tests.dpcore.neighboring import largest
+from tests.dpcore.single_questions import KEY, alone, released, silenced
 
-KEY = ReleaseKey(bytes(range(32)))
 FALSE_ALARM = 1e-6
 EPSILON = Budget(measure=Measure.EPSILON, amount=Fraction(1))
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
@@ -43,37 +43,20 @@ def make_question(
     values: int = 1,
     keys: KeyList | None = None,
     budget: Budget = EPSILON,
-    law: NoiseLaw | None = None,
     shards: int = 5,
 ) -> DistinctQuestion:
-    """A question, with other noise than its plan's where a law is given."""
     plan = DistinctPlan(release_unit=unit, budget=budget, max_values=values, keyed=keys is not None)
-    if law is not None:
-        plan.__dict__["law"] = law
     domain = DistinctDomain(column="value")
     return DistinctQuestion(name="d", domain=domain, keys=keys, plan=plan, shards=shards)
 
 
-def make_plan(question: DistinctQuestion) -> ReleasePlan:
-    return ReleasePlan(
-        name="r",
-        unit=question.plan.release_unit,
-        budget=question.plan.budget,
-        questions=(question,),
-    )
-
-
-def released(
-    question: DistinctQuestion, rows: dict[str, Any], size: int = 1000, nonce: bytes = b""
-) -> pa.Table:
-    batches = pa.table(rows).to_batches(max_chunksize=size)
-    return release_rows(make_plan(question), batches, KEY, nonce=nonce)._read("nodes", "d", 0, 0)
+def numbers(question: DistinctQuestion, rows: dict[str, Any], **how: Any) -> pa.Table:
+    """The table of the released numbers."""
+    return released(question, rows, **how)._read("nodes", "d", 0, 0)
 
 
 def exact(question: DistinctQuestion, rows: dict[str, Any], size: int = 1000) -> list[int]:
-    plan = replace(question.plan)
-    plan.__dict__["law"] = ZeroNoise()
-    found: list[int] = released(replace(question, plan=plan), rows, size)["estimate"].to_pylist()
+    found: list[int] = numbers(silenced(question), rows, size=size)["estimate"].to_pylist()
     return found
 
 
@@ -154,21 +137,17 @@ def largest_moves(unit: PrivacyUnit, *, keyed: bool, values: int = 2) -> tuple[i
     keys = KeyList(column="group", keys=("x", "y")) if keyed else None
     question = make_question(unit, values=values, keys=keys, shards=1)
     pairs = TWO_GROUPS if keyed else ONE_GROUP
-    l1 = l2 = 0
+    found = []
     for rest in ([], [("u", "x", "a"), ("v", "y", "b")]):
-        numbers = np.array(
+        sums = np.array(
             [
                 _numbers(question, [*rest, *(("w", *row) for row in own)])
                 for rows in range(4)
                 for own in combinations_with_replacement(pairs, rows)
             ]
         )
-        # Without the unit, or with other rows of it.
-        for other in numbers if unit.substitutes else numbers[:1]:
-            moved = np.abs(numbers - other)
-            l1 = max(l1, int(moved.sum(axis=1).max()))
-            l2 = max(l2, int((moved**2).sum(axis=1).max()))
-    return l1, l2
+        found.append(largest(sums, unit.neighbors, without=sums[0]))
+    return max(l1 for l1, _ in found), max(l2 for _, l2 in found)
 
 
 def _numbers(question: DistinctQuestion, rows: list[tuple[str, str, str]]) -> list[int]:
@@ -203,7 +182,7 @@ def test_the_noise_has_the_law_of_the_sensitivity(budget: Budget, law: NoiseLaw)
     assert question.plan.law == law
     none = {"value": pa.array([], pa.string()), "group": pa.array([], pa.int64())}
     rows = none | {"user": pa.array([], pa.int64())}
-    noise = released(question, rows)["estimate"].to_numpy()
+    noise = numbers(question, rows)["estimate"].to_numpy()
 
     def chance(law: NoiseLaw) -> float:
         edges = np.arange(-12, 13)
@@ -224,7 +203,7 @@ def test_the_noise_has_the_law_of_the_sensitivity(budget: Budget, law: NoiseLaw)
 def test_intervals_hold_the_exact_number_as_often_as_stated() -> None:
     keys = KeyList(column="group", keys=tuple(range(3000)))
     rows = {"value": pa.array(["a"] * 3000), "group": pa.array(np.arange(3000))}
-    table = released(make_question(keys=keys), rows)
+    table = numbers(make_question(keys=keys), rows)
     holds = (table["ci_low"].to_numpy() <= 1) & (table["ci_high"].to_numpy() >= 1)
     assert stats.binomtest(int(holds.sum()), 3000, 0.95, "less").pvalue > FALSE_ALARM
     assert set(table["std_error"].to_pylist()) == {
@@ -237,16 +216,16 @@ def test_other_rows_and_another_nonce_draw_afresh_and_the_same_rows_the_same() -
     keys = KeyList(column="group", keys=tuple(range(100)))
     rows = {"value": pa.array(["a"] * 100), "group": pa.array(np.arange(100))}
     question = make_question(keys=keys)
-    first = released(question, rows)
+    first = numbers(question, rows)
     backwards = {name: each.take(pa.array(np.arange(100)[::-1])) for name, each in rows.items()}
-    assert released(question, backwards) == first
+    assert numbers(question, backwards) == first
     more = {"value": pa.array(["a"] * 100 + ["b"]), "group": pa.array([*range(100), 7])}
     # A row of a value that is there already: the numbers are the same, the counts are not.
     again = {"value": pa.array(["a"] * 101), "group": pa.array([*range(100), 7])}
     for other in (
-        released(question, more),
-        released(question, again),
-        released(question, rows, nonce=b"other"),
+        numbers(question, more),
+        numbers(question, again),
+        numbers(question, rows, nonce=b"other"),
     ):
         same = other["estimate"].to_numpy() == first["estimate"].to_numpy()
         assert same.mean() < 0.6
@@ -284,7 +263,7 @@ def test_the_specification_reads_back() -> None:
         make_question(PERSON, values=4, keys=GROUPS, budget=RHO),
         make_question(replace(PERSON, keys=3), values=3),
     ):
-        whole = make_plan(question)
+        whole = alone(question)
         assert plan_from_spec(whole.spec()) == whole
 
 
@@ -310,17 +289,12 @@ def test_a_unit_whose_own_column_is_counted_has_one_value() -> None:
     assert [each.max_values for each in found] == [1, 8, 8, 4]
     assert found[0].law == DiscreteLaplace(scale=Fraction(1))
     rows = {"user": pa.array(["a"] * 20 + ["b", None, "c"])}
-    question = replace(units.planned(share, terms), name="d")
-    question.plan.__dict__["law"] = ZeroNoise()
-    batches = pa.table(rows).to_batches()
-    (answer,) = release_rows(make_plan(question), batches, KEY).tree("d").top(5, 0)
+    (answer,) = released(silenced(units.planned(share, terms)), rows).top(5, 0)
     assert answer.estimate == 3
 
 
 def test_answers_are_of_one_number_for_each_key() -> None:
-    rows = random_rows()
-    batches = pa.table(rows).to_batches()
-    tree = release_rows(make_plan(make_question(keys=GROUPS)), batches, KEY).tree("d")
+    tree = released(make_question(keys=GROUPS), random_rows())
     (answer,) = tree.top(5, 0, "x")
     assert answer == tree.at_path("", "x") == tree.node(0, 0, "x")
     assert answer.estimate is not None and answer.std_error is not None

@@ -17,18 +17,17 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.mean import MeanPlan, MeanQuestion, ReleasedMean
-from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.sensitivity import split_sensitivity
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.questions.answer_errors import StatisticKind
-from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
-from dptrees.dpcore.release.released import release_rows
+from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.specification import Refusal
+from tests.dpcore.neighboring import largest
+from tests.dpcore.single_questions import alone, released, silenced
 
-KEY = ReleaseKey(bytes(range(32)))
 FALSE_ALARM = 1e-6
 EPSILON = Budget(measure=Measure.EPSILON, amount=Fraction(1))
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
@@ -47,24 +46,6 @@ def make_question(
     made = make_domain(domain or AGE)
     plan = MeanPlan(unit=unit, budget=budget, cells=made.cells, keyed=keys is not None)
     return MeanQuestion(name="m", domain=made, keys=keys, plan=plan)
-
-
-def make_plan(question: MeanQuestion) -> ReleasePlan:
-    return ReleasePlan(name="r", unit=question.unit, budget=question.budget, questions=(question,))
-
-
-def released(question: MeanQuestion, rows: dict[str, Any], size: int = 1000) -> ReleasedMean:
-    batches = pa.table(rows).to_batches(max_chunksize=size)
-    tree = release_rows(make_plan(question), batches, KEY).tree("m")
-    assert isinstance(tree, ReleasedMean)
-    return tree
-
-
-def silenced(question: MeanQuestion) -> MeanQuestion:
-    """The question without noise; it states the errors of its plan."""
-    plan = replace(question.plan)
-    plan.__dict__["law"] = ZeroNoise()
-    return replace(question, plan=plan)
 
 
 def value(
@@ -115,13 +96,7 @@ def largest_moves(unit: PrivacyUnit, *, keyed: bool, rows: int) -> tuple[int, in
         }
         table = released(question, columns)._level(1)
         sums.append(np.rint(table["estimate"].to_numpy() * question.plan.parts))
-    found = np.array(sums)
-    l1 = l2 = 0
-    for other in found if unit.substitutes else found[:1]:
-        moved = np.abs(found - other)
-        l1 = max(l1, int(moved.sum(axis=1).max()))
-        l2 = max(l2, int((moved**2).sum(axis=1).max()))
-    return l1, l2
+    return largest(np.array(sums), unit.neighbors, without=sums[0])
 
 
 @pytest.mark.parametrize("keyed", [False, True])
@@ -222,7 +197,7 @@ def test_the_specification_reads_back() -> None:
         make_question(PERSON, keys=GROUPS, budget=RHO),
         make_question(domain={"column": "v", "lower": 0.5, "upper": 2, "cells": 1024}),
     ):
-        whole = make_plan(question)
+        whole = alone(question)
         assert plan_from_spec(whole.spec()) == whole
 
 

@@ -26,6 +26,7 @@ from dptrees.dpcore.privacy.unit import (
     UnitType,
 )
 from dptrees.dpcore.specification import Refusal
+from tests.dpcore.neighboring import largest
 
 KEYS, NODES = 3, 2  # of a level: so many keys, each with so many nodes
 # c, m, r
@@ -73,18 +74,6 @@ def level_sums(
                 sums[node] += value
             found.add(tuple(sums))
     return np.array(sorted(found))
-
-
-def norms(moves: np.ndarray) -> tuple[int, int]:
-    return int(np.abs(moves).sum(axis=-1).max()), int((moves**2).sum(axis=-1).max())
-
-
-def largest(sums: np.ndarray, neighbors: Neighbors) -> tuple[int, int]:
-    """The largest L1 and squared L2 distance between neighbors, in one unit's sums."""
-    if neighbors is Neighbors.ADD_REMOVE:
-        return norms(sums)
-    found = [norms(sums - one) for one in sums]
-    return max(l1 for l1, _ in found), max(l2 for _, l2 in found)
 
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
