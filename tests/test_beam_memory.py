@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from inspect import unwrap
 from typing import Any
 
@@ -24,15 +25,16 @@ def remembers(monkeypatch: pytest.MonkeyPatch) -> None:
     beam_memory.remember(monkeypatch)
 
 
-@pytest.mark.parametrize("kind", [each for each in KINDS if issubclass(each, PipelineOptions)])
-def test_options_are_those_of_their_flags(kind: type[Any]) -> None:
+def test_options_are_those_of_their_flags() -> None:
     plain = unwrap(PipelineOptions.__init__)
-    for flags in ([], FLAGS, FLAGS):
-        for overrides in ({}, {"runner": "another", "experiments": ["two"]}):
-            made, found = kind(flags, **overrides), kind.__new__(kind)
-            plain(found, flags, **overrides)
-            assert vars(made)["_visible_options"] == vars(found)["_visible_options"]
-            assert vars(made)["_all_options"] == vars(found)["_all_options"]
+    kinds: list[Any] = [each for each in KINDS if issubclass(each, PipelineOptions)]
+    overriding: tuple[dict[str, Any], ...] = ({}, {"runner": "another", "experiments": ["two"]})
+    assert len(kinds) > 10
+    for kind, flags, overrides in itertools.product(kinds, ([], FLAGS, FLAGS), overriding):
+        made, found = kind(flags, **overrides), kind.__new__(kind)
+        plain(found, flags, **overrides)
+        for name in ("_visible_options", "_all_options"):
+            assert vars(made)[name] == vars(found)[name], kind
 
 
 def test_views_share_their_values_and_others_do_not() -> None:
@@ -56,14 +58,13 @@ class Parameters(beam.DoFn):
         return first
 
 
-@pytest.mark.parametrize("kind", [Parameters, CountBundle, _MergePlace, _EmptyPlaces])
-def test_signatures_are_those_of_the_methods(kind: type[beam.DoFn]) -> None:
-    step = kind.__new__(kind)
+def test_signatures_are_those_of_the_methods() -> None:
     found, plain = core.get_function_args_defaults, unwrap(core.get_function_args_defaults)
-    methods = [getattr(step, name) for name in dir(step) if callable(getattr(step, name, None))]
-    assert len(methods) > 10
-    for method in [*methods, *methods, len, lambda a, b=3: a]:
-        if isinstance(method, type):
-            continue
-        assert found(method) == plain(method)
-        found(method)[0].append("changed")
+    for kind in (Parameters, CountBundle, _MergePlace, _EmptyPlaces):
+        step = kind.__new__(kind)
+        named = [getattr(step, name, None) for name in dir(step)]
+        methods = [each for each in named if callable(each) and not isinstance(each, type)]
+        assert len(methods) > 10
+        for method in [*methods, *methods, len, lambda a, b=3: a]:
+            assert found(method) == plain(method), (kind, method)
+            found(method)[0].append("changed")

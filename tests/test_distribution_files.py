@@ -48,30 +48,31 @@ def test_a_source_distribution_does_not_depend_on_its_build() -> None:
     assert distribution.repacked(one, 7) != distribution.repacked(changed, 7)
 
 
+def make_wheel(folder: Path, **texts: str) -> Path:
+    """A wheel of these files."""
+    path = folder / "dptrees-1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as files:
+        for name, text in texts.items():
+            files.writestr(name, text)
+    return path
+
+
 def test_a_wheel_with_a_second_name_is_refused(tmp_path: Path) -> None:
-    wheel = tmp_path / "dptrees-1-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as files:
-        files.writestr("dptrees/__init__.py", "")
-        files.writestr("pipelines/__init__.py", "")
+    wheel = make_wheel(tmp_path, **{f"{each}/__init__.py": "" for each in ("dptrees", "pipelines")})
     with pytest.raises(distribution.CheckError, match="installs dptrees, pipelines, not dptrees"):
         distribution.check_names(wheel, tmp_path / "absent.tar.gz")
 
 
-def test_a_version_without_a_section_is_refused() -> None:
+def test_a_version_without_a_section_and_a_program_that_fails_are_reported() -> None:
     with pytest.raises(distribution.CheckError, match=r"no section '## 9\.9\.9 "):
         distribution.check_changelog("9.9.9")
-
-
-def test_a_program_that_fails_is_reported_with_its_output() -> None:
     with pytest.raises(distribution.CheckError, match="exit code 1\nno"):
         distribution.run("sh", "-c", "echo no; exit 1")
 
 
 def test_extras_of_users_alone_are_listed(tmp_path: Path) -> None:
-    wheel = tmp_path / "dptrees-1-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as files:
-        text = "Provides-Extra: gcp\nProvides-Extra: dev\nProvides-Extra: aws\n"
-        files.writestr("dptrees-1.dist-info/METADATA", text)
+    text = "Provides-Extra: gcp\nProvides-Extra: dev\nProvides-Extra: aws\n"
+    wheel = make_wheel(tmp_path, **{"dptrees-1.dist-info/METADATA": text})
     assert distribution.extras(wheel) == ["aws", "gcp"]
 
 

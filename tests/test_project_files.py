@@ -80,16 +80,12 @@ def broken_links(name: str, text: str) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_links_lead_somewhere(name: str) -> None:
-    text = read(name)
-    assert "](" in text
-    assert broken_links(name, text) == []
-
-
-@pytest.mark.parametrize("target", ["absent.md", "LICENSE.md", "SECURITY.md#absent"])
-def test_a_broken_link_is_found(target: str) -> None:
-    assert broken_links("CONTRIBUTING.md", f"[a page]({target})") == [target]
+def test_links_lead_somewhere() -> None:
+    for name in PAGES:
+        assert "](" in read(name)
+        assert broken_links(name, read(name)) == [], name
+    for target in ("absent.md", "LICENSE.md", "SECURITY.md#absent"):
+        assert broken_links("CONTRIBUTING.md", f"[a page]({target})") == [target]
 
 
 # Commands.
@@ -127,9 +123,11 @@ def commands_in_prose(text: str) -> str:
     return "\n".join(re.findall(r"`[^`\n]+`|^ *```.*?^ *```", text, re.DOTALL | re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", [*PAGES, ".github/PULL_REQUEST_TEMPLATE.md"])
-def test_commands_of_pages_exist(name: str) -> None:
-    assert missing_commands(commands_in_prose(read(name))) == []
+def test_commands_of_pages_exist() -> None:
+    for name in (*PAGES, ".github/PULL_REQUEST_TEMPLATE.md"):
+        assert missing_commands(commands_in_prose(read(name))) == [], name
+    for text in ("make absent", "python -m tests.absent", ".ci/absent", "`dptrees absent`"):
+        assert len(missing_commands(text)) == 1, text
 
 
 def scripts(name: str) -> Iterator[str]:
@@ -143,25 +141,18 @@ def scripts(name: str) -> Iterator[str]:
             yield from (step["run"] for step in job["steps"] if "run" in step)
 
 
-@pytest.mark.parametrize("name", [*WORKFLOWS, PIPELINE])
-def test_commands_of_jobs_exist(name: str) -> None:
-    lines = list(scripts(name))
-    assert lines and missing_commands("\n".join(lines)) == []
+def test_commands_of_jobs_exist() -> None:
+    for name in (*WORKFLOWS, PIPELINE):
+        lines = list(scripts(name))
+        assert lines and missing_commands("\n".join(lines)) == [], name
 
 
-@pytest.mark.parametrize("name", [WORKFLOWS[0], PIPELINE])
-def test_changes_run_what_a_contributor_runs(name: str) -> None:
+def test_changes_run_what_a_contributor_runs() -> None:
     """A job that tests a change calls .ci/run or make, so that a person can repeat it."""
-    lines = "\n".join(scripts(name))
-    assert re.search(r"^\.ci/run\b", lines, re.MULTILINE) and "make test PYTHON=" in lines
-    assert "pytest" not in lines
-
-
-@pytest.mark.parametrize(
-    "text", ["make absent", "python -m tests.absent", ".ci/absent", "`dptrees absent`"]
-)
-def test_a_missing_command_is_found(text: str) -> None:
-    assert len(missing_commands(text)) == 1
+    for name in (WORKFLOWS[0], PIPELINE):
+        lines = "\n".join(scripts(name))
+        assert re.search(r"^\.ci/run\b", lines, re.MULTILINE) and "make test PYTHON=" in lines
+        assert "pytest" not in lines
 
 
 def test_hooks_run_programs_of_the_project() -> None:
@@ -183,26 +174,22 @@ def test_hooks_run_programs_of_the_project() -> None:
 # Form.
 
 
-@pytest.mark.parametrize(
-    ("schema", "names"), [pytest.param(*each, id=each[0]) for each in SCHEMAS.items()]
-)
-def test_files_keep_to_their_schemas(schema: str, names: Sequence[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_files_keep_to_their_schemas(schema: str, tmp_path: Path) -> None:
     pytest.importorskip("check_jsonschema")
+    (planted := tmp_path / "planted.yml").write_text("jobs: 1\nstages: 1\nbody: 1\n")
     check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
     check += ["--data-transform", "gitlab-ci"] if schema == "gitlab-ci" else []
-    files = [str(PROJECT / name) for name in names]
-    done = subprocess.run([*check, *files], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
     # The schema can refuse.
-    (planted := tmp_path / "planted.yml").write_text("jobs: 1\nstages: 1\nbody: 1\n")
-    done = subprocess.run([*check, str(planted)], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    for files, code in (([PROJECT / name for name in SCHEMAS[schema]], 0), ([planted], 1)):
+        done = subprocess.run([*check, *files], capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_fields_of_a_form_have_different_ids(name: str) -> None:
-    ids = [each["id"] for each in load(name)["body"] if "id" in each]
-    assert ids and len(ids) == len(set(ids))
+def test_fields_of_a_form_have_different_ids() -> None:
+    for name in FORMS:
+        ids = [each["id"] for each in load(name)["body"] if "id" in each]
+        assert ids and len(ids) == len(set(ids)), name
 
 
 def test_forms_warn_about_private_data() -> None:
@@ -231,14 +218,12 @@ def unsafe_parts(workflow: dict[Any, Any]) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("name", WORKFLOWS)
-def test_workflows_have_few_rights(name: str) -> None:
-    assert unsafe_parts(load(name)) == []
-    uses = re.findall(r"uses: (.*)", read(name))
-    assert uses and all(re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", each) for each in uses)
-
-
-def test_a_workflow_with_too_many_rights_is_found() -> None:
+def test_workflows_have_few_rights() -> None:
+    for name in WORKFLOWS:
+        assert unsafe_parts(load(name)) == []
+        uses = re.findall(r"uses: (.*)", read(name))
+        assert uses
+        assert all(re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", each) for each in uses)
     step = {"uses": "owner/action@v1"}
     script = {"run": "echo ${{ github.event.pull_request.title }}"}
     job = {"permissions": {"contents": "write"}, "steps": [step, script]}
