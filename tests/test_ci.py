@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import importlib.util
 import json
 import os
 import re
@@ -16,24 +15,27 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parents[1]
-CI = PROJECT / ".ci"
+from tests.ci_programs import CI, PROJECT, ci_program
+
+Captured = pytest.CaptureFixture[str]
+cache, steps = ci_program("cache"), ci_program("steps")
 
 
-def program(name: str) -> ModuleType:
-    """Import a program of .ci, which is no package."""
-    made = importlib.util.spec_from_file_location(f"ci_{name}", CI / f"{name}.py")
-    assert made is not None and made.loader is not None
-    module = sys.modules[f"ci_{name}"] = importlib.util.module_from_spec(made)
-    made.loader.exec_module(module)
-    return module
+def finished(*command: object, cwd: Path = PROJECT) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, whatever its exit code."""
+    return subprocess.run(
+        list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False
+    )
 
 
-cache, steps = program("cache"), program("steps")
+def write_program(path: Path, text: str) -> None:
+    """Write a program of the shell."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}")
+    path.chmod(0o755)
 
 
 def test_examples_of_docstrings() -> None:
@@ -73,23 +75,19 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "product/deep/code.py",
-        "product/new.txt",
-        "tests/a/test_a.py",
+def test_a_changed_input_makes_a_step_due(project: Path) -> None:
+    for name in (
+        *("product/deep/code.py", "product/new.txt", "tests/a/test_a.py"),
         "tests/b/first.py",  # imported by the test
         "tests/b/second.py",  # imported by what it imports
-        "tests/conftest.py",
-        "tests/a/conftest.py",
-        "setup.py",
-    ],
-)
-def test_a_changed_input_makes_a_step_due(project: Path, name: str) -> None:
-    with (project / name).open("a") as file:
-        file.write("# changed\n")
-    assert steps_due(project) == ["one"]
+        *("tests/conftest.py", "tests/a/conftest.py", "setup.py"),
+    ):
+        file = project / name
+        before = file.read_text() if file.exists() else None
+        file.write_text(f"{before or ''}# changed\n")
+        assert steps_due(project) == ["one"], name
+        file.unlink() if before is None else file.write_text(before)
+        assert steps_due(project) == [], name
 
 
 def test_other_changes_of_inputs_make_a_step_due(
@@ -142,18 +140,15 @@ def marked(path: Path) -> bool:
     return "mark.engines" in path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", steps.STEPS)
-def test_a_step_depends_on_its_tests_and_on_no_pattern_without_a_file(name: str) -> None:
-    inputs = set(steps.input_files(name))
-    for test in paths_tested(steps.STEPS[name].target):
-        below = (
-            {test}
-            if test.endswith(".py")
-            else {path.relative_to(PROJECT).as_posix() for path in (PROJECT / test).rglob("*.py")}
-        )
-        assert below and below <= inputs
-    for pattern in (*steps.EVERY_STEP, *steps.STEPS[name].inputs):
-        assert steps.listed_files((pattern,), PROJECT), pattern
+def test_a_step_depends_on_its_tests_and_on_no_pattern_without_a_file() -> None:
+    for name, step in steps.STEPS.items():
+        inputs = set(steps.input_files(name))
+        for test in paths_tested(step.target):
+            modules = (path.relative_to(PROJECT) for path in (PROJECT / test).rglob("*.py"))
+            below = {test} if test.endswith(".py") else {path.as_posix() for path in modules}
+            assert below and below <= inputs, name
+        for pattern in (*steps.EVERY_STEP, *step.inputs):
+            assert steps.listed_files((pattern,), PROJECT), pattern
 
 
 def test_the_record_is_of_known_steps() -> None:
@@ -163,8 +158,7 @@ def test_the_record_is_of_known_steps() -> None:
 
 
 # In place of make and of an environment: notes what was called, and leaves what the demo leaves.
-MAKE = """#!/bin/sh
-for each in "$@"; do echo "$each" >>called; [ "$each" != "$FAILING" ] || exit 2; done
+MAKE = """for each in "$@"; do echo "$each" >>called; [ "$each" != "$FAILING" ] || exit 2; done
 mkdir -p out/flights-2013
 echo made | tee out/flights-2013/manifest.json >out/flights-2013/report.html
 """
@@ -178,12 +172,9 @@ def clone(tmp_path: Path) -> Path:
     folder = tmp_path / "clone"
     shutil.copytree(CI, folder / ".ci", ignore=shutil.ignore_patterns("passed.json", "__pycache__"))
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    programs = {"bin/make": MAKE, ".ci/packages": "#!/bin/sh\n"}
-    programs |= {f".venv/bin/{name}": "#!/bin/sh\n" for name in ("python", "dptrees")}
-    for name, text in programs.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
+    write_program(folder / "bin" / "make", MAKE)
+    for name in (".ci/packages", ".venv/bin/python", ".venv/bin/dptrees"):
+        write_program(folder / name, "")
     (folder / ".gitignore").write_text("called\nout\n")
     return folder
 
@@ -192,11 +183,8 @@ def run(clone: Path, *arguments: str, failing: str = "", code: int = 0) -> tuple
     """Run .ci/run; return what it printed and the targets of make."""
     called = clone / "called"
     called.unlink(missing_ok=True)
-    changed = {"PATH": f"{clone}/bin:{os.environ['PATH']}", "FAILING": failing}
-    command = [clone / ".ci" / "run", *arguments]
-    done = subprocess.run(
-        command, env=os.environ | changed, capture_output=True, text=True, check=False
-    )
+    changed = (f"PATH={clone}/bin:{os.environ['PATH']}", f"FAILING={failing}")
+    done = finished("env", *changed, clone / ".ci" / "run", *arguments)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout, set(called.read_text().split()) if called.exists() else set()
 
@@ -230,40 +218,32 @@ def test_tests_that_passed_on_the_bare_system_are_left_out(clone: Path) -> None:
     assert {"test-all", "demo"} < targets and not any("WITHOUT" in each for each in targets)
 
     bare = clone / ".ci" / "bare"
-    bare.write_text('#!/bin/sh\nmkdir -p build/bare; echo tests/test_a.py::test_b >"$1"\n')
+    write_program(bare, 'mkdir -p build/bare; echo tests/test_a.py::test_b >"$1"\n')
     _, targets = run(clone)
     assert {"test-all", "WITHOUT=build/bare/passed"} < targets and "demo" not in targets
 
-    bare.write_text("#!/bin/sh\nexit 3\n")
+    write_program(bare, "exit 3\n")
     _, targets = run(clone, code=3)
     assert "test-all" not in targets
 
 
 def test_a_second_demo_that_changes_the_release_fails(clone: Path) -> None:
-    (clone / "bin" / "make").write_text(
-        "#!/bin/sh\nmkdir -p out/flights-2013\n"
-        "date +%N | tee out/flights-2013/report.html >out/flights-2013/manifest.json\n"
-    )
-    environment = os.environ | {"PATH": f"{clone}/bin:{os.environ['PATH']}"}
-    done = subprocess.run(
-        [clone / ".ci" / "demo"], env=environment, capture_output=True, text=True, check=False
-    )
+    text = "mkdir -p out/flights-2013\ndate +%N | tee out/flights-2013/report.html"
+    write_program(clone / "bin" / "make", f"{text} >out/flights-2013/manifest.json\n")
+    done = finished("env", f"PATH={clone}/bin:{os.environ['PATH']}", clone / ".ci" / "demo")
     assert done.returncode == 1 and "The second demo changed out/" in done.stderr
 
 
 # In place of the programs that make a system and enter it.
 SYSTEM = {
-    "apt-get": """#!/bin/sh
-. /etc/os-release
+    "apt-get": """. /etc/os-release
 for component in main extra; do echo "$VERSION_CODENAME http://mirror/ $component"; done
 echo "$VERSION_CODENAME-security http://other/ main"
 """,
-    "debootstrap": """#!/bin/sh
-echo "$@" >>called
+    "debootstrap": """echo "$@" >>called
 mkdir -p "$5/proc" "$5/dev" "$5/etc" "$5/home/user"
 """,
-    "chroot": """#!/bin/sh
-case "$*" in
+    "chroot": """case "$*" in
 --userspec=*)
   echo "$@" >>called
   cp /proc/self/mountinfo mounts
@@ -283,8 +263,7 @@ def bare(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if shutil.which("apt-get") is None or subprocess.run(allowed, capture_output=True).returncode:
         pytest.skip("mounts need root on Debian")
     for name, text in SYSTEM.items():
-        (clone / "bin" / name).write_text(text)
-        (clone / "bin" / name).chmod(0o755)
+        write_program(clone / "bin" / name, text)
     with (clone / ".gitignore").open("a") as file:
         file.write("build\nmounts\nslow\nstarted\nfailing\n__pycache__\n")
     identity = ("-c", "user.name=me", "-c", "user.email=me@example.org")
@@ -297,8 +276,7 @@ def bare(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_bare(bare: Path, *before: str) -> subprocess.CompletedProcess[str]:
     """Run .ci/bare, behind another command if there is one."""
-    command = [*before, str(bare / ".ci" / "bare"), "build/bare/passed"]
-    return subprocess.run(command, cwd=bare, capture_output=True, text=True, check=False)
+    return finished(*before, bare / ".ci" / "bare", "build/bare/passed", cwd=bare)
 
 
 def mounted_below(folder: Path, mounts: str = "/proc/self/mountinfo") -> set[str]:
@@ -318,8 +296,7 @@ def test_a_bare_system_that_cannot_be_made_is_left_out(bare: Path) -> None:
         passed.touch()
         program = bare / "bin" / change.split()[-1]
         before = program.read_text() if program.exists() else None
-        program.write_text(f"#!/bin/sh\n{change}\n")
-        program.chmod(0o755)
+        write_program(program, f"{change}\n")
         subprocess.run(["git", "update-index", "--assume-unchanged", "bin/apt-get"], cwd=bare)
         with (bare / ".git" / "info" / "exclude").open("a") as file:
             file.write("bin\n")
@@ -399,19 +376,17 @@ def test_nothing_is_removed_through_a_mount(bare: Path, tmp_path: Path) -> None:
     assert kept.exists()
 
 
-def test_a_step_that_fails_is_not_recorded(clone: Path) -> None:
+def test_a_step_that_fails_is_not_recorded_and_one_that_is_none_is_refused(clone: Path) -> None:
     printed, _ = run(clone, "--record", failing="test-images", code=2)
     assert "all passed" not in printed
     assert set(json.loads((clone / ".ci" / "passed.json").read_text())) == {"engines", "airflow"}
-
-
-def test_a_name_that_is_no_step_is_refused(clone: Path) -> None:
     _, targets = run(clone, "--record", "airflw", code=2)
     assert not targets & TARGETS
 
 
 def recipe(tmp_path: Path, command: str = "", text: str = "") -> object:
     """A recipe that notes each time it runs."""
+    tmp_path.mkdir(exist_ok=True)
     noted = f'echo once >>"{tmp_path}/ran"; echo content >"$INTO/made"; {command}'
     return cache.Recipe(name="thing", command=("sh", "-c", noted), texts=(text,))
 
@@ -435,13 +410,11 @@ def test_a_second_clone_uses_what_the_first_made(tmp_path: Path) -> None:
 
 
 KILLED = """
-import importlib.util, pathlib, sys
-made = importlib.util.spec_from_file_location("cache", sys.argv[1])
-cache = sys.modules["cache"] = importlib.util.module_from_spec(made)
-made.loader.exec_module(cache)
-command = ("sh", "-c", sys.argv[3])
-recipe = cache.Recipe(name="thing", command=command, texts=("",))
-folder = pathlib.Path(sys.argv[2])
+import pathlib, sys
+from tests.ci_programs import ci_program
+cache = ci_program("cache")
+recipe = cache.Recipe(name="thing", command=("sh", "-c", sys.argv[2]), texts=("",))
+folder = pathlib.Path(sys.argv[1])
 cache.provide(recipe, folder / "place", folder / "cache")
 """
 
@@ -449,49 +422,46 @@ cache.provide(recipe, folder / "place", folder / "cache")
 def test_a_download_killed_halfway_is_made_again(tmp_path: Path) -> None:
     command = f'if [ ! -e "{tmp_path}/again" ]; then touch "$INTO/half"; kill -9 $PPID; fi; '
     command += 'touch "$INTO/whole"'
-    run = [sys.executable, "-c", KILLED, str(CI / "cache.py"), str(tmp_path), command]
-    assert subprocess.run(run, check=False).returncode == -9
+    run = [sys.executable, "-c", KILLED, tmp_path, command]
+    assert finished(*run).returncode == -9
     assert not (tmp_path / "place").exists() and list((tmp_path / "cache").rglob("half"))
     (tmp_path / "again").touch()
-    again = subprocess.run(run, check=True, capture_output=True, text=True)
-    assert again.stdout == "The cached thing is made again: it is incomplete.\n"
+    assert finished(*run).stdout == "The cached thing is made again: it is incomplete.\n"
     assert [path.name for path in (tmp_path / "place").iterdir()] == ["whole"]
 
 
-@pytest.mark.parametrize("damage", ["change", "remove", "add", "list"])
-def test_a_damaged_entry_is_made_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
-) -> None:
-    place = tmp_path / "place"
-    cache.provide(recipe(tmp_path), place, tmp_path / "cache")
-    if damage == "change":
-        (place / "made").write_text("damaged\n")
-    elif damage == "remove":
-        (place / "made").unlink()
-    elif damage == "add":
-        (place / "added").touch()
-    else:
-        (listing,) = tmp_path.glob("cache/thing/*/files.json")
-        listing.write_text(listing.read_text()[:-3])
-    cache.provide(recipe(tmp_path), place, tmp_path / "cache")
-    assert times_run(tmp_path) == 2
-    assert "The cached thing is made again: " in capsys.readouterr().out
-    assert {path.name: path.read_text() for path in place.iterdir()} == {"made": "content\n"}
+def test_a_damaged_entry_is_made_again(tmp_path: Path, capsys: Captured) -> None:
+    for damage in ("change", "remove", "add", "list"):
+        own = tmp_path / damage
+        place = own / "place"
+        cache.provide(recipe(own), place, own / "cache")
+        if damage == "change":
+            (place / "made").write_text("damaged\n")
+        elif damage == "remove":
+            (place / "made").unlink()
+        elif damage == "add":
+            (place / "added").touch()
+        else:
+            (listing,) = own.glob("cache/thing/*/files.json")
+            listing.write_text(listing.read_text()[:-3])
+        cache.provide(recipe(own), place, own / "cache")
+        assert times_run(own) == 2, damage
+        assert "The cached thing is made again: " in capsys.readouterr().out
+        assert {path.name: path.read_text() for path in place.iterdir()} == {"made": "content\n"}
 
 
-@pytest.mark.parametrize("only", ["", "made"])
-def test_without_a_cache_the_clone_has_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], only: str
-) -> None:
-    place, refused = tmp_path / "build" / "place", tmp_path / "file" / "cache"
+def test_without_a_cache_the_clone_has_its_own(tmp_path: Path, capsys: Captured) -> None:
+    refused = tmp_path / "file" / "cache"
     (tmp_path / "file").touch()
-    cache.provide(recipe(tmp_path), place, refused, only)
-    assert (place if only else place / "made").read_text() == "content\n"
-    assert not place.is_symlink()
-    assert capsys.readouterr().out == (
-        f"The cache {refused} cannot be written (Not a directory): thing goes into build/ of this "
-        "clone alone.\n"
-    )
+    for only in ("", "made"):
+        place = tmp_path / f"build{only}" / "place"
+        cache.provide(recipe(tmp_path), place, refused, only)
+        assert (place if only else place / "made").read_text() == "content\n"
+        assert not place.is_symlink()
+        assert capsys.readouterr().out == (
+            f"The cache {refused} cannot be written (Not a directory): thing goes into build/ of "
+            "this clone alone.\n"
+        )
 
 
 def test_a_recipe_that_fails_leaves_nothing_to_use(tmp_path: Path) -> None:
@@ -503,8 +473,7 @@ def test_a_recipe_that_fails_leaves_nothing_to_use(tmp_path: Path) -> None:
 
 def test_nothing_outside_of_build_is_replaced() -> None:
     for place in ("docs", "build", "build/../docs"):
-        command = [sys.executable, str(CI / "cache.py"), "thing", place, "--", "true"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = finished(sys.executable, CI / "cache.py", "thing", place, "--", "true")
         assert done.returncode == 2 and "a place below build/" in done.stderr
     assert (PROJECT / "docs").is_dir()
 
@@ -519,22 +488,11 @@ def test_make_accepts_a_file_that_exists(
     """An existing file behind an option of conftest.py must not look like a folder of tests."""
     listed = tmp_path / "passed"
     listed.write_text("tests/test_a.py::test_a\n")
-    made = subprocess.run(
-        ["make", "--no-print-directory", "-n", target, f"{variable}={listed}", "INSTALLED="],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    (command,) = [each for each in made.stdout.replace("\\\n", "").splitlines() if "pytest" in each]
+    options = ("--no-print-directory", "-n", f"{variable}={listed}", "INSTALLED=")
+    made = finished("make", target, *options).stdout.replace("\\\n", "")
+    (command,) = [each for each in made.splitlines() if "pytest" in each]
     arguments = shlex.split(command)
     assert arguments[1:3] == ["-m", "pytest"]
-    done = subprocess.run(
-        [sys.executable, *arguments[1:], "--collect-only", "--ignore-glob=*"],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = finished(sys.executable, *arguments[1:], "--collect-only", "--ignore-glob=*")
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stderr
     assert words in done.stdout

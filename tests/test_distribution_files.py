@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import tarfile
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-PROJECT = Path(__file__).resolve().parents[1]
+from tests.ci_programs import PROJECT, ci_program
 
-
-def load() -> ModuleType:
-    """Import .ci/distribution.py."""
-    spec = importlib.util.spec_from_file_location(
-        "distribution_files", PROJECT / ".ci" / "distribution.py"
-    )
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-distribution = load()
+distribution = ci_program("distribution")
 
 
 def archive(names: list[str], *, seconds: int, user: str, mode: int) -> bytes:
