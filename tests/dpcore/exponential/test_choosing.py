@@ -7,23 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.exponential.plan import ExponentialPlan, margins, rank_errors
+from dptrees.dpcore.exponential.plan import margins, rank_errors
 from dptrees.dpcore.exponential.quantiles import chosen_quantiles
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.privacy.unit import Measure
+from tests.dpcore.exponential.plans import make_plan
 
 THREE = (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 NINE = tuple(Fraction(each, 10) for each in range(1, 10))
-
-
-def make_plan(
-    cells: int,
-    quantiles: tuple[Fraction, ...],
-    amount: Fraction,
-    measure: Measure = Measure.EPSILON,
-) -> ExponentialPlan:
-    budget = Budget(measure=measure, amount=amount)
-    return ExponentialPlan(cells=cells, unit=ADD_REMOVE_ROW, budget=budget, quantiles=quantiles)
 
 
 def ranks_off(counts: np.ndarray, quantiles: tuple[Fraction, ...], cells: np.ndarray) -> np.ndarray:
@@ -126,16 +117,11 @@ def test_what_a_rounded_part_misses_is_in_its_margin() -> None:
         assert margins(plan, 0.95)[0].share == missed
 
 
-def test_no_rows_give_quantiles_all_the_same() -> None:
-    found = chosen_quantiles(
-        np.zeros(5, np.int64), make_plan(5, NINE, Fraction(1)), public_stream(1)
-    )
-    assert len(found.cells) == 9
-
-
-def test_a_single_cell() -> None:
-    found = chosen_quantiles(np.array([9]), make_plan(1, NINE, Fraction(1)), public_stream(1))
-    assert found.cells.tolist() == [0] * 9
+def test_no_rows_and_a_single_cell_give_quantiles_all_the_same() -> None:
+    for counts in (np.zeros(5, np.int64), np.array([9])):
+        plan = make_plan(len(counts), NINE)
+        found = chosen_quantiles(counts, plan, public_stream(1))
+        assert len(found.cells) == 9 and found.cells.max() < len(counts)
 
 
 def test_as_many_rows_as_there_can_be() -> None:

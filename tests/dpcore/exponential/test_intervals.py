@@ -23,9 +23,12 @@ from dptrees.dpcore.exponential.quantiles import (
 )
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.privacy.sensitivity import rank_sensitivity
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit
 from dptrees.dpcore.specification import Refusal
-from tests.dpcore.exponential.test_privacy import UNITS, make_plan, neighbors, worst
+from tests.dpcore.cases import for_each
+from tests.dpcore.exponential.plans import make_plan
+from tests.dpcore.exponential.test_privacy import CELLS as TINY
+from tests.dpcore.exponential.test_privacy import UNITS, neighbors, worst
 
 CELLS, ROWS, CONFIDENCE = 500, 800, 0.8
 MIDDLE, HIGH = Fraction(1, 2), Fraction(9, 10)
@@ -41,14 +44,7 @@ SHAPES = {
 
 
 def interval_plan(measure: Measure, amount: Fraction = Fraction(1)) -> ExponentialPlan:
-    return ExponentialPlan(
-        cells=CELLS,
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=measure, amount=amount),
-        quantiles=THREE,
-        interval_share=Fraction(1, 2),
-        confidence=CONFIDENCE,
-    )
+    return make_plan(CELLS, THREE, amount, measure, share=Fraction(1, 2), confidence=CONFIDENCE)
 
 
 def make_counts(shape: str) -> np.ndarray:
@@ -143,19 +139,17 @@ def test_few_pairs_of_many_cells() -> None:
 def test_no_neighbours_lose_more_than_the_budget(
     unit: PrivacyUnit, measure: Measure, quantile: Fraction
 ) -> None:
-    plan = replace(
-        make_plan((quantile,), unit, measure, Fraction(2)), interval_share=Fraction(3, 4)
-    )
+    plan = make_plan(TINY, (quantile,), 2, measure, unit=unit, share=Fraction(3, 4))
     assert worst(plan) <= 1
 
 
 def test_intervals_that_spend_more_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = make_plan((Fraction(1, 2),), ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))
+    plan = make_plan(TINY, (MIDDLE,), 2, share=Fraction(3, 4))
     monkeypatch.setattr(ExponentialPlan, "interval_amount", Fraction(6))
-    assert worst(replace(plan, interval_share=Fraction(3, 4))) > 1
+    assert worst(plan) > 1
 
 
-@pytest.mark.parametrize("quantile", [Fraction(1, 2), Fraction(1, 10), Fraction(7, 9)])
+@for_each("quantile", [Fraction(1, 2), Fraction(1, 10), Fraction(7, 9)])
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 def test_the_sensitivity_is_that_of_pairs_too(unit: PrivacyUnit, quantile: Fraction) -> None:
     """Search all pairs of neighboring tiny histograms, and all reaches that matter in them."""

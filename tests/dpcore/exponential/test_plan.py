@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
-from dptrees.dpcore.exponential.plan import ExponentialPlan
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+import pytest
+
+from dptrees.dpcore.exponential.plan import ExponentialPlan, is_better, root_mean_square
+from dptrees.dpcore.privacy.unit import Measure
 from tests.dpcore.cases import for_each
+from tests.dpcore.exponential.plans import make_plan
 
 
 @for_each("measure", Measure)
@@ -15,16 +19,51 @@ from tests.dpcore.cases import for_each
 def test_every_path_and_the_intervals_spend_the_budget(
     measure: Measure, share: Fraction, number: int
 ) -> None:
-    plan = ExponentialPlan(
-        cells=256,
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=measure, amount=Fraction(5, 4)),
-        quantiles=tuple(Fraction(each, 10) for each in range(1, number + 1)),
-        interval_share=share,
-    )
-    assert plan.interval_amount * number == share * Fraction(5, 4)
+    whole = Fraction(5, 4)
+    quantiles = [Fraction(each, 10) for each in range(1, number + 1)]
+    plan = make_plan(256, quantiles, whole, measure, share=share)
+    assert plan.interval_amount * number == share * whole
     ends = [path for path in plan.first.paths() if path[-1].lower is path[-1].upper is None]
     assert ends
     for path in ends:
         chosen = sum(plan.amounts[rank.place] for rank in path)
-        assert chosen + plan.interval_amount * number == Fraction(5, 4)
+        assert chosen + plan.interval_amount * number == whole
+
+
+def even_plan(quantiles: int, measure: Measure = Measure.EPSILON) -> ExponentialPlan:
+    even = [Fraction(each, quantiles + 1) for each in range(1, quantiles + 1)]
+    return make_plan(4096, even, 1, measure)
+
+
+@for_each(
+    ("quantiles", "rows", "expected"),
+    [
+        (1, 1000, True),
+        (1, 10, False),
+        (3, 100, True),
+        (3, 50, False),
+        (7, 1000, True),
+        (7, 100, False),
+        (9, 1_000, False),
+        (9, 10_000, True),
+        (15, 2_000, False),
+        (15, 3_000, True),
+        (16, 10**6, False),
+    ],
+)
+def test_it_is_so_of_few_quantiles_of_enough_rows(
+    quantiles: int, rows: int, expected: bool
+) -> None:
+    assert is_better(even_plan(quantiles), Fraction(rows)) is expected
+
+
+def test_without_a_guess_and_under_rho_it_is_so_of_few() -> None:
+    for quantiles in (1, 7, 8):
+        assert is_better(even_plan(quantiles), None) is (quantiles < 8)
+        assert is_better(even_plan(quantiles, Measure.RHO), Fraction(10**6)) is (quantiles < 8)
+
+
+def test_the_root_mean_square_is_in_the_unit_of_the_errors() -> None:
+    assert root_mean_square([3.0, 4.0]) == pytest.approx(math.sqrt(12.5))
+    assert root_mean_square([2.5]) == 2.5
+    assert root_mean_square([0.0, 0.0]) == 0.0

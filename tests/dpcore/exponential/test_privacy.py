@@ -23,13 +23,14 @@ from dptrees.dpcore.privacy.sensitivity import rank_sensitivity
 from dptrees.dpcore.privacy.unit import (
     ADD_REMOVE_ROW,
     SUBSTITUTE_ROW,
-    Budget,
     Measure,
     Neighbors,
     PrivacyUnit,
 )
 from dptrees.dpcore.specification import Refusal
+from tests.dpcore.cases import for_each
 from tests.dpcore.exponential.enumerated_law import Law, enumerated_law
+from tests.dpcore.exponential.plans import make_plan
 
 CELLS, MOST_ROWS = 3, 4
 MEDIAN = (Fraction(1, 2),)
@@ -42,30 +43,15 @@ UNITS |= {"two rows": PAIR, "other two rows": SUBSTITUTE_PAIR}
 ORDERS = (1.5, 2.0, 5.0, 30.0)
 
 
-def make_plan(
-    quantiles: tuple[Fraction, ...], unit: PrivacyUnit, measure: Measure, amount: Fraction
-) -> ExponentialPlan:
-    budget = Budget(measure=measure, amount=amount)
-    return ExponentialPlan(cells=CELLS, unit=unit, budget=budget, quantiles=quantiles)
-
-
-def histograms() -> Iterator[tuple[int, ...]]:
-    for counts in itertools.product(range(MOST_ROWS + 1), repeat=CELLS):
-        if sum(counts) <= MOST_ROWS:
-            yield counts
-
-
-def possible_histograms(rows: int) -> list[tuple[int, ...]]:
+def histograms(rows: int) -> list[tuple[int, ...]]:
     """Return the histograms of at most this many rows."""
     return [each for each in itertools.product(range(rows + 1), repeat=CELLS) if sum(each) <= rows]
 
 
 def neighbors(unit: PrivacyUnit) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """All pairs of tiny histograms that differ in what one unit has."""
-    parts = possible_histograms(unit.rows)
-    for rest in histograms():
-        if sum(rest) > MOST_ROWS - unit.rows:
-            continue
+    parts = histograms(unit.rows)
+    for rest in histograms(MOST_ROWS - unit.rows):
         # Also a row that a policy drops from one of the two.
         pairs = itertools.product(parts, parts if unit.substitutes else [(0,) * CELLS])
         for own, other in pairs:
@@ -109,7 +95,7 @@ def worst(plan: ExponentialPlan) -> float:
 def test_no_neighbours_lose_more_than_the_budget(
     unit: PrivacyUnit, quantiles: tuple[Fraction, ...], measure: Measure
 ) -> None:
-    plan = make_plan(quantiles, unit, measure, Fraction(2))
+    plan = make_plan(CELLS, quantiles, 2, measure, unit=unit)
     assert worst(plan) <= 1
 
 
@@ -161,15 +147,15 @@ def _flips(weights: np.ndarray) -> np.ndarray:
     return np.asarray(found)
 
 
-@pytest.mark.parametrize("measure", Measure)
-@pytest.mark.parametrize("part", [Fraction(1, 2), Fraction(9, 10)])
+@for_each("measure", Measure)
+@for_each("part", [Fraction(1, 2), Fraction(9, 10)])
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 def test_a_rate_30_percent_too_large_is_found(
     unit: PrivacyUnit, part: Fraction, measure: Measure
 ) -> None:
     """Nearly all that is claimed is lost; more with a larger rate."""
     pair, amount = crafted(part, unit), Fraction(1, 2)
-    plan = replace(make_plan((part,), unit, measure, amount), cells=len(pair[0]))
+    plan = make_plan(len(pair[0]), (part,), amount, measure, unit=unit)
     # A choice that is e^2 / 8-zCDP has the range e.
     claimed = float(amount) if measure is Measure.EPSILON else math.sqrt(8 * amount)
     lost = single_loss(plan, pair) / claimed
@@ -185,19 +171,18 @@ def test_a_wanted_rank_that_seems_to_stand_still_is_found(
     monkeypatch.setattr(planning, "rank_sensitivity", lambda *_, **__: (Fraction(1), Fraction(1)))
     part = Fraction(9, 10)
     pair = crafted(part, ADD_REMOVE_ROW)
-    plan = make_plan((part,), ADD_REMOVE_ROW, Measure.EPSILON, Fraction(1, 2))
-    assert single_loss(replace(plan, cells=len(pair[0])), pair) > 1 / 2
+    assert single_loss(make_plan(len(pair[0]), (part,), Fraction(1, 2)), pair) > 1 / 2
 
 
 def test_a_budget_spent_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a fault: a budget as if the choices of a path did not add up."""
     monkeypatch.setattr(planning, "_spent", lambda rank, left: dict.fromkeys(range(3), left))
-    assert worst(make_plan(THREE, ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))) > 1
+    assert worst(make_plan(CELLS, THREE, 2)) > 1
 
 
 def test_places_in_two_turns_lose_no_more() -> None:
     """A place of a run of a cell: four to a cell."""
-    plan = make_plan((Fraction(2, 5), Fraction(1, 2)), ADD_REMOVE_ROW, Measure.EPSILON, Fraction(2))
+    plan = make_plan(CELLS, (Fraction(2, 5), Fraction(1, 2)), 2)
     law = lru_cache(maxsize=None)(lambda counts: enumerated_law(counts, plan, levels=2))
     pairs = [pair for pair in neighbors(ADD_REMOVE_ROW) if sum(pair[0]) == MOST_ROWS]
     assert max(largest_loss(law(one), law(two)) for one, two in pairs) <= 2
@@ -208,7 +193,7 @@ def test_rates_by_which_clipped_distances_would_weigh_something_are_refused() ->
     quantiles = (Fraction("0.25"), Fraction("0.49999"), Fraction("0.75"))
     unit = replace(PAIR, rows=2**20)
     with pytest.raises(Refusal, match="too small for the exponential mechanism"):
-        make_plan(quantiles, unit, Measure.EPSILON, Fraction(4))
+        make_plan(CELLS, quantiles, 4, unit=unit)
     rows = LARGEST // (LARGEST_OF_PLACES * PLACES)
     assert math.exp(-_LEAST_RATE * rows) < FLOOR * ERROR
     # Six numbers of two data sets, each off by a weight's error and that of the clip.
@@ -219,7 +204,7 @@ def test_rates_by_which_clipped_distances_would_weigh_something_are_refused() ->
 def test_a_row_more_is_a_row_more_on_one_side(
     numerator: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = make_plan(THREE, ADD_REMOVE_ROW, Measure.EPSILON, Fraction(1))
+    plan = make_plan(CELLS, THREE)
     for rows in range(50):
         sizes = []
         for own in (rows, rows + 1):
@@ -238,7 +223,7 @@ def test_a_row_more_is_a_row_more_on_one_side(
         assert sorted(moved.tolist()) == [0, 1]
 
 
-@pytest.mark.parametrize("part", [Fraction(1, 2), Fraction(1, 10), Fraction(7, 9)])
+@for_each("part", [Fraction(1, 2), Fraction(1, 10), Fraction(7, 9)])
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 def test_the_sensitivity_is_that_of_all_distances(

@@ -22,10 +22,11 @@ from dptrees.dpcore.exponential.quantiles import (
 from dptrees.dpcore.exponential.question import MOST_CELLS, ExponentialForest
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.rows import columns
 from dptrees.dpcore.specification import Refusal
 from tests.dpcore.exponential.enumerated_law import enumerated_law
+from tests.dpcore.exponential.plans import make_plan
 from tests.dpcore.exponential.test_question import (
     CELLS,
     DOMAIN,
@@ -39,18 +40,6 @@ NOISE = NoiseSource(
 )
 NONE = Fraction(0)
 TWO = (Fraction(2, 5), Fraction(1, 2))
-
-
-def make_plan(
-    cells: int, measure: Measure, quantiles: tuple[Fraction, ...] = TWO, share: Fraction = NONE
-) -> ExponentialPlan:
-    return ExponentialPlan(
-        cells=cells,
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=measure, amount=Fraction(2)),
-        quantiles=quantiles,
-        interval_share=share,
-    )
 
 
 def in_chunks(counts: tuple[int, ...], plan: ExponentialPlan, chunk_leaves: int) -> ChosenQuantiles:
@@ -71,20 +60,20 @@ def in_chunks(counts: tuple[int, ...], plan: ExponentialPlan, chunk_leaves: int)
 @pytest.mark.parametrize("measure", Measure)
 @pytest.mark.parametrize("counts", [(1, 0, 2), (0, 3, 0), (0, 0, 0)])
 def test_the_law_is_that_of_all_cells_at_once(counts: tuple[int, ...], measure: Measure) -> None:
-    plan = make_plan(len(counts), measure)
+    plan = make_plan(len(counts), TWO, 2, measure)
     law = enumerated_law(counts, plan, choose=lambda: in_chunks(counts, plan, 2))
     assert law == enumerated_law(counts, plan)
 
 
 @pytest.mark.parametrize("measure", Measure)
 def test_the_law_of_intervals_is_that_of_all_cells_at_once(measure: Measure) -> None:
-    counts, plan = (1, 0, 2), make_plan(3, measure, (Fraction(2, 5),), Fraction(1, 2))
+    counts, plan = (1, 0, 2), make_plan(3, TWO[:1], 2, measure, share=Fraction(1, 2))
     law = enumerated_law(counts, plan, choose=lambda: in_chunks(counts, plan, 2))
     assert law == enumerated_law(counts, plan)
 
 
 def test_ranks_without_the_rows_of_chunks_before_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts, plan = (1, 1, 2), make_plan(3, Measure.RHO)
+    counts, plan = (1, 1, 2), make_plan(3, TWO, 2, Measure.RHO)
     own = rounds.Cells
     monkeypatch.setattr(rounds, "Cells", lambda first, ends: own(first, ends - ends[0]))
     law = enumerated_law(counts, plan, choose=lambda: in_chunks(counts, plan, 2))
@@ -121,7 +110,7 @@ def test_releases_in_chunks(keyed: bool, share: Fraction) -> None:
 
 def test_another_compressor_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages are part of what choices are drawn by, and bytes of a compressor may change."""
-    counts, plan = tuple(range(40)), make_plan(40, Measure.EPSILON, share=Fraction(1, 4))
+    counts, plan = tuple(range(40)), make_plan(40, TWO, 2, share=Fraction(1, 4))
     first = in_chunks(counts, plan, 8)
     monkeypatch.setattr(columns, "_CODEC", pa.Codec("gzip"))
     again = in_chunks(counts, plan, 8)
@@ -131,7 +120,7 @@ def test_another_compressor_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_retries_draw_the_same_and_other_answers_others() -> None:
     counts = tuple(range(9))
-    plan = make_plan(9, Measure.EPSILON)
+    plan = make_plan(9, TWO, 2)
     first, again = (in_chunks(counts, plan, 3) for _ in range(2))
     assert first.cells.tolist() == again.cells.tolist()
     assert first.shares.tolist() == again.shares.tolist()
@@ -142,13 +131,13 @@ def test_retries_draw_the_same_and_other_answers_others() -> None:
 
 
 def test_a_chunk_chooses_among_its_own_cells() -> None:
-    chunk = ExponentialForest(make_plan(9, Measure.RHO), keys=1, chunk_leaves=3).chunking[1]
+    plan = make_plan(9, TWO, 2, Measure.RHO)
+    chunk = ExponentialForest(plan, keys=1, chunk_leaves=3).chunking[1]
     none = ChosenQuantiles(np.zeros(2, np.int64), np.zeros(2))
     for first, last, expected in ((0, 2, 0), (0, 3, 1), (5, 8, 1), (6, 8, 0)):
         request = ChunkRequest(
             rows=np.array([5, 5, 5]), parts={1: QuantileGap(first, last, 0, 15)}, found=none
         )
-        plan = make_plan(9, Measure.RHO)
         reported = answered(plan, "t", chunk, np.array([0, 5, 0]), request.to_bytes(), NOISE)
         assert bool(rounds._unpacked(rounds.unpack_many(reported)[0]).mass) == expected
 

@@ -8,7 +8,6 @@ many copies of the tiny tree. Statistical limits have a false-alarm probability 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +18,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from benchmarks.papers.classification import Classification, classify
 from dptrees.dpcore.noise.randomness import RandomStream, public_stream
@@ -27,6 +25,7 @@ from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
 from dptrees.dpcore.thresholds.sparse_vector import remaining_trees, tree_weights, whole_tree
 from dptrees.dpcore.trees.shapes import UniformTree
 from tests.dpcore.cases import for_each
+from tests.dpcore.thresholds.enumerated_law import classification_law, p_value
 
 FALSE_ALARM = 1e-6
 COPIES = 100_000
@@ -71,52 +70,20 @@ def exact_law(
     """The probability of every classification of a tiny tree, by Algorithm 1."""
     weights = tree.level_counts(np.array(counts))
     c = math.ceil(parameters.root_bound / ((1 - parameters.alpha) * parameters.tau))
-    epsilon = float(parameters.epsilon) * budget_factor
+    scale = noise_factor * c / (float(parameters.epsilon) * budget_factor)
     tau, radius = int(parameters.tau) + threshold_shift, parameters.noise.radius
-    acceptance = tau - parameters.error - radius
-    node_scale, threshold_scale = noise_factor * 2 * c / epsilon, noise_factor * 4 * c / epsilon
-    query_scale = 2 * threshold_scale
-    z = np.arange(-radius, radius + 1)
-    node_pmf = np.exp(-np.abs(z) / node_scale)
-    node_pmf /= node_pmf.sum()
-    rho = np.arange(-math.ceil(40 * threshold_scale), math.ceil(40 * threshold_scale) + 1)
-    fresh = math.tanh(0.5 / threshold_scale) * np.exp(-np.abs(rho) / threshold_scale)
-    law: Law = {}
-
-    def at_least(x: np.ndarray) -> np.ndarray:
-        q = math.exp(-1 / query_scale)
-        upper = np.exp(-np.abs(np.where(x > 0, x, 1 - x)) / query_scale) / (1 + q)
-        return np.where(x > 0, upper, 1 - upper)
-
-    def descend(level: int, top: frozenset[tuple[int, int]], tops: int, joint: np.ndarray) -> None:
-        if level < 0:
-            key = tuple(node in top for node in ids(tree))
-            law[key] = law.get(key, 0.0) + math.fsum(joint)
-            return
-        left = [n for n in range(tree.level_sizes[level]) if (level, n) not in top]
-        if not left or tops >= c:
-            descend(level - 1, top, tops, joint)
-            return
-        largest = max(int(weights[level][n]) for n in left)
-        is_top = joint * at_least(tau + rho - largest)
-        descend(level - 1, top, tops, joint - is_top)
-        mass = math.fsum(is_top)
-        chance = {n: node_pmf[z >= acceptance - int(weights[level][n])].sum() for n in left}
-        for flags in itertools.product([False, True], repeat=len(left)):
-            p = math.prod(
-                chance[n] if f else 1 - chance[n] for n, f in zip(left, flags, strict=True)
-            )
-            if p > 0:
-                new = [
-                    a
-                    for n, f in zip(left, flags, strict=True)
-                    if f
-                    for a in ancestors(tree, level, n)
-                ]
-                descend(level - 1, top | set(new), tops + 1, mass * p * fresh)
-
-    descend(tree.height, frozenset(), 0, fresh)
-    return law
+    law = classification_law(
+        {(level, node): int(weights[level][node]) for level, node in ids(tree)},
+        lambda node: ancestors(tree, *node),
+        cutoff=c,
+        tau=tau,
+        acceptance=tau - parameters.error - radius,
+        radius=radius,
+        node_scale=2 * scale,
+        threshold_scale=4 * scale,
+        query_scale=8 * scale,
+    )
+    return {tuple(node in top for node in ids(tree)): p for top, p in law.items()}
 
 
 def hockey_stick(law: Law, other: Law, epsilon: float) -> float:
@@ -141,15 +108,6 @@ def observed(
     rows = np.concatenate([level.reshape(COPIES, -1) for level in top[1:]], axis=1)
     seen, n = np.unique(rows, axis=0, return_counts=True)
     return Counter({tuple(map(bool, row)): int(k) for row, k in zip(seen, n, strict=True)})
-
-
-def p_value(seen: Counter, law: Law) -> float:
-    outcomes = [o for o in law if law[o] * COPIES >= 10]
-    got = np.array([seen.get(o, 0) for o in outcomes], dtype=float)
-    expected = np.array([law[o] * COPIES for o in outcomes])
-    got, expected = np.append(got, COPIES - got.sum()), np.append(expected, COPIES - expected.sum())
-    statistic = ((got - expected) ** 2 / np.maximum(expected, 1e-3)).sum()
-    return float(stats.chi2.sf(statistic, len(outcomes)))
 
 
 def algorithm_1(
@@ -254,19 +212,17 @@ def test_a_forest_follows_the_exact_law(
     assert p_value(observed(tree, counts, parameters, repr(counts)), law) > FALSE_ALARM
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
+def test_an_audit_finds_planted_errors() -> None:
+    seen = observed(TINY, (39, 80), HEAVY, "audit")
+    assert p_value(seen, exact_law(TINY, (39, 80), HEAVY)) > FALSE_ALARM
+    for planted in (
         {"noise_factor": 0.7},
         {"threshold_shift": 1},
         {"threshold_shift": -1},
         {"budget_factor": 2.0},
-    ],
-)
-def test_an_audit_finds_planted_errors(planted: dict[str, float]) -> None:
-    seen = observed(TINY, (39, 80), HEAVY, "audit")
-    assert p_value(seen, exact_law(TINY, (39, 80), HEAVY)) > FALSE_ALARM
-    assert p_value(seen, exact_law(TINY, (39, 80), HEAVY, **planted)) < FALSE_ALARM  # type: ignore[arg-type]
+    ):
+        law = exact_law(TINY, (39, 80), HEAVY, **planted)  # type: ignore[arg-type]
+        assert p_value(seen, law) < FALSE_ALARM, planted
 
 
 def neighbors(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -292,60 +248,6 @@ def test_all_outputs_of_neighbours_keep_epsilon_and_delta(epsilon: object, facto
                 worst = max(worst, hockey_stick(one, two, float(parameters.epsilon)))
     # Of the c looks that share delta one is used here, almost surely.
     assert 0.1 / factor < worst / float(parameters.delta) <= 1
-
-
-def reduction_law(counts: tuple[int, int], steps: list[Classification]) -> dict[object, float]:
-    """Return the probability of each outcome for the tree of two leaves: which round finds each
-    node."""
-    law: dict[object, float] = {((), (), ()): 1.0}
-    for step in reversed(steps):
-        after: dict[object, float] = {}
-        for found, p in law.items():
-            for outcome, q in _next_round(found, counts, step).items():
-                after[outcome] = after.get(outcome, 0.0) + p * q
-        law = after
-    return law
-
-
-def _next_round(found: object, counts: tuple[int, int], step: Classification) -> dict:
-    root, *leaves = found  # type: ignore[misc]
-    if True not in root:
-        laws = exact_law(TINY, counts, step)
-        return {
-            tuple((*before, flag) for before, flag in zip(found, flags, strict=True)): p  # type: ignore[arg-type]
-            for flags, p in laws.items()
-        }
-    # The root is done: each leaf that is left is a tree of its own.
-    single = [
-        {(True,): 0.0, (False,): 1.0}
-        if True in leaf
-        else exact_law(UniformTree(leaves=1, fanouts=()), (n,), step)
-        for leaf, n in zip(leaves, counts, strict=True)
-    ]
-    return {
-        (root, (*leaves[0], *a), (*leaves[1], *b)): p * q
-        for a, p in single[0].items()
-        for b, q in single[1].items()
-        if p * q > 0
-    }
-
-
-def test_two_rounds_on_neighbours_keep_the_sums_of_epsilon_and_delta() -> None:
-    low, high = (
-        make_classification(tau=90, root_bound=120),
-        make_classification(tau=125, root_bound=190),
-    )
-    epsilon, delta = float(low.epsilon + high.epsilon), float(low.delta + high.delta)
-    edges = [step.acceptance - step.noise.radius for step in (low, high)]
-    worst = 0.0
-    for counts in ((edges[0] - 1, 200), (edges[1] - 1, 200), (60, edges[0] - 1), (0, 0)):
-        law = reduction_law(counts, [low, high])
-        assert math.fsum(law.values()) == pytest.approx(1.0, abs=1e-9)
-        for moved in neighbors(counts):
-            other = reduction_law(moved, [low, high])  # type: ignore[arg-type]
-            for one, two in ((law, other), (other, law)):
-                worst = max(worst, hockey_stick(one, two, epsilon))  # type: ignore[arg-type]
-    assert 0.02 * delta < worst <= delta
 
 
 def with_noise(parameters: Classification, noise: TruncatedLaplace) -> Classification:

@@ -16,7 +16,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
@@ -27,6 +26,7 @@ from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
 from tests.dpcore.cases import for_each
 from tests.dpcore.threshold_questions import worst_alpha_rmse
+from tests.dpcore.thresholds.enumerated_law import classification_law, p_value
 from tests.dpcore.units import bounded_unit
 
 FALSE_ALARM = 1e-6
@@ -73,46 +73,22 @@ def make_plan(
     )
 
 
-def classification_law(
+def round_law(
     counts: dict[tuple[int, int], int], each: ThresholdRound, noise_factor: float
 ) -> dict[frozenset[tuple[int, int]], float]:
     """The probability of every set of TOP nodes of one tree of TINY's nodes: Algorithm 1."""
-    c = each.cutoff
-    scale = noise_factor * 2 * c / float(each.search_epsilon)
-    radius = each.noise.radius
-    z = np.arange(-radius, radius + 1)
-    pmf = np.exp(-np.abs(z) / (noise_factor * c / float(each.node_epsilon)))
-    pmf /= pmf.sum()
-    y = np.arange(-math.ceil(40 * scale), math.ceil(40 * scale) + 1)
-    fresh = math.tanh(0.5 / scale) * np.exp(-np.abs(y) / scale)
-    law: dict[frozenset[tuple[int, int]], float] = {}
-
-    def at_least(x: np.ndarray) -> np.ndarray:
-        q = math.exp(-1 / scale)
-        upper = np.exp(-np.abs(np.where(x > 0, x, 1 - x)) / scale) / (1 + q)
-        return np.where(x > 0, upper, 1 - upper)
-
-    def descend(level: int, top: frozenset[tuple[int, int]], tops: int, joint: np.ndarray) -> None:
-        if level < 0:
-            law[top] = law.get(top, 0.0) + math.fsum(joint)
-            return
-        left = [node for node in counts if node[0] == level and node not in top]
-        if not left or tops >= c:
-            descend(level - 1, top, tops, joint)
-            return
-        found = joint * at_least(each.tau + y - max(counts[node] for node in left))
-        descend(level - 1, top, tops, joint - found)
-        chance = [float(pmf[z >= each.acceptance - counts[node]].sum()) for node in left]
-        for flags in itertools.product([False, True], repeat=len(left)):
-            p = math.prod(a if f else 1 - a for a, f in zip(chance, flags, strict=True))
-            chosen = {node for node, f in zip(left, flags, strict=True) if f}
-            if chosen and level == 1 and (0, 0) in counts:
-                chosen.add((0, 0))
-            if p > 0:
-                descend(level - 1, top | chosen, tops + 1, math.fsum(found) * p * fresh)
-
-    descend(1, frozenset(), 0, fresh)
-    return law
+    scale = noise_factor * 2 * each.cutoff / float(each.search_epsilon)
+    return classification_law(
+        counts,
+        lambda node: (node, (0, 0)),
+        cutoff=each.cutoff,
+        tau=each.tau,
+        acceptance=each.acceptance,
+        radius=each.noise.radius,
+        node_scale=noise_factor * each.cutoff / float(each.node_epsilon),
+        threshold_scale=scale,
+        query_scale=scale,
+    )
 
 
 def exact_law(plan: ThresholdPlan, counts: tuple[int, int], *, noise_factor: float = 1.0) -> Law:
@@ -125,7 +101,7 @@ def exact_law(plan: ThresholdPlan, counts: tuple[int, int], *, noise_factor: flo
             left = {node: weights[node] for node, n in zip(NODES, found, strict=True) if not n}
             # With the root done, each leaf that is left is a tree of its own.
             trees = [left] if (0, 0) in left else [{node: n} for node, n in left.items()]
-            laws = [classification_law(tree, each, noise_factor) for tree in trees]
+            laws = [round_law(tree, each, noise_factor) for tree in trees]
             for tops in itertools.product(*(one.items() for one in laws)):
                 q = math.prod(chance for _, chance in tops)
                 if q > 0:
@@ -217,15 +193,6 @@ def test_a_calibrated_plan_keeps_its_claim_by_enumeration() -> None:
         spent(plan, (a, b), moved) for a, b in starts(plan) for moved in ((a + 1, b), (a, b + 1))
     ]
     assert 1e-3 < max(used) <= 1
-
-
-def p_value(seen: Counter[Outcome], law: Law) -> float:
-    outcomes = [outcome for outcome in law if law[outcome] * RUNS >= 10]
-    got = np.array([seen.get(outcome, 0) for outcome in outcomes], dtype=float)
-    expected = np.array([law[outcome] * RUNS for outcome in outcomes])
-    got, expected = np.append(got, RUNS - got.sum()), np.append(expected, RUNS - expected.sum())
-    statistic = ((got - expected) ** 2 / np.maximum(expected, 1e-3)).sum()
-    return float(stats.chi2.sf(statistic, len(outcomes)))
 
 
 def test_estimates_follow_the_exact_law() -> None:
