@@ -7,12 +7,26 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from dptrees.dpcore.hierarchy.leaf_codes import universe_from_table
 from dptrees.dpcore.hierarchy.leaves import universe_from_columns
 from dptrees.dpcore.hierarchy.universe import Universe
 
 Leaf = tuple[str | int, ...]
+
+
+def escaped(leaf: Leaf) -> str:
+    """Return the path of a leaf, its labels joined by "/"."""
+    return "/".join(str(part).replace("\\", "\\\\").replace("/", "\\/") for part in leaf)
+
+
+def check_refused(make: Callable[[], object], message: str) -> None:
+    """Check that something is refused in one line that holds a message."""
+    with pytest.raises(ValueError) as refused:
+        make()
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def nodes_by_level(leaves: Sequence[Leaf]) -> list[list[tuple[str | int | None, ...]]]:

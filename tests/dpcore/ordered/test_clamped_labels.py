@@ -6,7 +6,6 @@ from datetime import date, datetime, time
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
@@ -33,27 +32,14 @@ def domain(kind: str, **more: object) -> OrderedDomain:
     return make_domain({"type": kind} | CLAMPED[kind] | more)
 
 
-@pytest.mark.parametrize("kind", CLAMPED)
+@for_each("kind", CLAMPED)
 def test_the_ends_of_a_clamped_domain_say_so(kind: str) -> None:
-    made = domain(kind, outside="clamp")
-    first, last = made.clamped_label(0, 1), made.clamped_label(made.cells - 1, made.cells)
-    assert first is not None and last is not None
-    begins, ends = WORDS[kind]
-    assert (first.replace(".000000", ""), last.replace(".000000", "")) == (begins, ends)
+    made, dropped = domain(kind, outside="clamp"), domain(kind, outside="drop")
+    ends = made.clamped_label(0, 1), made.clamped_label(made.cells - 1, made.cells)
+    assert tuple(str(each).replace(".000000", "") for each in ends) == WORDS[kind]
     assert made.clamped_label(1, 2) is None
     assert made.clamped_label(0, made.cells) == "all values"
-
-
-@for_each("kind", CLAMPED)
-def test_where_values_outside_are_dropped_labels_stay(kind: str) -> None:
-    made = domain(kind, outside="drop")
-    assert {made.clamped_label(0, 1), made.clamped_label(0, made.cells)} == {None}
-
-
-def test_quantiles_at_the_ends() -> None:
-    made = domain("integer", outside="clamp")
-    found = [made.clamped_value(value) for value in ("1", "2", "4", None)]
-    assert found == ["below 2", None, "4 and above", None]
+    assert {dropped.clamped_label(0, 1), dropped.clamped_label(0, made.cells)} == {None}
 
 
 @for_each("kind", CLAMPED)
@@ -68,11 +54,6 @@ def test_ends_of_a_quantile_s_interval_say_so(kind: str) -> None:
     assert found["ci_high_in_words"].replace(".000000", "") == ends
     assert "in_words" not in found
     assert domain(kind, outside="drop").quantile_in_words(row) == row
-
-
-def test_categories_have_no_outside() -> None:
-    made = make_domain({"column": "x", "type": "category", "categories": ["a", "b"]})
-    assert made.clamped_label(0, 1) is None
 
 
 @for_each(
@@ -91,3 +72,12 @@ def test_the_text_of_every_quantile_is_read(domain: dict[str, object]) -> None:
         values = made.value_at(cells, np.full(3, share)).cast(pa.string()).to_pylist()
         first, middle, last = map(made.clamped_value, values)
         assert first is not None and middle is None and last is not None
+    assert made.clamped_value(None) is None
+
+
+def test_values_and_labels_at_the_ends() -> None:
+    made = domain("integer", outside="clamp")
+    found = [made.clamped_value(value) for value in ("1", "2", "4")]
+    assert found == ["below 2", None, "4 and above"]
+    categories = make_domain({"column": "x", "type": "category", "categories": ["a", "b"]})
+    assert categories.clamped_label(0, 1) is None

@@ -6,7 +6,6 @@ import json
 import math
 import pickle
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 
 from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.dpcore.ordered.domain_kinds import DOMAIN_KINDS, CategoryDomain, make_domain
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain, make_domain
 from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import Grid, NumberDomain
 from dptrees.dpcore.rows.keys import KeyList, make_key_list
@@ -410,7 +409,6 @@ class TestIntegerDomain:
         assert find_cells(clamped, [1.5, NAN, 2.0], pa.float16()) == [0, 0, 2]
 
     def test_one_cell_per_integer_is_the_default(self) -> None:
-        assert integer(-5, 120).cells == 125
         assert integer(-5, 120) == integer(-5, 120, 125)
 
 
@@ -635,17 +633,13 @@ class TestLabelsAndEdges:
         assert domain.labels(0, stop).type == pa.string()
         if domain.kind != "category":
             assert lower[1:] == upper[:-1]
+        every = domain.lower_edges(0, domain.cells)
+        assert np.array_equal(domain.cell_ids(every), np.arange(domain.cells))
         for start, end in ((-1, 2), (2, 1), (0, domain.cells + 1)):
             with pytest.raises(ValueError, match="must satisfy 0 <= start <= stop <="):
                 domain.labels(start, end)
             with pytest.raises(ValueError, match="must satisfy"):
                 domain.upper_edges(start, end)
-
-    @for_each("domain", EVERY_KIND)
-    def test_lower_edges_lie_in_their_cells(self, domain: OrderedDomain) -> None:
-        assert np.array_equal(
-            domain.cell_ids(domain.lower_edges(0, domain.cells)), np.arange(domain.cells)
-        )
 
 
 class TestValueAt:
@@ -755,6 +749,70 @@ class TestLiterals:
         assert categories(7, -3).find_cell("-3") == categories(7, -3).find_cell(np.int64(-3)) == 1
         with pytest.raises(ValueError, match="not a listed category"):
             categories("a", "b").find_boundary("z")
+
+
+EDGES: dict[str, OrderedDomain] = {
+    "tenths": number(0, 1, 10),
+    "numbers": number(-7.5, 1000, 100),
+    "integers": integer(-8, 40, 6),
+    "weeks": days(date(2024, 1, 1), date(2024, 12, 30), 7),
+    "hours": DAY,
+    "instants": DAY_UTC,
+    "categories": categories("S", "M"),
+}
+
+
+class TestExactEdges:
+    """Literal values that are edges between cells, so that a query that names them is exact."""
+
+    @for_each("name", list(EDGES)[:6])
+    def test_edges_are_edges_as_values_and_as_texts(self, name: str) -> None:
+        domain = EDGES[name]
+        edges = domain.lower_edges(0, domain.cells).to_pylist()
+        edges += domain.upper_edges(domain.cells - 1, domain.cells).to_pylist()
+        for place, edge in enumerate(edges):
+            for value in (edge, str(edge)):
+                assert domain.is_edge(value) and domain.find_boundary(value) == place
+
+    @for_each(
+        ("name", "value"),
+        [
+            ("tenths", "0.30001"),
+            ("tenths", "-0.1"),
+            ("tenths", "1.1"),
+            ("tenths", "inf"),
+            ("integers", "1"),
+            ("integers", "0.5"),
+            ("integers", 8.5),
+            ("integers", "41"),
+            ("integers", "-9"),
+            ("weeks", "2024-01-02"),
+            ("weeks", "2024-01-08T12:00"),
+            ("weeks", datetime(2024, 1, 8, 12)),
+            ("weeks", "2025-01-06"),
+            ("hours", "2013-01-01 05:00:01"),
+            ("instants", "2013-01-01T05:30Z"),
+        ],
+    )
+    def test_other_values_are_rounded_down(self, name: str, value: object) -> None:
+        assert not EDGES[name].is_edge(value)
+
+    @for_each(
+        ("name", "value"),
+        [
+            ("tenths", 0.3),
+            ("tenths", "1e-1"),
+            ("integers", "8.0"),
+            ("integers", 8),
+            ("weeks", "2024-01-08T00:00"),
+            ("weeks", date(2024, 12, 30)),
+            ("instants", "2013-01-01T06:00+01:00"),
+            ("categories", "S"),
+            ("categories", "M"),
+        ],
+    )
+    def test_edges_may_be_written_otherwise(self, name: str, value: object) -> None:
+        assert EDGES[name].is_edge(value)
 
 
 class TestColumnTypes:
@@ -872,9 +930,8 @@ class TestMaking:
 
     @for_each("domain", EVERY_KIND)
     def test_a_domain_is_its_spec(self, domain: OrderedDomain) -> None:
-        text = json.dumps(domain.spec(), sort_keys=True, allow_nan=False)
-        assert make_domain(json.loads(text)) == domain
-        assert make_domain(json.loads(text)).spec() == domain.spec()
+        again = make_domain(json.loads(json.dumps(domain.spec(), allow_nan=False)))
+        assert again == domain and again.spec() == domain.spec()
 
     def test_a_key_list_is_its_spec(self) -> None:
         keys = KeyList(column="x", keys=("b", "a"), unknown="other")
@@ -912,16 +969,6 @@ class TestMaking:
         assert make_domain({**fields, "type": "timestamp", "cells": 24}) == DAY
         assert make_domain({**fields, "type": "date", "cells": 1}).cells == 1
         assert make_domain({**NO, **BOUNDS, "cells": 5}) == number(0, 10, 5)
-        assert set(DOMAIN_KINDS) == {
-            "number",
-            "integer",
-            "date",
-            "timestamp",
-            "time",
-            "duration",
-            "category",
-            "unit_rows",
-        }
 
     @for_each("domain", EVERY_KIND)
     def test_pickles_are_small_and_equal(self, domain: OrderedDomain) -> None:
@@ -930,9 +977,7 @@ class TestMaking:
         pickled = pickle.dumps(domain)
         restored = pickle.loads(pickled)
         assert len(pickled) < 1000
-        assert restored == domain and hash(restored) == hash(domain)
-        assert np.array_equal(restored.cell_ids(column), before)
-        assert restored.labels(0, 1) == domain.labels(0, 1)
+        assert restored == domain and np.array_equal(restored.cell_ids(column), before)
 
     def test_pickled_key_lists_hold_the_keys_only(self) -> None:
         keys = KeyList(column="x", keys=tuple(f"key {i}" for i in range(10_000)))
@@ -941,10 +986,6 @@ class TestMaking:
         assert keys.codes(rows).tolist() == [77, -1]
         assert len(pickle.dumps(keys)) == fresh
         assert pickle.loads(pickle.dumps(keys)).codes(rows).tolist() == [77, -1]
-
-    def test_frozen(self) -> None:
-        with pytest.raises(FrozenInstanceError):
-            number().cells = 3  # type: ignore[misc]
 
 
 def test_rows_without_a_cell_of_their_own_are_reported_with_their_policy() -> None:
