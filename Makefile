@@ -54,7 +54,7 @@ help:
 	@echo "make lint        ruff, rules and format"
 	@echo "make types       mypy --strict"
 	@echo "make docs        the site of docs/, in build/site; a warning fails"
-	@echo "make drawn       parts and diagrams of docs/ that follow from the code"
+	@echo "make drawn       parts of docs/ that follow from the code"
 	@echo "make screenshot  the picture of the report page, docs/report.png (needs chromium)"
 	@echo "make ci          what the continuous integration runs on a change (CONTRIBUTING.md)"
 	@echo "make ci-all      every step of it, and records which passed (.ci/passed.json)"

@@ -9,14 +9,9 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
-
-from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.noise.source import NoiseSource
 
 PROJECT = Path(__file__).resolve().parents[1]
 SHARED_DATA = PROJECT.parent / "shared" / "data"
@@ -89,24 +84,6 @@ def run_command(arguments: Sequence[str], **environment: str) -> Run:
 def make_key(folder: str | Path) -> None:
     """Write a new key, `release.key` in the folder."""
     run_command(["keygen", f"{folder}/release.key"])
-
-
-# --- releases in memory ---
-
-
-def public_noise(key: int | bytes, release: str) -> NoiseSource:
-    """Return noise of a key that anyone can compute, so that figures repeat."""
-    own = key if isinstance(key, bytes) else key.to_bytes(32, "big")
-    return NoiseSource(key=ReleaseKey(own), release=release, spec_digest=b"", global_digest=b"")
-
-
-def geometric_mean(values: Iterable[float]) -> float:
-    """Return the geometric mean.
-
-    >>> round(geometric_mean([1, 4]), 6)
-    2.0
-    """
-    return float(np.exp(np.mean([np.log(each) for each in values])))
 
 
 # --- Markdown ---

@@ -21,13 +21,12 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from benchmarks.audit.exact import Finding
-from benchmarks.audit.recording import SECRET
+from benchmarks.audit.recording import SECRET, plan_of, shuffled_pair
 from dptrees.dpcore.choices.key_selection import KeyColumns
 from dptrees.dpcore.choices.unit_bounds import BoundOf, BoundPlan, BoundQuestion
 from dptrees.dpcore.choices.value_bounds import ValueBoundsPlan, ValueBoundsQuestion
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
-from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_rows
 
 # Orders of Renyi divergences: a claim of rho bounds the divergence of order a by a rho.
@@ -118,17 +117,14 @@ def unit_rows(rng: Random, unit: str) -> list[Row]:
 
 
 def neighboring_tables(rng: Random, neighbors: Neighbors) -> Iterator[list[Row]]:
-    """Yield two tables that differ in one unit: many small units and some large ones are alike."""
+    """Two tables that differ in one unit: many small units and some large ones are alike."""
     others: list[Row] = []
     for number in range(rng.choice([3, 40, 90])):
         others += [(f"u{number}", f"k{place}") for place in range(rng.choice([1, 2, 2, 3, 5]))]
     for number in range(rng.choice([0, 5])):
         others += unit_rows(rng, f"v{number}")
     before = unit_rows(rng, "x") if neighbors is Neighbors.SUBSTITUTE else []
-    for own in (before, unit_rows(rng, "x")):
-        rows = [*others, *own]
-        rng.shuffle(rows)
-        yield rows
+    return shuffled_pair(rng, others, before, unit_rows(rng, "x"))
 
 
 def chosen_law(question: Any, columns: dict[str, pa.Array]) -> list[Fraction]:
@@ -142,7 +138,7 @@ def chosen_law(question: Any, columns: dict[str, pa.Array]) -> list[Fraction]:
         found.append(joint_law(self, counts))
         return self.candidates[: len(self.sides)]
 
-    plan = ReleasePlan(name="r", unit=question.unit, budget=question.budget, questions=(question,))
+    plan = plan_of(question, question.budget)
     with patch.object(type(question.plan), "chosen", chosen):
         rows = pa.table(columns).to_batches(max_chunksize=50)
         release_rows(plan, rows, ReleaseKey(SECRET))
@@ -208,7 +204,7 @@ def make_rows(rng: Random, unit: str, *, is_row: bool) -> list[ValueRow]:
 
 
 def neighboring_values(rng: Random, unit: PrivacyUnit) -> Iterator[list[ValueRow]]:
-    """Yield two tables that differ in one unit."""
+    """Two tables that differ in one unit."""
     others: list[ValueRow] = []
     values = rng.sample(VALUES[1:6], 2)
     for number in range(rng.choice([3, 10, 40, 90])):
@@ -216,10 +212,7 @@ def neighboring_values(rng: Random, unit: PrivacyUnit) -> Iterator[list[ValueRow
     for number in range(rng.choice([0, 3, 8])):
         others += [(f"v{number}", rng.choice(VALUES))]
     before = make_rows(rng, "x", is_row=unit.is_row) if unit.substitutes else []
-    for own in (before, make_rows(rng, "x", is_row=unit.is_row)):
-        rows = [*others, *own]
-        rng.shuffle(rows)
-        yield rows
+    return shuffled_pair(rng, others, before, make_rows(rng, "x", is_row=unit.is_row))
 
 
 def joint_law(plan: ValueBoundsPlan, counts: Any) -> list[Fraction]:

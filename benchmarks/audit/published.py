@@ -47,6 +47,7 @@ from benchmarks.audit.recording import (
     exchanged_samples,
     public_output,
     recorded_release,
+    stated_plan,
 )
 from benchmarks.audit.trees import (
     Integers,
@@ -68,7 +69,7 @@ from dptrees.dpcore.levels.relative_errors import RelativeObjective
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
-from dptrees.dpcore.privacy.unit import ROW_UNITS, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ROW_UNITS, PrivacyUnit
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_counts
@@ -137,6 +138,15 @@ class PrivacyLoss:
         return high
 
 
+def both_ways(laws: Iterable[Sequence[Outcomes]]) -> list[PrivacyLoss]:
+    """The losses of independent draws together, of the one data set against the other and back."""
+    pairs = list(laws)
+    return [
+        PrivacyLoss.composed(PrivacyLoss.between(each[a], each[1 - a]) for each in pairs)
+        for a in (0, 1)
+    ]
+
+
 STATED = (
     (Fraction(1), Fraction(1, 10**2)),
     (Fraction(2), Fraction(1, 10**3)),
@@ -145,17 +155,6 @@ STATED = (
 Node = tuple[int, int, Any]  # level, shard, key
 Law = dict[Hashable, float]  # of the published count; None: not published
 ABSENT: Law = {None: 1.0}
-
-
-def sparse_plan(question: Any, epsilon: Fraction, delta: Fraction) -> ReleasePlan:
-    """The release of one sparse tree."""
-    return ReleasePlan(
-        name="r",
-        unit=question.unit,
-        budget=Budget(measure=Measure.EPSILON, amount=epsilon),
-        questions=(question,),
-        stated=(epsilon, delta),
-    )
 
 
 def published_laws(recorded: Recorded) -> dict[Node, Law]:
@@ -215,11 +214,7 @@ def sparse_loss(one: dict[Node, Law], two: dict[Node, Law], delta: float) -> flo
         for node in one.keys() | two.keys()
         if one.get(node, ABSENT) != two.get(node, ABSENT)
     ]
-    directions = (changed, [(b, a) for a, b in changed])
-    return max(
-        PrivacyLoss.composed(PrivacyLoss.between(a, b) for a, b in pairs).epsilon(delta)
-        for pairs in directions
-    )
+    return max(each.epsilon(delta) for each in both_ways(changed))
 
 
 def shows_more(plan: ReleasePlan, first: Recorded, second: Recorded, leaves: NodeCounts) -> bool:
@@ -281,7 +276,7 @@ def audit_sparse(
         stated = rng.choice(STATED)
         question, palettes = sparse_draft(rng, "tree", unit, *stated)
         palettes = palettes if unit.is_row else with_units(palettes)
-        plan = sparse_plan(question, *stated)
+        plan = stated_plan(question, *stated)
         for _ in range(pairs):
             tables = neighbors(rng, palettes, unit, rng.choice([0, 3, 12, 40]))
             one, two = (exact_counts(plan, batches(rng, palettes, rows)) for rows in tables)
@@ -491,7 +486,7 @@ def threshold_loss(
 ) -> float:
     """The epsilon at a delta between the releases of two tables, the larger of both directions."""
     laws = [estimates_law(question, counts) for counts in (one, two)]
-    return max(PrivacyLoss.between(*pair).epsilon(delta) for pair in (laws, laws[::-1]))
+    return max(each.epsilon(delta) for each in both_ways([laws]))
 
 
 TREES = (("a", "b"), ("a", "b/c", "b/d"), ("a/b",), ("a", "b/c"), ("a",))
@@ -552,14 +547,7 @@ def claiming(rounds: tuple[ThresholdRound, ...], unit: PrivacyUnit) -> Threshold
 
 def threshold_plan(question: HierarchyQuestion[ThresholdMechanism]) -> ReleasePlan:
     """The release of one tree between thresholds."""
-    epsilon, delta = question.spending.own
-    return ReleasePlan(
-        name="r",
-        unit=question.unit,
-        budget=Budget(measure=Measure.EPSILON, amount=epsilon),
-        questions=(question,),
-        stated=(epsilon, delta),
-    )
+    return stated_plan(question, *question.spending.own)
 
 
 def search_shows_more(

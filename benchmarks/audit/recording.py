@@ -13,16 +13,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
+from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
-import pyarrow as pa
 
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import Bits, PlacedStreams, ReleaseKey
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
@@ -34,6 +36,29 @@ from dptrees.dpcore.sparse import question as sparse_question
 Place = tuple[str, int | str, int, int, int]
 SECRET = bytes(range(32))
 LAWS = (DiscreteLaplace, DiscreteGaussian, TruncatedLaplace)
+
+
+def plan_of(question: Any, budget: Budget, stated: Any = None) -> ReleasePlan:
+    """The release of one question; stated: its (epsilon, delta), if it states one."""
+    return ReleasePlan(
+        name="r", unit=question.unit, budget=budget, questions=(question,), stated=stated
+    )
+
+
+def stated_plan(question: Any, epsilon: Fraction, delta: Fraction) -> ReleasePlan:
+    """The release of one question that spends an (epsilon, delta)."""
+    budget = Budget(measure=Measure.EPSILON, amount=epsilon)
+    return plan_of(question, budget, (epsilon, delta))
+
+
+def shuffled_pair(
+    rng: Random, others: list[Any], before: list[Any], after: list[Any]
+) -> Iterator[list[Any]]:
+    """Yield two tables that differ in the rows of one unit, each in an order of its own."""
+    for own in (before, after):
+        rows = [*others, *own]
+        rng.shuffle(rows)
+        yield rows
 
 
 class NamedStream:
@@ -301,10 +326,5 @@ def public_output(release: ReleaseReader) -> dict[Any, str]:
     for question in release.plan.questions:
         for each in question.parts():
             part = (each.kind, each.tree, each.key, each.index)
-            parts[part] = _text(release, *part)
+            parts[part] = repr(release._read(*part).to_pydict())
     return parts
-
-
-def _text(release: ReleaseReader, *part: Any) -> str:
-    table: pa.Table = release._read(*part)
-    return repr(table.to_pydict())

@@ -40,7 +40,9 @@ from benchmarks.audit.recording import (
     NamedStream,
     Place,
     Recorded,
+    plan_of,
     recorded_release,
+    shuffled_pair,
 )
 from benchmarks.audit.trees import Palettes, batches, neighbors, ordered_domain, with_units
 from benchmarks.audit.units import series_loss
@@ -89,7 +91,7 @@ def table_case(rng: Random, unit: PrivacyUnit, measure: Measure) -> Case:
     else:
         plan = _plan_by_hand(rng, domain.shape, unit, budget)
     question = TableQuestion(name=NAME, domain=domain, plan=plan)
-    release = ReleasePlan(name="r", unit=unit, budget=budget, questions=(question,))
+    release = plan_of(question, budget)
     return Case(plan=release, palettes=palettes if unit.is_row else with_units(palettes))
 
 
@@ -345,16 +347,13 @@ def unit_rows(rng: Random, unit: str, most: int) -> list[Row]:
 
 
 def neighboring_columns(rng: Random, unit: PrivacyUnit) -> Iterator[list[Row]]:
-    """Yield two tables that differ in a unit, which is a row where none is named."""
+    """Two tables that differ in a unit, which is a row where none is named."""
     most = 9 if unit.columns else 1
     others: list[Row] = []
     for number in range(rng.choice([0, 0, 3, 20])):
         others += unit_rows(rng, f"u{number}", 5)
     before = unit_rows(rng, "x", most) if unit.neighbors is Neighbors.SUBSTITUTE else []
-    for own in (before, unit_rows(rng, "x", most)):
-        rows = [*others, *own]
-        rng.shuffle(rows)
-        yield rows
+    return shuffled_pair(rng, others, before, unit_rows(rng, "x", most))
 
 
 def audit_columns(kind: str, measure: str, *, plans: int, pairs: int, seed: int = 0) -> Finding:
@@ -375,7 +374,7 @@ def audit_columns(kind: str, measure: str, *, plans: int, pairs: int, seed: int 
         budget = Budget(measure=Measure(measure), amount=rng.choice(COLUMN_AMOUNTS))
         workload = WORKLOADS[kind](rng, keys)
         question = workload.planned(Share(budget=budget), ReleaseTerms(unit=unit))
-        plan = ReleasePlan(name="r", unit=unit, budget=budget, questions=(question,))
+        plan = plan_of(question, budget)
         for _ in range(pairs):
             one, two = neighboring_columns(rng, unit)
             found.add(*series_loss([plan], [one], [two], "float64"))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -25,8 +26,17 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from benchmarks.audit.exact import Finding, Loss
-from benchmarks.audit.published import PrivacyLoss, audit_sparse, audit_thresholds
-from benchmarks.audit.recording import SECRET, Draw, KnownCounts, Place, Recorded, recorded
+from benchmarks.audit.published import audit_sparse, audit_thresholds, both_ways
+from benchmarks.audit.recording import (
+    SECRET,
+    Draw,
+    KnownCounts,
+    Place,
+    Recorded,
+    plan_of,
+    recorded,
+    stated_plan,
+)
 from benchmarks.audit.trees import COLUMN, UNITS, Palette, Palettes, Row, batches, neighboring_units
 from dptrees.dpcore.boxes.domain import HypercubeDomain
 from dptrees.dpcore.boxes.plan import Holding
@@ -96,14 +106,7 @@ def released_with(decision: Decision) -> float:
 
 def selection_plan(question: SelectionQuestion) -> ReleasePlan:
     """The release of a selection of keys."""
-    epsilon, delta = question.plan.epsilon, question.plan.delta
-    return ReleasePlan(
-        name="r",
-        unit=question.unit,
-        budget=Budget(measure=Measure.EPSILON, amount=epsilon),
-        questions=(question,),
-        stated=(epsilon, delta),
-    )
+    return stated_plan(question, question.plan.epsilon, question.plan.delta)
 
 
 def selection_case(rng: Random, unit: PrivacyUnit) -> tuple[SelectionQuestion, Palettes]:
@@ -161,11 +164,7 @@ def selection_loss(one: dict[Any, Decision], two: dict[Any, Decision], epsilon: 
         pair = [released_with(each[key]) if key in each else 0.0 for each in (one, two)]
         if pair[0] != pair[1]:
             laws.append([{True: p, False: 1 - p} for p in pair])
-    directions = (laws, [(b, a) for a, b in laws])
-    return max(
-        PrivacyLoss.composed(PrivacyLoss.between(a, b) for a, b in pairs).delta(float(epsilon))
-        for pairs in directions
-    )
+    return max(each.delta(float(epsilon)) for each in both_ways(laws))
 
 
 def audit_selection(
@@ -233,16 +232,11 @@ def series_plans(
     """The plan of every run of a series."""
     plans = []
     for period in range(1, series.periods + 1):
-        run = Series(
-            periods=series.periods,
-            period=period,
-            fanout=series.fanout,
-            max_periods=series.max_periods,
-        )
+        run = replace(series, period=period)
         question = SeriesWorkload.from_workload(workload, run).planned(
             Share(budget=budget), ReleaseTerms(unit=unit)
         )
-        plans.append(ReleasePlan(name="r", unit=unit, budget=budget, questions=(question,)))
+        plans.append(plan_of(question, budget))
     return plans
 
 

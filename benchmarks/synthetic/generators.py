@@ -109,12 +109,6 @@ class Partition:
         return weight / weight.sum()
 
 
-def whole_cube(dimensions: int) -> Partition:
-    """The uniform distribution: what is known without data."""
-    shape = (1, dimensions)
-    return Partition(lower=np.zeros(shape), upper=np.ones(shape), mass=np.ones(1))
-
-
 def depth(dimensions: int) -> int:
     """The deepest level: as many bits a column as 62 bits allow, and at most a float's 53."""
     return min(62 // dimensions, 53) * dimensions
@@ -365,19 +359,19 @@ def privtree_release(points: Floats, epsilon: float, rng: np.random.Generator) -
     return make_partition(np.concatenate(leaves), np.concatenate(levels), noisy, dimensions)
 
 
-def pmm_mechanism(rows: int, epsilon: float) -> PrivHP:
-    """PMM for n rows; n is taken as public, as published.
+def effective_depth(rows: int, epsilon: float) -> int:
+    """ceil(log2(epsilon n)), PMM's r; at least 1.
 
-    >>> pmm_mechanism(1000, 1.0).depth
+    >>> effective_depth(1000, 1.0)
     10
     """
-    depth = max(1, math.ceil(math.log2(epsilon * rows)))
+    return max(1, math.ceil(math.log2(epsilon * rows)))
+
+
+def pmm_mechanism(rows: int, epsilon: float) -> PrivHP:
+    """PMM for n rows; n is taken as public, as published."""
+    depth = effective_depth(rows, epsilon)
     return PrivHP(k=2**depth, depth=depth)
-
-
-def pmm_release(points: Floats, epsilon: float, rng: np.random.Generator) -> Partition:
-    """The generator of (n, d) points."""
-    return pmm_mechanism(len(points), epsilon).release(points, epsilon, rng)
 
 
 def walk(levels: int, scale: float, rng: np.random.Generator) -> Floats:
@@ -397,7 +391,7 @@ def walk(levels: int, scale: float, rng: np.random.Generator) -> Floats:
 
 def srrw_release(points: Floats, epsilon: float, rng: np.random.Generator) -> Partition:
     """The generator of (n, 1) points, over 2^ceil(log2(epsilon n)) cells."""
-    levels = max(1, math.ceil(math.log2(epsilon * len(points))))
+    levels = effective_depth(len(points), epsilon)
     counts, edges = np.histogram(points[:, 0], 2**levels, (0, 1))
     noisy = np.concatenate(([0], np.cumsum(counts)))
     noisy = noisy + walk(levels, (1 + levels / 2) / epsilon, rng)
@@ -437,13 +431,10 @@ class Generator:
     columns: int = 62
 
 
-def effective_depth(rows: int, epsilon: float) -> int:
-    """ceil(log2(epsilon n)), PMM's r; at least 1."""
-    return max(1, math.ceil(math.log2(epsilon * rows)))
-
-
 def _uniform(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
-    return Released(partition=whole_cube(points.shape[1]), state_bytes=0)
+    shape = (1, points.shape[1])
+    whole = Partition(lower=np.zeros(shape), upper=np.ones(shape), mass=np.ones(1))
+    return Released(partition=whole, state_bytes=0)
 
 
 def _pmm(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -18,9 +17,8 @@ import numpy as np
 import pytest
 
 from benchmarks.audit import exact
-from benchmarks.audit.exact import KINDS, MEASURES, Finding, audit
+from benchmarks.audit.exact import KINDS, MEASURES, audit
 from benchmarks.audit.published import PrivacyLoss, audit_sparse, audit_thresholds
-from dptrees.dpcore.boxes import held_counts, partition
 from dptrees.dpcore.boxes import plan as partition_plan
 from dptrees.dpcore.boxes.partition import MeasuredNodes, NodeNoise
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
@@ -43,8 +41,15 @@ from dptrees.dpcore.thresholds.plan import ThresholdRound
 from dptrees.dpcore.thresholds.sparse_vector import SparseVector
 from dptrees.dpcore.uniform import plan
 from dptrees.dpcore.uniform.plan import UniformForest
+from tests.audit.faults import (
+    Patch,
+    half,
+    half_the_noise,
+    is_found,
+    noise_that_does_not_hang_on_the_data,
+    one_keystream_for_all_levels,
+)
 
-Patch = pytest.MonkeyPatch
 ORDERED, PUBLISHED, COUNTS, SUMS = list(KINDS)[:4]
 BOXES, SKETCHES, SEVERAL = list(KINDS)[-3:]
 # Claims that are met exactly in the worst case: the audit must come near them, or it sees little.
@@ -109,42 +114,6 @@ def test_losses_of_outcomes_against_randomised_response() -> None:
 
 
 # --- planted faults -------------------------------------------------------------------------------
-
-
-def is_found(run: Callable[[], Finding]) -> bool:
-    """Whether an audit notices: by a loss, a leak, or noise that is not drawn as it should be.
-
-    The first pair that shows it is enough.
-    """
-    own = Finding.add
-
-    def add(found: Finding, ratio: Fraction | float, leaked: bool) -> None:
-        own(found, ratio, leaked)
-        assert found.keeps_the_claim
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Finding, "add", add)
-        try:
-            run()
-        except AssertionError:
-            return True
-    return False
-
-
-def half(law: Any) -> Any:
-    """The law of half the noise."""
-    if isinstance(law, DiscreteGaussian):
-        return replace(law, sigma_squared=law.sigma_squared / 4)
-    return replace(law, scale=law.scale / 2)
-
-
-def half_the_noise(patch: Patch) -> None:
-    for module in (plan, published_forest, irregular_forest, partition, held_counts):
-        patch.setattr(
-            module,
-            "add_noise",
-            lambda law, *rest, **more: noise.add_noise(half(law), *rest, **more),
-        )
 
 
 def a_moved_row_paid_as_an_added_one(patch: Patch) -> None:
@@ -222,18 +191,6 @@ def exact_totals_shown(patch: Patch) -> None:
             return own(self, tree, key, totals.astype(np.float64), totals, source)
 
         patch.setattr(kind, "solve_spine", solve)
-
-
-def noise_that_does_not_hang_on_the_data(patch: Patch) -> None:
-    patch.setattr("dptrees.dpcore.questions.messages.counts_digest", lambda *place: 0)
-    patch.setattr(NoiseSource, "for_counts", lambda self, counts: self)
-
-
-def one_keystream_for_all_levels(patch: Patch) -> None:
-    own = NoiseSource.stream
-    patch.setattr(
-        NoiseSource, "stream", lambda self, tree, key, chunk, level: own(self, tree, key, chunk, 0)
-    )
 
 
 def a_level_left_without_noise(patch: Patch) -> None:

@@ -22,8 +22,6 @@ import pytest
 
 from benchmarks.audit.black_box import Claim, limits
 from benchmarks.audit.units import audit_selection, selection_plan
-from dptrees.dpcore.bounding import row_choice
-from dptrees.dpcore.bounding.row_choice import RowBounds
 from dptrees.dpcore.choices.key_selection import (
     KeyColumns,
     SelectionPlan,
@@ -34,8 +32,8 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.partition_selection import SelectionLaw
 from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit
 from dptrees.dpcore.release.released import release_rows
+from tests.audit.faults import Patch, one_row_too_many, wrong_bounds
 
-Patch = pytest.MonkeyPatch
 Fault = Callable[[Patch], None]
 FALSE_ALARM = 1e-6
 # Deltas are sums of float64, of losses rounded to 11 digits.
@@ -46,24 +44,12 @@ SEEDS, PLANS, PAIRS = range(2), 12, 2
 # --- planted faults -------------------------------------------------------------------------------
 
 
-def _bounds(patch: Patch, **changed: Callable[[RowBounds], int | None]) -> None:
-    def made(**given: int | None) -> RowBounds:
-        own = RowBounds(**given)  # type: ignore[arg-type]
-        return RowBounds(**given | {name: change(own) for name, change in changed.items()})  # type: ignore[arg-type]
-
-    patch.setattr(row_choice, "RowBounds", made)
-
-
-def a_key_too_many(patch: Patch) -> None:
-    _bounds(patch, rows=lambda own: own.rows + 1)
-
-
 def a_unit_twice_under_a_key(patch: Patch) -> None:
-    _bounds(patch, rows=lambda own: 2 * own.rows, rows_per_key=lambda own: 2)
+    wrong_bounds(patch, rows=lambda own: 2 * own.rows, rows_per_key=lambda own: 2)
 
 
 def rows_counted_in_place_of_units(patch: Patch) -> None:
-    _bounds(patch, rows=lambda own: 1000, rows_per_key=lambda own: None)
+    wrong_bounds(patch, rows=lambda own: 1000, rows_per_key=lambda own: None)
 
 
 def _law(patch: Patch, change: Callable[[SelectionPlan, SelectionLaw], SelectionLaw]) -> None:
@@ -99,7 +85,7 @@ def one_unit_more_than_there_is(patch: Patch) -> None:
 
 
 FAULTS: tuple[Fault, ...] = (
-    a_key_too_many,
+    one_row_too_many,
     a_unit_twice_under_a_key,
     rows_counted_in_place_of_units,
     delta_doubled,

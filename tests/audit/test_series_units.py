@@ -23,8 +23,8 @@ from dptrees.dpcore.privacy import sensitivity
 from dptrees.dpcore.release import released
 from dptrees.dpcore.series import runs
 from dptrees.dpcore.series.totals_to_date import ClosedNode, PeriodSums
+from tests.audit.faults import Patch
 
-Patch = pytest.MonkeyPatch
 PLANS, PAIRS, SEED = 10, 4, 1
 
 

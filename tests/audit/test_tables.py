@@ -1,4 +1,5 @@
-"""The exact audit of wide tables in its short form, and planted faults that it must find."""
+"""The exact audits of wide tables, and of means and numbers of different values, in their short
+forms, and planted faults that they must find; see benchmarks/audit/tables.py."""
 
 from __future__ import annotations
 
@@ -12,20 +13,29 @@ import numpy as np
 import pytest
 
 from benchmarks.audit import choices
-from benchmarks.audit.tables import TABLE_UNITS, audit_tables
+from benchmarks.audit.tables import TABLE_UNITS, WORKLOADS, audit_columns, audit_tables
+from dptrees.dpcore import distinct, mean
 from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.mean import MeanQuestion
 from dptrees.dpcore.noise import source as noise
 from dptrees.dpcore.noise.laws import DiscreteGaussian
-from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.unit import Budget
+from dptrees.dpcore.questions.messages import Increments
 from dptrees.dpcore.tables import plan as planning
 from dptrees.dpcore.tables import question
 from dptrees.dpcore.tables.domain import TableDomain
 from dptrees.dpcore.tables.estimates import pair_groups
 from dptrees.dpcore.tables.plan import MarginalsPlan
-from tests.audit.test_exact_losses import is_found
-from tests.audit.test_units import bounded_in_each_batch, one_row_too_many
+from tests.audit.faults import (
+    Patch,
+    bounded_in_each_batch,
+    is_found,
+    noise_that_does_not_hang_on_the_data,
+    one_keystream_for_all_levels,
+    one_row_too_many,
+    wrong_bounds,
+)
 
-Patch = pytest.MonkeyPatch
 PLANS, PAIRS, SEED = 6, 4, 1
 OF_SEVERAL_ROWS = [unit for unit in TABLE_UNITS if unit.rows > 1]
 
@@ -170,18 +180,6 @@ def rows_counted_twice_in_the_last_cell(patch: Patch) -> None:
     patch.setattr(TableDomain, "row_codes", codes)
 
 
-def noise_that_does_not_hang_on_the_data(patch: Patch) -> None:
-    patch.setattr("dptrees.dpcore.tables.domain.counts_digest", lambda *place: 0)
-    patch.setattr(NoiseSource, "for_counts", lambda self, counts: self)
-
-
-def one_keystream_for_all_columns(patch: Patch) -> None:
-    own = NoiseSource.stream
-    patch.setattr(
-        NoiseSource, "stream", lambda self, tree, key, chunk, level: own(self, tree, key, chunk, 0)
-    )
-
-
 # A fault, the measure, and a seed whose first plans show it: the audit itself looks at many more.
 FAULTS: list[tuple[Callable[[Patch], None], str, int]] = [
     (noise_30_percent_too_small, "epsilon", 4),
@@ -206,7 +204,7 @@ FAULTS: list[tuple[Callable[[Patch], None], str, int]] = [
     (rows_counted_twice_in_the_last_cell, "epsilon", 9),
     (rows_counted_twice_in_the_last_cell, "rho", 7),
     (noise_that_does_not_hang_on_the_data, "epsilon", 1),
-    (one_keystream_for_all_columns, "epsilon", 1),
+    (one_keystream_for_all_levels, "epsilon", 1),
     (one_row_too_many, "epsilon", 3),
     (one_row_too_many, "rho", 5),
     (bounded_in_each_batch, "epsilon", 1),
@@ -229,3 +227,100 @@ def test_planted_faults_are_found(
 def test_without_a_fault_nothing_is_found(measure: str, seed: int) -> None:
     """In plans that show the faults above."""
     assert audit_tables(measure, plans=3, pairs=PAIRS, seed=seed).keeps_the_claim
+
+
+# --- means and numbers of different values -------------------------------------------------------
+
+COLUMN_PLANS = 14
+
+
+@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_no_pair_of_columns_loses_more_than_is_claimed(kind: str, measure: str) -> None:
+    found = audit_columns(kind, measure, plans=COLUMN_PLANS, pairs=PAIRS)
+    assert found.pairs == COLUMN_PLANS * PAIRS
+    assert found.ratio == 1 and not found.leaks
+
+
+def half_the_sensitivity_of_means(patch: Patch) -> None:
+    own = mean.split_sensitivity
+
+    def half(*arguments: Any, **named: Any) -> tuple[int, int]:
+        one, two = own(*arguments, **named)
+        return -(-one // 2), -(-two // 4)
+
+    patch.setattr(mean, "split_sensitivity", half)
+
+
+def values_without_their_number(patch: Patch) -> None:
+    """The noise of one value, however many of a unit count."""
+    own = distinct.distinct_sensitivity
+    patch.setattr(
+        distinct,
+        "distinct_sensitivity",
+        lambda unit, values, *, keyed: own(unit, 1, keyed=keyed),
+    )
+
+
+def keys_that_a_unit_may_change_forgotten(patch: Patch) -> None:
+    own = distinct.distinct_sensitivity
+    patch.setattr(
+        distinct,
+        "distinct_sensitivity",
+        lambda unit, values, *, keyed: own(unit, values, keyed=False),
+    )
+
+
+def a_row_at_both_bounds(patch: Patch) -> None:
+    """A row counts whole at b, and what it has left at a."""
+    own = MeanQuestion.regrouped
+
+    def regrouped(self: MeanQuestion, increments: Increments) -> Increments:
+        found = own(self, increments)
+        assert found.values is not None
+        values = found.values.copy()
+        values[len(values) // 2 :] = self.plan.parts
+        return Increments(found.cells, values)
+
+    patch.setattr(MeanQuestion, "regrouped", regrouped)
+
+
+def noise_of_columns_30_percent_too_small(patch: Patch) -> None:
+    for module in (mean, distinct):
+        own = module.noise_law
+
+        def law(budget: Budget, *sensitivity: int, own: Any = own) -> Any:
+            return own(replace(budget, amount=budget.amount * 10 / 7), *sensitivity)
+
+        patch.setattr(module, "noise_law", law)
+
+
+def one_value_too_many(patch: Patch) -> None:
+    wrong_bounds(
+        patch,
+        rows=lambda own: own.rows + 1,
+        keys=lambda own: own.keys and own.keys + 1,
+    )
+
+
+OF_MEANS = (half_the_sensitivity_of_means, a_row_at_both_bounds)
+OF_VALUES = (
+    values_without_their_number,
+    keys_that_a_unit_may_change_forgotten,
+    one_value_too_many,
+)
+OF_BOTH = (noise_of_columns_30_percent_too_small, bounded_in_each_batch)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        *(("means", fault) for fault in (*OF_MEANS, *OF_BOTH, one_row_too_many)),
+        *(("different values", fault) for fault in (*OF_VALUES, *OF_BOTH)),
+    ],
+)
+def test_planted_faults_of_columns_are_found(
+    monkeypatch: Patch, kind: str, fault: Callable[[Patch], None]
+) -> None:
+    fault(monkeypatch)
+    assert is_found(lambda: audit_columns(kind, "epsilon", plans=2 * COLUMN_PLANS, pairs=PAIRS))

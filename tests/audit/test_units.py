@@ -18,13 +18,19 @@ from benchmarks.audit.exact import KINDS_OF_UNITS, MEASURES, Finding, audit_unit
 from benchmarks.audit.trees import UNITS
 from benchmarks.audit.units import audit_sparse_units, audit_threshold_units
 from dptrees.dpcore.bounding import row_choice
-from dptrees.dpcore.bounding.row_choice import RowBounds, RowChoice
+from dptrees.dpcore.bounding.row_choice import RowChoice
 from dptrees.dpcore.bounding.unit_ids import UnitIds, Units
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.dpcore.sparse import plan as sparse_plan
-from tests.audit.test_exact_losses import half_the_noise, is_found
+from tests.audit.faults import (
+    Patch,
+    bounded_in_each_batch,
+    half_the_noise,
+    is_found,
+    one_row_too_many,
+    wrong_bounds,
+)
 
-Patch = pytest.MonkeyPatch
 ORDERED, COUNTS, SUMS = "ordered trees, planned", "hierarchies", "hierarchies, sums"
 SEVERAL, BOXES = "several trees", "boxes, exact counts"
 SINGLE = [kind for kind in KINDS_OF_UNITS if "several" not in kind]
@@ -76,34 +82,20 @@ def test_no_unit_loses_more_than_its_epsilon_and_delta(run: Callable[[], Finding
 # --- planted faults -------------------------------------------------------------------------------
 
 
-def _bounds(patch: Patch, **changed: Callable[[RowBounds], int | None]) -> None:
-    """Bounding that reads other bounds than the noise was made for."""
-
-    def made(**given: int | None) -> RowBounds:
-        own = RowBounds(**given)  # type: ignore[arg-type]
-        return RowBounds(**given | {name: change(own) for name, change in changed.items()})  # type: ignore[arg-type]
-
-    patch.setattr(row_choice, "RowBounds", made)
-
-
-def one_row_too_many(patch: Patch) -> None:
-    _bounds(patch, rows=lambda own: own.rows + 1)
-
-
 def one_key_too_many(patch: Patch) -> None:
-    _bounds(patch, keys=lambda own: None if own.keys is None else own.keys + 1)
+    wrong_bounds(patch, keys=lambda own: None if own.keys is None else own.keys + 1)
 
 
 def one_row_too_many_under_a_key(patch: Patch) -> None:
-    _bounds(patch, rows_per_key=lambda own: own.rows_per_key and own.rows_per_key + 1)
+    wrong_bounds(patch, rows_per_key=lambda own: own.rows_per_key and own.rows_per_key + 1)
 
 
 def rows_under_a_key_not_bounded(patch: Patch) -> None:
-    _bounds(patch, rows_per_key=lambda own: None)
+    wrong_bounds(patch, rows_per_key=lambda own: None)
 
 
 def keys_not_bounded(patch: Patch) -> None:
-    _bounds(patch, keys=lambda own: None)
+    wrong_bounds(patch, keys=lambda own: None)
 
 
 def noise_made_for_a_row(patch: Patch) -> None:
@@ -129,19 +121,6 @@ def a_unit_in_two_shards(patch: Patch) -> None:
         return (np.arange(len(ids)) % 2).astype(np.uint16)
 
     patch.setattr(row_choice, "shard_numbers", by_place)
-
-
-def bounded_in_each_batch(patch: Patch) -> None:
-    """And never again where batches meet."""
-    own = UnitIds.row_ids
-
-    def of(self: UnitIds, columns: Any) -> Units:
-        ids, missing = own(self, columns)
-        ids = ids.copy()
-        ids[:, 1] ^= np.uint64(len(ids))
-        return ids, missing
-
-    patch.setattr(UnitIds, "row_ids", of)
 
 
 def rows_chosen_by_what_others_have(patch: Patch) -> None:

@@ -14,10 +14,11 @@ import pytest
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from tests.container.podman import MOUNTED, UID, missing
 
+ROWS = f"{{format: parquet, path: {MOUNTED}/rows/*.parquet}}"
 CONFIGURATION = f"""\
 release: ages
 privacy: {{epsilon: 1, neighbors: add_remove}}
-input: {{format: parquet, path: {MOUNTED}/rows/*.parquet}}
+input: {ROWS}
 key_file: {MOUNTED}/release.key
 output: {MOUNTED}/out/ages
 trees:
@@ -51,6 +52,11 @@ def files(tmp_path: Path) -> Path:
     key.write_text(ReleaseKey(bytes(range(32))).to_text() + "\n", encoding="utf-8")
     key.chmod(0o600)
     (tmp_path / "ages.yaml").write_text(CONFIGURATION, encoding="utf-8")
-    for path in (tmp_path, *tmp_path.rglob("*")):
-        os.chown(path, UID, UID)
+    give_away(tmp_path)
     return tmp_path
+
+
+def give_away(folder: Path) -> None:
+    """Give a folder and what is in it to the user of the images."""
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, UID, UID)

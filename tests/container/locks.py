@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import runpy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -87,6 +89,16 @@ def packaging() -> Mapping[str, Any]:
         runpy.run_path(str(PROJECT / "setup.py"))
     said: Mapping[str, Any] = setup.call_args.kwargs
     return said
+
+
+def program(name: str) -> ModuleType:
+    """A program of deploy/container, which belongs to no package."""
+    path = PROJECT / "deploy" / "container" / f"{name}.py"
+    made = importlib.util.spec_from_file_location(name, path)
+    assert made is not None and made.loader is not None
+    module = importlib.util.module_from_spec(made)
+    made.loader.exec_module(module)
+    return module
 
 
 def extras() -> list[str]:

@@ -5,22 +5,10 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from tests.container.locks import LOCKS, PROJECT, PYTHONS, extras
-
-FOLDER = PROJECT / "deploy" / "container"
-
-
-def program(name: str) -> ModuleType:
-    """A program of deploy/container, which belongs to no package."""
-    made = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    assert made is not None and made.loader is not None
-    module = importlib.util.module_from_spec(made)
-    made.loader.exec_module(module)
-    return module
+from tests.container.locks import LOCKS, PYTHONS, extras, program
 
 
 @pytest.mark.parametrize("python", PYTHONS)

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-from types import ModuleType
-
 import pytest
 from packaging.utils import canonicalize_name
 
-from tests.container.locks import PROJECT, locked
+from tests.container.locks import PROJECT, locked, program
 
 FOLDER = PROJECT / "deploy" / "container"
 
 
-@pytest.fixture(scope="module")
-def licences() -> ModuleType:
-    """The program deploy/container/licences.py, which belongs to no package."""
-    made = importlib.util.spec_from_file_location("licences", FOLDER / "licences.py")
-    assert made is not None and made.loader is not None
-    module = importlib.util.module_from_spec(made)
-    made.loader.exec_module(module)
-    return module
+licences = program("licences")
 
 
 def rows() -> dict[str, tuple[str, str]]:
@@ -36,7 +26,7 @@ def test_page_lists_what_is_locked() -> None:
     assert listed == locked("3.11") | tools, "run make licences after make locks"
 
 
-def test_each_licence_was_looked_at(licences: ModuleType) -> None:
+def test_each_licence_was_looked_at() -> None:
     known = licences.PERMISSIVE | set(licences.COPYLEFT)
     assert all(licences.parts_of(told) <= known and told for _, told in rows().values())
 
@@ -47,7 +37,7 @@ def bill(licence: str) -> dict[str, object]:
     return {"components": [{"name": "new", "version": "1", "licenses": licences}]}
 
 
-def test_new_kind_of_licence_is_told(licences: ModuleType) -> None:
+def test_new_kind_of_licence_is_told() -> None:
     assert "| new | 1 | MIT |" in licences.page(bill("MIT"), "3.11")
     assert "- MPL-2.0: new (" in licences.page(bill("MPL-2.0"), "3.11")
     with pytest.raises(ValueError, match=r"^new has the licence AGPL-3.0-only: look at it\.$"):

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.container.conftest import absent
+from tests.container.conftest import CONFIGURATION, ROWS, absent, give_away
 from tests.container.locks import PROJECT, default_extras, extras
-from tests.container.podman import MOUNTED, UID, image, podman, root_of, run
+from tests.container.podman import MOUNTED, image, podman, root_of, run
 from tests.golden.configurations import NAMES, NONCE, write_configuration, write_data
 from tests.golden.hashes import integers
 
@@ -51,17 +50,6 @@ NEVER_IMPORTED = {
     "scipy.linalg._matfuncs_sqrtm_triu ImportError",
     "PIL._imagingtk ModuleNotFoundError",
 }
-CONFIGURATION = """\
-release: ages
-privacy: {epsilon: 1, neighbors: add_remove}
-input: INPUT
-key_file: release.key
-output: out/ages
-trees:
-  - name: age
-    domain: {column: age, type: integer, lower: 0, upper: 120}
-    objective: cdf
-"""
 # An input, and the extra that reads it.
 INPUTS = (
     ('{format: parquet, path: "s3://bucket/rows/*.parquet"}', "aws"),
@@ -126,7 +114,7 @@ def test_every_kind_is_released_with_the_committed_integers(tmp_path: Path) -> N
     names = sorted(set(NAMES) - LONG)
     for name in names:
         write_configuration(tmp_path, name)
-    owned(tmp_path)
+    give_away(tmp_path)
     options = ("--entrypoint=python", f"--workdir={MOUNTED}", "--network=none")
     paths = [f"{name}.yaml" for name in names]
     done = run("worker", "-c", RELEASES, *paths, files=tmp_path, options=options)
@@ -143,16 +131,10 @@ def test_an_input_that_is_not_in_the_image_names_its_extra(
 ) -> None:
     assert extra in set(extras()) - set(default_extras())
     path = files / "missing.yaml"
-    path.write_text(CONFIGURATION.replace("INPUT", requested), encoding="utf-8")
-    owned(files)
+    path.write_text(CONFIGURATION.replace(ROWS, requested), encoding="utf-8")
+    give_away(files)
     options = ("--network=none", "--env=VISITS_URL=postgresql://reader@localhost/visits")
     done = run("launcher", "release", "missing.yaml", files=files, options=options)
     assert done.returncode not in (0, 1)
     assert f"dptrees[{extra}]" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
-
-
-def owned(folder: Path) -> None:
-    """Give a folder and what is in it to the user of the images."""
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, UID, UID)

@@ -39,6 +39,20 @@ def manifest_files() -> list[Path]:
     return [path for path in found if not path.name.startswith("kustomiz") and path not in others]
 
 
+def names(paths: list[Path]) -> list[str]:
+    """The paths below deploy/kubernetes."""
+    return [path.relative_to(KUBERNETES).as_posix() for path in paths]
+
+
+def gib(size: str) -> float:
+    """Return a size of Kubernetes in GiB.
+
+    >>> gib("512Mi")
+    0.5
+    """
+    return int(size[:-2]) / {"Gi": 1, "Mi": 1024}[size[-2:]]
+
+
 def kustomizations(kind: str = "Kustomization") -> list[Path]:
     """Folders that kustomize builds; with the kind Component, the parts that several share."""
     found = sorted(KUBERNETES.rglob("kustomization.yaml"))

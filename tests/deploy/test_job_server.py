@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ import pytest
 from tests.deploy.manifests import manifest, pods
 from tests.deploy.plain_cluster import (
     PlainCluster,
-    absent,
     answers,
     plain,
     start_flink,
@@ -31,9 +29,6 @@ POD_IP = "127.0.0.9"
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[PlainCluster]:
     """Flink's jars, without Beam's; what the test starts ends with it."""
-    if reason := absent():
-        assert not os.environ.get("DPTREES_REQUIRE_ENGINES"), reason
-        pytest.skip(reason)
     with plain("flink", tmp_path / "cluster") as made:
         yield made
 

@@ -18,9 +18,11 @@ from tests.deploy.manifests import (
     DEPLOY,
     KUBERNETES,
     Manifest,
+    gib,
     kustomizations,
     manifest_files,
     manifests,
+    names,
     pods,
     rendered,
 )
@@ -38,10 +40,6 @@ COMMENT = re.compile(
     r"# For (?P<leaves>\d+) million leaves in memory, (?P<rows>\d+) billion rows in ten minutes, "
     r"or (?P<units>\d+) billion rows of a\n# privacy unit on the engine's disks"
 )
-
-
-def names(paths: list[Path]) -> list[str]:
-    return [path.relative_to(KUBERNETES).as_posix() for path in paths]
 
 
 def worker_counts(made: list[Manifest]) -> dict[str, int]:
@@ -137,11 +135,6 @@ def find_pool(made: list[Manifest]) -> tuple[Manifest, Manifest]:
                 if container["name"] == "worker-pool":
                     return pod, container
     raise AssertionError("no worker pool")
-
-
-def gib(size: str) -> int:
-    assert size.endswith("Gi")
-    return int(size[:-2])
 
 
 @pytest.mark.parametrize("folder", OVERLAYS, ids=names(OVERLAYS))

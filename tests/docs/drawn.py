@@ -1,4 +1,4 @@
-"""Pages and diagrams that follow from the code.
+"""Pages that follow from the code.
 
     python -m tests.docs.drawn --write
 
@@ -10,10 +10,8 @@ from __future__ import annotations
 import argparse
 
 from tests.docs import commands, configuration
-from tests.docs.diagrams import bounding, least_squares, noise, partition, plan, tree
 
-DIAGRAMS = (tree, plan, bounding, noise, least_squares, partition)
-PAGES = (commands, configuration, *DIAGRAMS)
+PAGES = (commands, configuration)
 
 
 if __name__ == "__main__":

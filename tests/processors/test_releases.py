@@ -49,7 +49,7 @@ def check_same(one: Path, other: Path) -> None:
     ours = files(one)
     assert len(ours) > 10
     if ours != files(other):
-        pytest.fail("\n".join(str(each) for each in differences(one, other)))
+        pytest.fail("\n".join(differences(one, other)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ import pytest
 from scipy.stats import wasserstein_distance
 
 from benchmarks.synthetic import __main__ as study
-from benchmarks.synthetic import generators
 from benchmarks.synthetic.__main__ import Case, Extent, line_distance, multifractal, tree_bound
 from benchmarks.synthetic.generators import (
     GENERATORS,
@@ -25,6 +24,7 @@ from benchmarks.synthetic.generators import (
     encode_points,
     enforced,
     make_partition,
+    pmm_mechanism,
     privtree_release,
     sparse_bytes,
     walk,
@@ -158,7 +158,7 @@ def test_pmm_has_its_known_distance() -> None:
     found = []
     for _ in range(60):
         points = study.beta(rng, 1000, 1)
-        found.append(line_distance(points, generators.pmm_release(points, 1.0, rng)))
+        found.append(line_distance(points, pmm_mechanism(1000, 1.0).release(points, 1.0, rng)))
     assert 0.0085 < np.mean(found) < 0.0125
 
 

@@ -170,7 +170,7 @@ def moved_by(moves: Moves) -> list[tuple[NoiseLaw, int]]:
 @pytest.mark.parametrize("moves", RELEASES.values(), ids=RELEASES.keys())
 def test_certificate_is_just_above_the_exact_divergence(moves: Moves) -> None:
     """Never below it, in either direction; 1 % above it at most at these epsilons, none of them
-    a possible loss of few counts (tests/reproduction/test_certificate.py has those)."""
+    a possible loss of few counts (test_certificate.py has those)."""
     compared = 0
     for epsilon in (0.003, 0.05, 0.4, 1.0, 2.5, 6.0, 15.0):
         add, remove = exact_deltas(moves, epsilon)

@@ -1,20 +1,25 @@
-"""An audit of chosen bounds: the exact law of the choice, from the rows of neighboring tables on;
-see benchmarks/audit/choices.py."""
+"""Audits of chosen bounds, of units and of values: the exact law of the choice, from the rows of
+neighboring tables on; see benchmarks/audit/choices.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.audit.choices import audit_bounds
+from benchmarks.audit.choices import audit_bounds, losses
 from dptrees.dpcore.choices import unit_bounds as planning
+from dptrees.dpcore.choices import value_bounds as value_planning
 from dptrees.dpcore.choices.unit_bounds import BoundPlan, BoundQuestion
+from dptrees.dpcore.choices.value_bounds import ValueBoundsPlan, ValueBoundsQuestion
+from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit
 from dptrees.dpcore.questions.messages import Increments
+from tests.audit.faults import Patch
 
-Patch = pytest.MonkeyPatch
 PLANS = 12
 
 
@@ -91,3 +96,61 @@ def test_planted_faults_are_found(monkeypatch: Patch, fault: Callable[[Patch], N
     """In the choices and tables that were found to keep their claims above."""
     fault(monkeypatch)
     assert audit_bounds("epsilon", plans=PLANS, pairs=1).ratio > 1.05
+
+
+# --- bounds of values -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("measure", "met"), [(Measure.EPSILON, 0.6), (Measure.RHO, 0.4)])
+def test_no_unit_reveals_more_about_values_than_is_claimed(measure: Measure, met: float) -> None:
+    assert met < max(losses(measure)) <= 1 + 1e-9
+
+
+def half_the_sensitivity_of_values(patch: Patch) -> None:
+    patch.setattr(value_planning, "tail_sensitivity", lambda unit: 1)
+
+
+def values_counted_in_place_of_units(patch: Patch) -> None:
+    """Each row counts, paid as one unit."""
+    unit = property(lambda self: replace(self.plan.unit, rows=9 if self.plan.unit.columns else 1))
+    patch.setattr(ValueBoundsQuestion, "unit", unit)
+    patch.setattr(PrivacyUnit, "holds", lambda self, other: True)
+
+
+def a_distance_in_parts_of_all_units(patch: Patch) -> None:
+    """A tolerated part of the units in place of a tolerated number of them."""
+    own = ValueBoundsPlan.distances
+
+    def distances(self: ValueBoundsPlan, side: str, counts: Any, first: int = 0) -> Any:
+        return own(self, side, counts, first) * (1 + counts.sum())
+
+    patch.setattr(ValueBoundsPlan, "distances", distances)
+
+
+def a_weight_of_near_values(patch: Patch) -> None:
+    """Candidates that no value lies near are left out."""
+    own = ValueBoundsPlan.weights
+
+    def weights(self: ValueBoundsPlan, side: str, counts: Any, first: int = 0) -> np.ndarray:
+        result = own(self, side, counts, first)
+        near = counts[:-1][first : first + len(result)] > 0
+        return np.where(near, result, 2.0**-60)
+
+    patch.setattr(ValueBoundsPlan, "weights", weights)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        half_the_sensitivity_of_values,
+        values_counted_in_place_of_units,
+        a_distance_in_parts_of_all_units,
+        a_weight_of_near_values,
+    ],
+)
+def test_planted_faults_of_values_are_found(
+    monkeypatch: Patch, fault: Callable[[Patch], None]
+) -> None:
+    """In the choices and tables that were found to keep their claims above."""
+    fault(monkeypatch)
+    assert any(each > 1.05 for each in losses(Measure.EPSILON))
