@@ -68,7 +68,7 @@ def noise_that_does_not_hang_on_the_data(patch: Patch) -> None:
 
 
 def one_keystream_for_all_levels(patch: Patch) -> None:
-    """Of a tree, or for all columns of a table."""
+    """Draw the same noise for all levels of a tree, and for all columns of a table."""
     own = NoiseSource.stream
     patch.setattr(
         NoiseSource, "stream", lambda self, tree, key, chunk, level: own(self, tree, key, chunk, 0)

@@ -40,7 +40,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _fields(path: Path) -> dict[str, list[str]]:
-    """The values of each column, of each field of JSON, or of each line, as texts: a NaN is like
+    """The values of each column, of each field of JSON, or of each line, as strings: a NaN is like
     itself, and -0.0 is not like 0.0."""
     if path.suffix == ".parquet":
         table = pq.read_table(path)
