@@ -3,7 +3,7 @@ seconds, and questions over the small universes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -11,14 +11,17 @@ from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.levels.irregular import ThresholdMechanism
 from dptrees.dpcore.levels.relative_errors import RelativeObjective
 from dptrees.dpcore.noise.source import MAX_COUNT
+from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.thresholds.calibration import calibrate
 from dptrees.dpcore.thresholds.forest import TreeThresholds
 from dptrees.dpcore.thresholds.plan import ThresholdErrors, ThresholdPlan, ThresholdRound
 from tests.dpcore.hierarchy_questions import universe_domain
 from tests.dpcore.mechanisms import take_mechanism
+from tests.dpcore.units import bounded_unit
 
 OBJECTIVE = RelativeObjective(metric="alpha_mrmse", alpha=0.5)
 
@@ -72,6 +75,27 @@ def claiming(
         unit=unit,
         least=least,
         rounds=rounds,
+    )
+
+
+def calibrated(
+    *,
+    height: int = 6,
+    epsilon: Fraction = Fraction(1),
+    delta: Fraction = Fraction(1, 10**6),
+    alpha: float = 0.5,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
+    rows: int = 1,
+    root_bound: int = 5000,
+    score: Callable[[ThresholdErrors], float] | None = None,
+) -> ThresholdPlan:
+    """Return a plan that is calibrated for the worst alpha-RMSE, or for another score."""
+    return calibrate(
+        GroupPrivacy(epsilon=epsilon, delta=delta, unit=bounded_unit(unit, rows)),
+        height=height,
+        alpha=alpha,
+        root_bound=root_bound,
+        score=score or (lambda errors: worst_alpha_rmse(errors, alpha)),
     )
 
 

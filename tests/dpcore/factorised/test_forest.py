@@ -28,11 +28,13 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.trees.forests import PrefixSolution
+from tests.dpcore.cases import for_each
 
 CELLS, COPIES = 37, 4000
 FALSE_ALARM = 1e-6
 STRATEGIES = [ToeplitzStrategy.from_size(CELLS), best_strategy(CELLS, Read(kind="cdf"))]
-BOTH = pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: each.spec()["kind"])
+BOTH = pytest.mark.parametrize("strategy", STRATEGIES, ids=["toeplitz", "best"])
+PUBLIC = for_each("public", [False, True])
 
 
 def make_plan(
@@ -83,7 +85,7 @@ def some_counts(trees: int) -> Integers:
 
 
 @BOTH
-@pytest.mark.parametrize("public", [False, True])
+@PUBLIC
 def test_without_noise_all_is_exact(strategy: MatrixStrategy, public: bool) -> None:
     counts = some_counts(1)
     plan = planted(make_plan(strategy, public=public, keyed=False), ZeroNoise())
@@ -96,7 +98,7 @@ def test_without_noise_all_is_exact(strategy: MatrixStrategy, public: bool) -> N
 
 
 @BOTH
-@pytest.mark.parametrize("public", [False, True])
+@PUBLIC
 def test_counts_are_nonnegative_and_add_up(strategy: MatrixStrategy, public: bool) -> None:
     counts = some_counts(1) // 100
     plan = make_plan(strategy, public=public, keyed=False)

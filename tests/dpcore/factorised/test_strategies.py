@@ -36,63 +36,45 @@ def strategies() -> list[MatrixStrategy]:
     ]
 
 
-STRATEGIES = pytest.mark.parametrize("strategy", strategies(), ids=lambda each: type(each).__name__)
-
-
 def prefix_rows(matrix: Integers) -> Floats:
     """(K + 1, K) what the noise of each sum has in each prefix, by definition."""
     return np.pad(np.cumsum(np.linalg.inv(matrix.astype(float)), axis=0), ((1, 0), (0, 0)))
 
 
-@STRATEGIES
-def test_sums_are_those_of_the_matrix_and_counts_come_back(strategy: MatrixStrategy) -> None:
-    matrix, rng = strategy.dense(), np.random.default_rng(2)
-    for top in (10, 2**33 // strategy.leaves):
-        counts = rng.integers(0, top, (3, strategy.leaves))
+@pytest.mark.parametrize("strategy", strategies(), ids=lambda each: type(each).__name__)
+def test_all_figures_are_those_of_the_dense_matrix(strategy: MatrixStrategy) -> None:
+    dense, cells = strategy.dense(), strategy.leaves
+    again = MatrixStrategy.from_spec(strategy.spec())
+    assert again == strategy and (again.dense() == dense).all()
+    exact, rng = dense.astype(object), np.random.default_rng(2)
+    for top in (10, 2**33 // cells):
+        counts = rng.integers(0, top, (3, cells))
         sums = strategy.measured(counts)
-        expected = counts.astype(object) @ matrix.T.astype(object)
-        assert (sums.astype(object) == expected).all()
+        assert (sums.astype(object) == counts.astype(object) @ exact.T).all()
         assert np.allclose(strategy.estimated(sums), counts, rtol=1e-9, atol=1e-6)
-
-
-@STRATEGIES
-def test_sums_are_modulo_2_to_the_64(strategy: MatrixStrategy) -> None:
-    """A count too large wraps, and moves what is released as the exact sum would."""
-    counts = np.full((1, strategy.leaves), 2**45 + 12345, np.int64)
-    expected = counts.astype(object) @ strategy.dense().T.astype(object) % 2**64
+    # A count too large wraps, and moves what is released as the exact sum would.
+    counts = np.full((1, cells), 2**45 + 12345, np.int64)
+    expected = counts.astype(object) @ exact.T % 2**64
     assert (strategy.measured(counts).view(np.uint64).astype(object) == expected).all()
 
-
-@STRATEGIES
-def test_lengths_of_columns_are_exact(strategy: MatrixStrategy) -> None:
-    matrix = strategy.dense().astype(object)
-    gram = matrix.T @ matrix
+    gram = exact.T @ exact
     own = gram.diagonal()
     distance = (own[:, None] + own[None] - 2 * gram).max()
     assert strategy.column_norm == own.max()
     assert strategy.column_distance >= distance
     if isinstance(strategy, DenseStrategy):
         assert strategy.column_distance == distance
-    assert strategy.largest >= abs(matrix).max()
+    assert strategy.largest >= abs(dense).max()
 
-
-@STRATEGIES
-def test_variances_are_those_of_the_dense_inverse(strategy: MatrixStrategy) -> None:
-    rows, cells = prefix_rows(strategy.dense()), strategy.leaves
+    rows = prefix_rows(dense)
     assert np.allclose(strategy.prefix_variances, (rows[1:] ** 2).sum(axis=1))
     assert np.allclose(strategy.total_covariances, rows[1:] @ rows[-1])
     starts, stops = np.triu_indices(cells + 1)
-    expected = ((rows[stops] - rows[starts]) ** 2).sum(axis=1)
-    assert np.allclose(strategy.range_variances(starts, stops), expected, atol=1e-12)
+    variances = ((rows[stops] - rows[starts]) ** 2).sum(axis=1)
+    assert np.allclose(strategy.range_variances(starts, stops), variances, atol=1e-12)
     weights = np.random.default_rng(3).normal(size=cells)
-    expected = np.linalg.solve(strategy.dense().T.astype(float), weights)
-    assert np.allclose(strategy.coefficients(weights), expected)
-
-
-@STRATEGIES
-def test_a_specification_gives_the_same_matrix(strategy: MatrixStrategy) -> None:
-    again = MatrixStrategy.from_spec(strategy.spec())
-    assert again == strategy and (again.dense() == strategy.dense()).all()
+    solved = np.linalg.solve(dense.T.astype(float), weights)
+    assert np.allclose(strategy.coefficients(weights), solved)
 
 
 def test_another_matrix_than_planned_is_refused() -> None:

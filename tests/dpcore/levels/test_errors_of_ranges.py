@@ -11,7 +11,6 @@ import pytest
 
 from dptrees.dpcore.levels.uniform import range_error, range_margin
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.trees.estimation import estimate_down, estimate_up
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.plan import TreePlan, UniformForest

@@ -18,12 +18,10 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.levels.planner import predicted_cdf_rmse, predicted_error
-from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.workload import NamedPlan, candidates
 from dptrees.dpcore.papers.cdf_mechanisms import published_prefix_variance
 from dptrees.dpcore.papers.estimators import PapersForest
 from dptrees.dpcore.privacy.unit import Budget, Measure
-from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.intervals import IntervalWidths
 from dptrees.dpcore.uniform.objectives import (

@@ -63,6 +63,14 @@ def candidates(
     return sorted((each for each in found if each is not None), key=lambda each: each.predicted)
 
 
+def noise_alone(
+    objective: RelativeObjective, measure: Measure = Measure.RHO, amount: Fraction = Fraction(1, 50)
+) -> list[RelativeCandidate]:
+    """The candidates of one law of noise, the best split last."""
+    budget = Budget(measure=measure, amount=amount)
+    return noise_candidates(IrregularPlan(tree=TREE, unit=ADD_REMOVE_ROW, budget=budget), objective)
+
+
 @cache
 def usual(unit: PrivacyUnit) -> tuple[RelativeCandidate, ...]:
     """The candidates with a delta, which several tests look at."""
@@ -132,30 +140,30 @@ def test_thresholds_win_where_nearly_all_of_a_count_is_forgiven_and_else_do_not(
     assert candidates(delta=DELTA, objective=forgiven)[0].label == "thresholds"
 
 
-EPSILON, RHO = (Measure.EPSILON, Fraction(1)), (Measure.RHO, Fraction(1, 50))
+GUESS, RHO = (80, 40, 20, 9), (Measure.RHO, Fraction(1, 50))
 
 
 @pytest.mark.parametrize(
     ("objective", "measure", "amount"),
     [
-        (RelativeObjective(metric="alpha_mrmse", alpha=0.5), *RHO),
-        (RelativeObjective(metric="alpha_rmse", alpha=0.1, guess=(80, 40, 20, 9)), *EPSILON),
-        (RelativeObjective(metric="rel_kappa", kappa=8.0, guess=(80, 40, 20, 9)), *RHO),
-        (RelativeObjective(metric="rel_kappa", kappa=8.0, level_weights=(0, 0, 1, 1)), *EPSILON),
+        (WORST, *RHO),
+        (RelativeObjective(metric="alpha_rmse", alpha=0.1, guess=GUESS), Measure.EPSILON, 1),
+        (
+            RelativeObjective(metric="rel_kappa", kappa=8.0, guess=GUESS),
+            Measure.RHO,
+            Fraction(1, 50),
+        ),
+        (
+            RelativeObjective(metric="rel_kappa", kappa=8.0, level_weights=(0, 0, 1, 1)),
+            Measure.EPSILON,
+            1,
+        ),
     ],
 )
 def test_the_best_split_is_not_far_behind_random_ones(
     objective: RelativeObjective, measure: Measure, amount: Fraction
 ) -> None:
-    found = noise_candidates(
-        IrregularPlan(
-            tree=TREE,
-            unit=ADD_REMOVE_ROW,
-            budget=Budget(measure=measure, amount=amount),
-        ),
-        objective,
-    )
-    best = found[-1]
+    best = noise_alone(objective, measure, Fraction(amount))[-1]
     assert isinstance(best.plan, IrregularPlan) and "best split" in best.label
     rng = np.random.default_rng(8)
     shares = rng.dirichlet([1, 1, 1, 1], 150)
@@ -165,19 +173,10 @@ def test_the_best_split_is_not_far_behind_random_ones(
 
 def test_guesses_change_the_plan() -> None:
     """Levels with heavy nodes need less of the budget."""
-    guess = (10**6, 10**6, 5.0, 5.0)
-    heavy = RelativeObjective(metric="alpha_rmse", alpha=0.5, guess=guess)
-    plain = RelativeObjective(metric="alpha_rmse", alpha=0.5)
     amounts = []
-    for objective in (heavy, plain):
-        plan = noise_candidates(
-            IrregularPlan(
-                tree=TREE,
-                unit=ADD_REMOVE_ROW,
-                budget=Budget(measure=Measure.RHO, amount=Fraction(1, 50)),
-            ),
-            objective,
-        )[-1].plan
+    for guess in ((10**6, 10**6, 5.0, 5.0), None):
+        fields: dict[str, Any] = {} if guess is None else {"guess": guess}
+        plan = noise_alone(RelativeObjective(metric="alpha_rmse", alpha=0.5, **fields))[-1].plan
         assert isinstance(plan, IrregularPlan)
         amounts.append(sum(plan.level_amounts[:2]))
     assert amounts[0] < amounts[1] / 4

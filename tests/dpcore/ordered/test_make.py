@@ -20,7 +20,7 @@ from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain, make_domain
 from dptrees.dpcore.ordered.integers import IntegerDomain
-from dptrees.dpcore.ordered.numbers import Grid, NumberDomain
+from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.rows.keys import KeyList, make_key_list
 from tests.dpcore.cases import for_each
 
@@ -193,9 +193,10 @@ class TestNumberCells:
         assert np.array_equal(below, np.maximum(index - 1, 0))
 
     def test_cells_of_a_single_float(self) -> None:
-        domain = number(1.0, 1.0 + 8 * math.ulp(1.0), 8)
-        values = 1.0 + np.arange(8) * math.ulp(1.0)
-        assert domain.cell_ids(pa.array(values)).tolist() == list(range(8))
+        domain = number(1.0, 1.0 + 8 * math.ulp(1.0), 8, outside="drop")
+        values = 1.0 + np.arange(-1, 9) * math.ulp(1.0)
+        found = domain.cell_ids(pa.array([*values, NAN, 0.5, INF]))
+        assert found.tolist() == [-1, *range(8), -1, -1, -1, -1]
 
     @for_each(
         ("outside", "missing", "expected"),
@@ -284,21 +285,6 @@ class TestNumberCells:
         assert np.array_equal(
             domain.cell_ids(pa.array(values)), searched(all_edges(domain), values)
         )
-
-
-class TestGrid:
-    @pytest.mark.parametrize("cells", [100, 2**18])
-    def test_raw_positions(self, cells: int) -> None:
-        """Not a number, below and above are distinguished from the first and last cell."""
-        grid = Grid(lower=0.0, upper=1.0, cells=cells)
-        values = np.array([NAN, -INF, -1e-9, 0.0, math.nextafter(1.0, 0.0), 1.0, 1e300, INF])
-        expected = [-1, -1, -1, 0, cells - 1, cells, cells, cells]
-        assert grid.locate(values).tolist() == expected
-
-    def test_raw_positions_of_narrow_cells(self) -> None:
-        grid = Grid(lower=1.0, upper=1.0 + 4 * math.ulp(1.0), cells=4)
-        values = np.array([NAN, 0.5, 1.0, grid.upper, INF])
-        assert grid.locate(values).tolist() == [-1, -1, 0, 4, 4]
 
 
 class TestColumnShapes:

@@ -91,11 +91,6 @@ def test_equal_the_definition(seed: int) -> None:
         assert (found.low[key, place], found.high[key, place]) == (low, high)
 
 
-def test_an_empty_tree_has_no_quantile() -> None:
-    prefixes, root = random_solution(0, 3, 9)
-    assert (whole(prefixes, root).cell[0] == -1).all()
-
-
 def in_pieces(
     prefixes: PrefixSolution,
     root: float,
@@ -159,15 +154,6 @@ def test_the_subtrees_of_a_chunk_collapse_to_one_row() -> None:
             as_lists(units.collapse())
             == whole(prefixes, root).to_array()[:, key : key + 1].tolist()
         )
-
-
-def test_the_array_keeps_every_bit() -> None:
-    prefixes, root = random_solution(2, 5, 11)
-    cells = whole(prefixes, root)
-    again = QuantileCells.from_array(cells.to_array())
-    assert cells.to_array().dtype == np.int64
-    for name in ("cell", "share", "low", "high"):
-        assert (getattr(again, name) == getattr(cells, name)).all()
 
 
 @for_each("seed", range(3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
@@ -12,34 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers.relative_estimation import smallest_threshold
-from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.thresholds.calibration import calibrate
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dptrees.dpcore.thresholds.plan import ThresholdErrors, ThresholdPlan
 from tests.dpcore.cases import for_each
-from tests.dpcore.threshold_questions import worst_alpha_rmse
-from tests.dpcore.units import bounded_unit
-
-
-def calibrated(
-    *,
-    height: int = 6,
-    epsilon: Fraction = Fraction(1),
-    delta: Fraction = Fraction(1, 10**6),
-    alpha: float = 0.5,
-    unit: PrivacyUnit = ADD_REMOVE_ROW,
-    rows: int = 1,
-    root_bound: int = 5000,
-    score: Callable[[ThresholdErrors], float] | None = None,
-) -> ThresholdPlan:
-    return calibrate(
-        GroupPrivacy(epsilon=epsilon, delta=delta, unit=bounded_unit(unit, rows)),
-        height=height,
-        alpha=alpha,
-        root_bound=root_bound,
-        score=score or (lambda errors: worst_alpha_rmse(errors, alpha)),
-    )
-
+from tests.dpcore.threshold_questions import calibrated, worst_alpha_rmse
 
 # Of the default arguments, which several tests compare with.
 USUAL = cache(calibrated)

@@ -19,9 +19,7 @@ from scipy import stats
 import dptrees.dpcore.thresholds.plan
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-from dptrees.dpcore.thresholds.calibration import calibrate
 from dptrees.dpcore.thresholds.plan import (
     ThresholdErrors,
     ThresholdPlan,
@@ -31,7 +29,7 @@ from dptrees.dpcore.thresholds.plan import (
 from dptrees.dpcore.thresholds.sparse_vector import classify_forest, remaining_trees, tree_weights
 from dptrees.dpcore.trees.shapes import UniformTree
 from tests.dpcore.cases import for_each
-from tests.dpcore.threshold_questions import worst_alpha_rmse
+from tests.dpcore.threshold_questions import calibrated, claiming, worst_alpha_rmse
 
 COPIES = 20_000
 SINGLE = ThresholdRound(
@@ -45,29 +43,16 @@ SINGLE = ThresholdRound(
 )
 
 
-def make_plan(*rounds: ThresholdRound) -> ThresholdPlan:
-    return ThresholdPlan(
-        epsilon=sum((each.epsilon for each in rounds), Fraction(0)),
-        delta=sum((each.delta for each in rounds), Fraction(0)),
-        unit=ADD_REMOVE_ROW,
-        least=Fraction(10),
-        rounds=rounds,
-    )
-
-
 @lru_cache
-def calibrated(height: int, alpha: float = 0.5, root_bound: int = 3000) -> ThresholdPlan:
-    return calibrate(
-        GroupPrivacy(
-            epsilon=Fraction(2),
-            delta=Fraction(1, 1000),
-            unit=ADD_REMOVE_ROW,
-        ),
-        height=height,
-        alpha=alpha,
-        root_bound=root_bound,
-        score=lambda errors: worst_alpha_rmse(errors, alpha),
+def usual(alpha: float = 0.5) -> ThresholdPlan:
+    """A calibrated plan for a tree of height 3."""
+    return calibrated(
+        height=3, alpha=alpha, epsilon=Fraction(2), delta=Fraction(1, 1000), root_bound=3000
     )
+
+
+def make_plan(each: ThresholdRound) -> ThresholdPlan:
+    return claiming((each,), ADD_REMOVE_ROW)
 
 
 def simulated(
@@ -162,8 +147,8 @@ def worst_data(
 
 @pytest.mark.parametrize("alpha", [0.5, 0.9])
 def test_no_data_set_has_a_larger_error(alpha: float) -> None:
-    tree, copies = UniformTree(leaves=8, fanouts=(2, 2, 2)), 1500
-    plan = calibrated(3, alpha)
+    tree, copies, kappa = UniformTree(leaves=8, fanouts=(2, 2, 2)), 1500, 50.0
+    plan = usual(alpha)
     errors = ThresholdErrors(plan, height=3, root_bound=3000)
     largest = 0.0
     for counts in worst_data(plan, tree, np.random.default_rng(4)):
@@ -176,25 +161,17 @@ def test_no_data_set_has_a_larger_error(alpha: float) -> None:
             bound = errors.alpha_rmse(exact, alpha) ** 2
             assert np.all(squares.mean(axis=0) <= bound + slack)
             largest = max(largest, float(np.sqrt(squares.mean(axis=0).max())))
-    # The worst case is nearly met, so the bound is not empty.
-    assert largest > 0.6 * worst_alpha_rmse(errors, alpha)
-
-
-def test_relative_errors_are_bounded_too() -> None:
-    tree, copies, kappa = UniformTree(leaves=8, fanouts=(2, 2, 2)), 1500, 50.0
-    plan = calibrated(3)
-    errors = ThresholdErrors(plan, height=3, root_bound=3000)
-    for counts in worst_data(plan, tree, np.random.default_rng(5)):
-        weights = tree.level_counts(counts)
-        for exact, found in zip(weights, simulated(plan, tree, counts, copies), strict=True):
+            # Relative errors are bounded too.
             ratios = np.abs(found - exact) / np.maximum(exact, kappa)
             slack = 5.5 * ratios.std(axis=0) / math.sqrt(copies) + 10 / copies
             bound = errors.smoothed_relative_error(exact, kappa)
             assert np.all(ratios.mean(axis=0) <= bound + slack)
+    # The worst case is nearly met, so the bound is not empty.
+    assert largest > 0.6 * worst_alpha_rmse(errors, alpha)
 
 
 def test_the_worst_count_is_among_the_places() -> None:
-    plan = calibrated(3)
+    plan = usual()
     errors = ThresholdErrors(plan, height=3, root_bound=3000)
     every = errors.alpha_rmse(np.arange(3001.0), 0.5)
     assert every.max() <= worst_alpha_rmse(errors, 0.5) * 1.02
@@ -203,7 +180,7 @@ def test_the_worst_count_is_among_the_places() -> None:
 
 
 def test_bounds_fall_with_the_count_and_rise_with_the_height() -> None:
-    plan = calibrated(3)
+    plan = usual()
     low, high = (ThresholdErrors(plan, height=h, root_bound=3000) for h in (3, 40))
     counts = np.arange(3001.0)
     for number in range(1, len(plan.rounds) + 1):

@@ -18,14 +18,12 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.noise.randomness import public_stream
-from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, PrivacyUnit
-from dptrees.dpcore.thresholds.calibration import calibrate
 from dptrees.dpcore.thresholds.forest import finding_rounds
 from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
 from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
 from tests.dpcore.cases import for_each
-from tests.dpcore.threshold_questions import worst_alpha_rmse
+from tests.dpcore.threshold_questions import calibrated
 from tests.dpcore.thresholds.enumerated_law import classification_law, p_value
 from tests.dpcore.units import bounded_unit
 
@@ -181,12 +179,8 @@ def test_all_outputs_of_substitute_neighbours_keep_the_claim() -> None:
 
 
 def test_a_calibrated_plan_keeps_its_claim_by_enumeration() -> None:
-    plan = calibrate(
-        GroupPrivacy(epsilon=Fraction(4), delta=Fraction(1, 50), unit=ADD_REMOVE_ROW),
-        height=1,
-        alpha=0.6,
-        root_bound=60,
-        score=lambda errors: worst_alpha_rmse(errors, 0.6),
+    plan = calibrated(
+        height=1, epsilon=Fraction(4), delta=Fraction(1, 50), alpha=0.6, root_bound=60
     )
     assert len(plan.rounds) >= 2
     used = [

@@ -170,39 +170,6 @@ def test_a_batch_is_its_trees_one_by_one(random_tree: Callable[..., UniformTree]
             np.testing.assert_array_equal(spread[level], [low, high])
 
 
-def test_children_sum_to_their_parent_and_the_truth_is_a_fixed_point(
-    random_tree: Callable[..., UniformTree],
-) -> None:
-    rng = np.random.default_rng(8)
-    for _ in range(20):
-        tree = random_tree(rng)
-        weights = estimation_weights(tree, list(rng.uniform(1, 5, tree.height + 1)))
-        noisy = [rng.normal(0, 9, n) for n in tree.level_sizes]
-        estimates = estimate_down(weights, estimate_up(weights, noisy))
-        truth = tree.level_counts(rng.integers(0, 99, tree.leaves))
-        unchanged = estimate_down(weights, estimate_up(weights, truth))
-        for level in range(tree.height):
-            np.testing.assert_allclose(
-                tree.child_sum(level, estimates[level + 1]), estimates[level], atol=1e-9
-            )
-        for found, exact in zip(unchanged, truth, strict=True):
-            np.testing.assert_allclose(found, exact, atol=1e-9)
-
-
-def test_estimation_never_does_worse_than_a_node_s_own_measurement(
-    random_tree: Callable[..., UniformTree],
-) -> None:
-    rng = np.random.default_rng(9)
-    for _ in range(20):
-        tree = random_tree(rng)
-        variances = [float(v) for v in rng.uniform(1, 5, tree.height + 1)]
-        weights = estimation_weights(tree, variances)
-        for own, below, final in zip(
-            variances, weights.below, weights.variances(weights.below[0]), strict=True
-        ):
-            assert (below <= own * (1 + 1e-12)).all() and (final <= below * (1 + 1e-12)).all()
-
-
 def test_refuses() -> None:
     tree = UniformTree(leaves=4, fanouts=(2, 2))
     with pytest.raises(ValueError, match="2 levels for a tree of 3"):
