@@ -13,6 +13,7 @@ from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.trees.chunks import UniformChunking
 from dptrees.dpcore.trees.estimation import estimate_down, estimate_up
 from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
+from tests.dpcore.released_tables import columns_of
 
 
 def forest_of_runs(kind: Any, plan: TreePlan, runs: int) -> Any:
@@ -38,22 +39,12 @@ def solve_runs(kind: Any, plan: TreePlan, counts: np.ndarray[Any, Any]) -> tuple
     return *forest.solve(chunk, measured, roots), roots
 
 
-def released_cdf(
-    plan: ReleasePlan, counts: np.ndarray[Any, Any]
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def released_cdf(plan: ReleasePlan, counts: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     """Return (keys, leaves) the released prefixes of a release of one tree, and their standard
     errors."""
-    (question,) = plan.questions
-    release = release_counts(plan, {question.name: counts}, ReleaseKey(bytes(32)))
-    tables = [
-        release._read("cdf", question.name, chunk.key, chunk.index)
-        for chunk in question.forest.chunking
-    ]
-    estimate, error = (
-        np.concatenate([table[name].to_numpy() for table in tables]).reshape(counts.shape)
-        for name in ("estimate", "std_error")
-    )
-    return estimate, error
+    release = release_counts(plan, {plan.questions[0].name: counts}, ReleaseKey(bytes(32)))
+    found = columns_of(release, "cdf", "estimate", "std_error")
+    return [column.reshape(counts.shape) for column in found]
 
 
 def unit_responses(plan: TreePlan) -> list[tuple[int, np.ndarray[Any, Any]]]:

@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import Any
 
 from dptrees.dpcore.levels.planner import plan_tree
-from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 
@@ -45,11 +44,3 @@ def planned_tree(
 ) -> TreePlan:
     """Return the planned tree of a setting."""
     return plan_tree(tree_setting(leaves, case, measure, amount), **choices)
-
-
-def scaled(law: NoiseLaw, factor: Fraction) -> NoiseLaw:
-    """Return the law with its scale multiplied."""
-    if isinstance(law, DiscreteLaplace):
-        return DiscreteLaplace(scale=law.scale * factor)
-    assert isinstance(law, DiscreteGaussian)
-    return DiscreteGaussian(sigma_squared=law.sigma_squared * factor**2)

@@ -13,18 +13,18 @@ from dptrees.dpcore.exponential.question import (
     ExponentialWorkload,
     ReleasedQuantiles,
 )
-from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
-from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.specification import Refusal
 from tests.dpcore.mechanisms import changed
+from tests.dpcore.single_questions import KEY, alone
 
 CELLS = 50
-KEY = ReleaseKey(bytes(32))
+
 DOMAIN = {"column": "age", "type": "integer", "lower": 0, "upper": CELLS}
 QUANTILES = (0.9, 0.1, 0.5)
 
@@ -49,10 +49,7 @@ def question(
 
 
 def make_release(planned: ExponentialQuestion, counts: np.ndarray) -> ReleaseReader:
-    plan = ReleasePlan(
-        name="r", unit=ADD_REMOVE_ROW, budget=planned.plan.budget, questions=(planned,)
-    )
-    return release_counts(plan, {"t": counts}, KEY)
+    return release_counts(alone(planned), {"t": counts}, KEY)
 
 
 def released(keyed: bool = False) -> ReleasedQuantiles:
@@ -96,8 +93,7 @@ def test_nothing_else_is_answered() -> None:
 def test_a_specification_is_read_back() -> None:
     for keyed, share in itertools.product((False, True), (Fraction(0), Fraction(1, 3))):
         own = question(keyed=keyed, share=share)
-        plan = ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=own.plan.budget, questions=(own,))
-        assert plan_from_spec(json.loads(json.dumps(plan.spec()))).questions == (own,)
+        assert plan_from_spec(json.loads(json.dumps(alone(own).spec()))).questions == (own,)
 
 
 def test_one_draw_whatever_is_retried() -> None:

@@ -19,7 +19,7 @@ from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Share, Way
-from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.specification import Refusal
@@ -27,6 +27,7 @@ from dptrees.dpcore.uniform.objectives import CountObjective, QuantileObjective,
 from dptrees.dpcore.uniform.plan import Consistency
 from tests.dpcore.cases import for_each
 from tests.dpcore.mechanisms import changed
+from tests.dpcore.single_questions import alone
 
 CELLS = 60
 DOMAIN = IntegerDomain(column="age", lower=0, upper=CELLS, outside="clamp", missing="first")
@@ -45,13 +46,10 @@ def make_question(
 
 
 def released(
-    question: OrderedQuestion[FactorizedMechanism],
-    counts: Integers,
-    number: int = 7,
+    question: OrderedQuestion[FactorizedMechanism], counts: Integers, number: int = 7
 ) -> ReleaseReader:
-    plan = ReleasePlan(name="r", unit=question.unit, budget=SHARE.budget, questions=(question,))
     key = ReleaseKey(bytes([number % 256] * 31 + [number // 256]))
-    return release_counts(plan, {"age": counts}, key)
+    return release_counts(alone(question), {"age": counts}, key)
 
 
 def some_counts(rows: int = 1) -> Integers:
@@ -62,7 +60,7 @@ def some_counts(rows: int = 1) -> Integers:
 @for_each("keys", [None, KEYS])
 def test_a_specification_is_read_back(unit: PrivacyUnit, keys: KeyList | None) -> None:
     question = make_question(unit, replace(WORKLOAD, keys=keys))
-    plan = ReleasePlan(name="r", unit=unit, budget=SHARE.budget, questions=(question,))
+    plan = alone(question)
     again = plan_from_spec(json.loads(json.dumps(plan.spec())))
     assert again == plan
     assert question.public_total == (unit == SUBSTITUTE_ROW and keys is None)
@@ -95,8 +93,7 @@ def test_answers_agree_with_each_other_and_with_the_data() -> None:
 def test_a_specification_of_before_has_the_counts_of_before(unit: PrivacyUnit) -> None:
     """Its noise is that of now, and so are its estimates; its integers are repaired top down."""
     question = make_question(unit)
-    plan = ReleasePlan(name="r", unit=unit, budget=SHARE.budget, questions=(question,))
-    spec = json.loads(json.dumps(plan.spec()))
+    spec = json.loads(json.dumps(alone(question).spec()))
     (entry,) = spec["trees"]
     assert entry.pop("consistency") == "l2"
     before = plan_from_spec(spec).questions[0]

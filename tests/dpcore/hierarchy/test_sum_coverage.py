@@ -19,6 +19,7 @@ from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.questions.answer_errors import SumError
 from dptrees.dpcore.release.released import release_counts
 from tests.dpcore.hierarchy_questions import all_nodes, hierarchy_question, make_release_plan
+from tests.dpcore.noise_laws import scaled
 from tests.dpcore.test_coverage import limits
 
 KEYS, CONFIDENCES = 2500, (0.9, 0.95, 0.99)
@@ -65,19 +66,12 @@ def misses(measure: Measure, estimation: str) -> tuple[ReleasedHierarchy, np.nda
 def test_sums_are_covered_as_often_as_stated(
     measure: Measure, estimation: str, planted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    laplace, gaussian = DiscreteLaplace.sample, DiscreteGaussian.sample
-    if planted:
+    for kind in (DiscreteLaplace, DiscreteGaussian) if planted else ():
+        sample = kind.sample
         monkeypatch.setattr(
-            DiscreteLaplace,
+            kind,
             "sample",
-            lambda law, *bits: laplace(DiscreteLaplace(scale=law.scale * Fraction(13, 10)), *bits),
-        )
-        monkeypatch.setattr(
-            DiscreteGaussian,
-            "sample",
-            lambda law, *bits: gaussian(
-                DiscreteGaussian(sigma_squared=law.sigma_squared * Fraction(169, 100)), *bits
-            ),
+            lambda law, *bits, sample=sample: sample(scaled(law, Fraction(13, 10)), *bits),
         )
     tree, off = misses(measure, estimation)
     within = []

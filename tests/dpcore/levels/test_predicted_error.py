@@ -34,8 +34,9 @@ from dptrees.dpcore.uniform.objectives import (
 )
 from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.cases import for_each
+from tests.dpcore.noise_laws import scaled
 from tests.dpcore.tree_runs import released_cdf, solve_runs
-from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, planned_tree, scaled
+from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, planned_tree
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

@@ -17,11 +17,12 @@ from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
-from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
+from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.uniform.plan import Consistency, Estimator
 from tests.dpcore.mechanisms import changed
+from tests.dpcore.single_questions import alone
 
 CELLS = 500
 SHARE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
@@ -47,7 +48,7 @@ def test_all_tables_agree(unit: PrivacyUnit, keys: KeyList | None, chunk_leaves:
     question = make_question(unit, keys, chunk_leaves)
     rows = 1 if keys is None else 2
     counts = np.random.default_rng(1).poisson(0.4, (rows, CELLS))
-    plan = ReleasePlan(name="r", unit=unit, budget=SHARE.budget, questions=(question,))
+    plan = alone(question)
     assert plan_from_spec(json.loads(json.dumps(plan.spec()))) == plan
     tree = release_counts(plan, {"x": counts}, ReleaseKey(bytes(32))).tree("x")
     for key in (None,) if keys is None else ("a", "b"):

@@ -22,7 +22,7 @@ from dptrees.dpcore.factorised.plan import FactorizedPlan
 from dptrees.dpcore.factorised.strategies import listed_tree, plan_strategy
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import DiscreteLaplace
-from dptrees.dpcore.noise.randomness import ReleaseKey, public_stream
+from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.ordered import released as ordered
 from dptrees.dpcore.ordered.dates import DateDomain
 from dptrees.dpcore.ordered.integers import IntegerDomain
@@ -36,14 +36,14 @@ from dptrees.dpcore.questions.answer_errors import (
     StatisticKind,
     half_width,
 )
-from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.trees.estimation import estimation_weights, weighted_variance
 from dptrees.dpcore.trees.shapes import UniformTree
-from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
+from dptrees.dpcore.uniform.plan import TreePlan
 from tests.dpcore.cases import for_each
+from tests.dpcore.single_questions import KEY, alone
+from tests.dpcore.tree_settings import tree_setting
 
-KEY = ReleaseKey(bytes(range(32)))
 CELLS = 60
 EPSILON = Budget(measure=Measure.EPSILON, amount=Fraction(1))
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
@@ -96,8 +96,7 @@ def whole_levels() -> UniformMechanism:
 
 
 def adaptive(*, counts: bool = False) -> AdaptiveMechanism:
-    setting = TreeSetting(leaves=CELLS, unit=ADD_REMOVE_ROW, budget=EPSILON)
-    return AdaptiveMechanism(plan=plan_adaptive(setting, counts=counts))
+    return AdaptiveMechanism(plan=plan_adaptive(tree_setting(CELLS), counts=counts))
 
 
 def factorised() -> FactorizedMechanism:
@@ -122,11 +121,8 @@ MECHANISMS: dict[str, Callable[[], Any]] = {
 def released(mechanism: Any, counts: Any, number: int = 0, domain: Any = None) -> ReleasedCdf:
     domain = domain or IntegerDomain(column="x", lower=0, upper=CELLS)
     question: Any = OrderedQuestion(name="x", domain=domain, mechanism=mechanism)
-    plan = ReleasePlan(
-        name="r", unit=ADD_REMOVE_ROW, budget=mechanism.plan.budget, questions=(question,)
-    )
     nonce = number.to_bytes(16, "big")
-    tree = release_counts(plan, {"x": counts}, KEY, nonce=nonce).tree("x")
+    tree = release_counts(alone(question), {"x": counts}, KEY, nonce=nonce).tree("x")
     assert isinstance(tree, ReleasedCdf)
     return tree
 
