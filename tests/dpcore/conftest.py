@@ -32,7 +32,7 @@ from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
 from tests.dpcore.mechanisms import take_mechanism
 
 
-def _random_tree(rng: np.random.Generator, *, height: int = 4, fanout: int = 4) -> UniformTree:
+def random_tree(rng: np.random.Generator, *, height: int = 4, fanout: int = 4) -> UniformTree:
     """A tree of 1 to ``height`` levels below the root, mostly trimmed."""
     fanouts = tuple(int(n) for n in rng.integers(2, fanout + 1, rng.integers(1, height + 1)))
     cells = math.prod(fanouts)
@@ -41,7 +41,7 @@ def _random_tree(rng: np.random.Generator, *, height: int = 4, fanout: int = 4) 
     )
 
 
-def _random_plan(
+def random_plan(
     rng: np.random.Generator,
     *,
     public: bool | None = None,
@@ -49,7 +49,7 @@ def _random_plan(
     tree: UniformTree | None = None,
 ) -> TreePlan:
     """A plan with unequal levels, some of them not measured."""
-    tree = tree or _random_tree(rng)
+    tree = tree or random_tree(rng)
     public = bool(rng.random() < 0.5) if public is None else public
     units = rng.integers(1, 15, tree.height + 1)
     units[:-1][rng.random(tree.height) < 0.3] = 0
@@ -64,7 +64,7 @@ def _random_plan(
     )
 
 
-def _replace_laws(plan: TreePlan, change_law: Callable[[NoiseLaw], Any]) -> TreePlan:
+def replace_laws(plan: TreePlan, change_law: Callable[[NoiseLaw], Any]) -> TreePlan:
     """The plan, which believes in its own variances, but whose noise has other laws."""
     believed = plan.variances
     planted = replace(plan)
@@ -94,7 +94,7 @@ class DenseLeastSquares:
         return particular + self.covariance @ correction
 
 
-def _level_matrix(tree: UniformTree, level: int) -> Floats:
+def level_matrix(tree: UniformTree, level: int) -> Floats:
     """(n_l, K) ones where a leaf is below a node."""
     matrix = np.zeros((tree.level_sizes[level], tree.leaves))
     for node in range(len(matrix)):
@@ -102,9 +102,9 @@ def _level_matrix(tree: UniformTree, level: int) -> Floats:
     return matrix
 
 
-def _dense_least_squares(tree: UniformTree, per_node: Sequence[Floats]) -> DenseLeastSquares:
+def dense_least_squares(tree: UniformTree, per_node: Sequence[Floats]) -> DenseLeastSquares:
     """From the variance of every node of every level: zero exact, infinite not measured."""
-    nodes = np.concatenate([_level_matrix(tree, level) for level in range(tree.height + 1)])
+    nodes = np.concatenate([level_matrix(tree, level) for level in range(tree.height + 1)])
     spread = np.concatenate(per_node)
     exact, noisy = spread == 0, (spread > 0) & np.isfinite(spread)
     free = linalg.null_space(nodes[exact]) if exact.any() else np.eye(tree.leaves)
@@ -173,7 +173,7 @@ class SolvedForest:
     quantiles: QuantileCells  # (keys, quantiles)
 
 
-def _solve_forest(
+def solve_forest(
     forest: UniformForest, counts: Integers, noise: Any, quantiles: Sequence[float] = (0.5,)
 ) -> SolvedForest:
     """Measures and solves a forest chunk by chunk, as the pipeline does."""
@@ -234,7 +234,7 @@ def _solve_forest(
     )
 
 
-def _make_question(
+def make_question(
     *,
     leaves: int = 12,
     keys: int = 0,
@@ -274,7 +274,7 @@ def _make_question(
     )
 
 
-def _make_release_plan(
+def make_release_plan(
     *questions: OrderedQuestion[UniformMechanism], name: str = "flights-2013"
 ) -> ReleasePlan:
     """The release of questions that have the same guarantee."""
@@ -290,54 +290,54 @@ def _make_release_plan(
     )
 
 
-@pytest.fixture(scope="session")
-def random_tree() -> Callable[..., UniformTree]:
-    return _random_tree
+@pytest.fixture(scope="session", name="random_tree")
+def random_tree_fixture() -> Callable[..., Any]:
+    return random_tree
 
 
-@pytest.fixture(scope="session")
-def random_plan() -> Callable[..., TreePlan]:
-    return _random_plan
+@pytest.fixture(scope="session", name="random_plan")
+def random_plan_fixture() -> Callable[..., Any]:
+    return random_plan
 
 
-@pytest.fixture(scope="session")
-def replace_laws() -> Callable[..., TreePlan]:
-    return _replace_laws
+@pytest.fixture(scope="session", name="replace_laws")
+def replace_laws_fixture() -> Callable[..., Any]:
+    return replace_laws
 
 
-@pytest.fixture(scope="session")
-def level_matrix() -> Callable[..., Floats]:
-    return _level_matrix
+@pytest.fixture(scope="session", name="level_matrix")
+def level_matrix_fixture() -> Callable[..., Any]:
+    return level_matrix
 
 
-@pytest.fixture(scope="session")
-def dense_least_squares() -> Callable[..., DenseLeastSquares]:
-    return _dense_least_squares
+@pytest.fixture(scope="session", name="dense_least_squares")
+def dense_least_squares_fixture() -> Callable[..., Any]:
+    return dense_least_squares
 
 
-@pytest.fixture(scope="session")
-def node_noise_law() -> Callable[..., NodeNoiseLaw]:
+@pytest.fixture(scope="session", name="solve_forest")
+def solve_forest_fixture() -> Callable[..., Any]:
+    return solve_forest
+
+
+@pytest.fixture(scope="session", name="make_question")
+def make_question_fixture() -> Callable[..., Any]:
+    return make_question
+
+
+@pytest.fixture(scope="session", name="make_release_plan")
+def make_release_plan_fixture() -> Callable[..., Any]:
+    return make_release_plan
+
+
+@pytest.fixture(scope="session", name="node_noise_law")
+def node_noise_law_fixture() -> Callable[..., Any]:
     return NodeNoiseLaw
 
 
-@pytest.fixture(scope="session")
-def node_noise_source() -> Callable[..., NodeNoiseSource]:
+@pytest.fixture(scope="session", name="node_noise_source")
+def node_noise_source_fixture() -> Callable[..., Any]:
     return NodeNoiseSource
-
-
-@pytest.fixture(scope="session")
-def solve_forest() -> Callable[..., SolvedForest]:
-    return _solve_forest
-
-
-@pytest.fixture(scope="session")
-def make_question() -> Callable[..., OrderedQuestion[UniformMechanism]]:
-    return _make_question
-
-
-@pytest.fixture(scope="session")
-def make_release_plan() -> Callable[..., ReleasePlan]:
-    return _make_release_plan
 
 
 @pytest.fixture(scope="session")

@@ -25,9 +25,10 @@ from dptrees.dpcore.trees.error_laws import prefix_margin
 from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.intervals import interval_widths
 from dptrees.dpcore.uniform.plan import TreePlan
+from tests.dpcore.conftest import make_question, make_release_plan, replace_laws
 from tests.dpcore.mechanisms import changed
-from tests.dpcore.noise_laws import scaled
 from tests.dpcore.released_tables import columns_of
+from tests.dpcore.tree_settings import scaled
 
 LEAVES, KEYS, REPETITIONS = 48, 2500, 6
 CONFIDENCES = (0.9, 0.95, 0.99)
@@ -65,8 +66,6 @@ def data(sparse: bool) -> np.ndarray[Any, Any]:
 
 
 def measure(
-    make_question: Make,
-    make_release_plan: Make,
     measure: Measure,
     sparse: bool,
     change_laws: Any = None,
@@ -109,10 +108,10 @@ def measure(
 
 
 @pytest.fixture(scope="module")
-def measured(make_question: Make, make_release_plan: Make) -> Iterator[Callable[..., Measured]]:
+def measured() -> Iterator[Callable[..., Measured]]:
     @cache
     def made(noise: Measure, sparse: bool) -> Measured:
-        return measure(make_question, make_release_plan, noise, sparse)
+        return measure(noise, sparse)
 
     yield made
 
@@ -203,9 +202,7 @@ def test_quantile_intervals_hold_the_true_quantile(
     assert one_of_each(covered) >= limits(len(covered), 0.95)[0] and not falls_short(covered)
 
 
-def test_ranges_that_are_requested_are_covered(
-    make_question: Make, make_release_plan: Make
-) -> None:
+def test_ranges_that_are_requested_are_covered() -> None:
     question = make_question(leaves=LEAVES, keys=300, amount=Fraction(1, 10))
     counts = data(False)[:300]
     release = release_counts(
@@ -220,12 +217,8 @@ def test_ranges_that_are_requested_are_covered(
 
 
 @pytest.mark.parametrize("noise", list(Measure))
-def test_noise_that_is_too_large_is_noticed(
-    make_question: Make, make_release_plan: Make, replace_laws: Make, noise: Measure
-) -> None:
+def test_noise_that_is_too_large_is_noticed(noise: Measure) -> None:
     found = measure(
-        make_question,
-        make_release_plan,
         noise,
         False,
         change_laws=lambda plan: replace_laws(plan, lambda law: scaled(law, Fraction(13, 10))),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +18,7 @@ from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, 
 from dptrees.dpcore.trees.error_laws import ErrorLaw
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan
+from tests.dpcore.conftest import random_plan, random_tree, replace_laws
 
 Coefficients = dict[NoiseLaw, list[float]]
 
@@ -68,8 +68,6 @@ def estimators(plan: TreePlan) -> list[Estimator]:
 @pytest.fixture(params=range(10))
 def plans(
     request: pytest.FixtureRequest,
-    random_plan: Callable[..., TreePlan],
-    random_tree: Callable[..., UniformTree],
 ) -> list[TreePlan]:
     rng = np.random.default_rng(request.param)
     return [
@@ -145,7 +143,7 @@ def test_a_range_of_one_node_has_the_node_s_error_where_children_add_up(
                 assert variance == pytest.approx(expected, rel=1e-9, abs=1e-8)
 
 
-def test_independent_prefixes(random_tree: Callable[..., UniformTree]) -> None:
+def test_independent_prefixes() -> None:
     for public in (False, True):
         rng = np.random.default_rng(2)
         law = DiscreteLaplace(scale=Fraction(7, 2))
@@ -227,7 +225,7 @@ def test_intervals_need_no_normal_errors() -> None:
     assert alone.prefix(1).half_width(0.95) == law.bound(0.05)
 
 
-def test_no_noise_no_error(replace_laws: Callable[..., TreePlan]) -> None:
+def test_no_noise_no_error() -> None:
     silent = replace_laws(binary_plan(3), lambda law: ZeroNoise())
     for estimator in Estimator:
         errors = EstimatorErrors(estimator=estimator, plan=silent)

@@ -15,6 +15,7 @@ from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator
+from tests.dpcore.conftest import random_tree
 
 SMALL = {"height": 3, "fanout": 3}
 EFFICIENT = (Estimator.ABOVE, Estimator.FULL)
@@ -100,9 +101,7 @@ class Case:
         return taken
 
 
-def random_case(
-    rng: np.random.Generator, random_tree: Callable[..., UniformTree], *, public: bool
-) -> Case:
+def random_case(rng: np.random.Generator, *, public: bool) -> Case:
     tree = random_tree(rng, **SMALL)
     variances = [float(v) for v in rng.uniform(0.5, 40, tree.height + 1)]
     for level in range(tree.height):
@@ -114,9 +113,9 @@ def random_case(
 
 
 @pytest.fixture(params=range(12))
-def cases(request: pytest.FixtureRequest, random_tree: Callable[..., UniformTree]) -> list[Case]:
+def cases(request: pytest.FixtureRequest) -> list[Case]:
     rng = np.random.default_rng(request.param)
-    return [random_case(rng, random_tree, public=public) for public in (False, True)]
+    return [random_case(rng, public=public) for public in (False, True)]
 
 
 def estimators(case: Case) -> list[Estimator]:
@@ -305,7 +304,7 @@ def test_refined_prefixes_have_the_error_of_lemma_iv_4() -> None:
             np.testing.assert_allclose(below.level_variances[level], share * 8 / epsilon**2)
 
 
-def test_independent_prefixes(random_tree: Callable[..., UniformTree]) -> None:
+def test_independent_prefixes() -> None:
     for public in (False, True):
         rng = np.random.default_rng(5)
         for _ in range(20):

@@ -20,7 +20,6 @@ from benchmarks.papers.closest_cdf import closest_cdf
 from dptrees.dpcore.levels.planner import plan_mechanism
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import NoiseLaw
-from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.papers.estimators import (
@@ -36,7 +35,15 @@ from dptrees.dpcore.trees.consistency import consistent_counts, root_count
 from dptrees.dpcore.trees.estimation import estimation_weights
 from dptrees.dpcore.uniform.intervals import IntervalWidths
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan, TreeSetting
+from tests.dpcore.conftest import (
+    NodeNoiseLaw,
+    NodeNoiseSource,
+    make_question,
+    make_release_plan,
+    replace_laws,
+)
 from tests.dpcore.released_tables import columns_of
+from tests.dpcore.single_questions import KEY
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -71,15 +78,10 @@ CASES = [
 QUERIED = [case for case in CASES if case[0] in ("tree", "root", "independent")]
 
 
-@pytest.fixture
-def released(make_question: Make, make_release_plan: Make, release_key: ReleaseKey) -> Make:
+def released(plan: TreePlan, setting: str, counts: Array, **fields: Any) -> ReleaseReader:
     """A release of counts by a plan."""
-
-    def make(plan: TreePlan, setting: str, counts: Array, **fields: Any) -> ReleaseReader:
-        question = question_with_widths(make_question, plan, setting, **fields)
-        return release_counts(make_release_plan(question), {question.name: counts}, release_key)
-
-    return make
+    question = question_with_widths(plan, setting, **fields)
+    return release_counts(make_release_plan(question), {question.name: counts}, KEY)
 
 
 def same(found: Array, expected: Array) -> None:
@@ -136,7 +138,7 @@ def data(setting: str, seed: int = 0, leaves: int = LEAVES) -> Array:
 
 
 def question_with_widths(
-    make_question: Make, plan: TreePlan, setting: str, **fields: Any
+    plan: TreePlan, setting: str, **fields: Any
 ) -> OrderedQuestion[UniformMechanism]:
     """The question of a plan, with widths of its own: they take time and have their own tests."""
     _, public, keys = SETTINGS[setting]
@@ -171,13 +173,13 @@ def node_columns(release: ReleaseReader, *names: str) -> list[list[Array]]:
     return found
 
 
-def redrawn(release: ReleaseReader, counts: Array, key: ReleaseKey) -> TreeEstimate:
+def redrawn(release: ReleaseReader, counts: Array) -> TreeEstimate:
     """The estimates from the exact counts and the noise, drawn anew from the key."""
     question = release.plan.questions[0]
     plan, tree, name = question.plan, question.plan.tree, question.name
-    digest = counts_digest(key, release.plan.name, name, 0, 0, counts.reshape(-1))
+    digest = counts_digest(KEY, release.plan.name, name, 0, 0, counts.reshape(-1))
     source = NoiseSource(
-        key=key,
+        key=KEY,
         release=release.plan.name,
         spec_digest=release.plan.digest,
         global_digest=combine_digests(digest),
@@ -219,7 +221,7 @@ def expected_counts(
 
 @pytest.mark.parametrize(("shape", "setting"), CASES)
 def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
-    released: Make, release_key: ReleaseKey, shape: str, setting: str
+    shape: str, setting: str
 ) -> None:
     counts, seen = data(setting), set()
     total = counts.sum(axis=1)
@@ -227,7 +229,7 @@ def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
         digests = set()
         for plan, consistency in itertools.product(plans(shape, setting, measure), OF_PAPERS):
             release = released(plan, setting, counts, consistency=consistency)
-            found = redrawn(release, counts, release_key)
+            found = redrawn(release, counts)
             root = total if plan.public_total else root_count(found.levels[0][:, 0])
             nodes = node_columns(release, "estimate", "std_error", "count")
             for level, (estimate, error, count) in enumerate(nodes):
@@ -262,7 +264,7 @@ def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
 
 
 @pytest.mark.parametrize(("shape", "setting"), CASES)
-def test_a_huge_budget_gives_the_truth(released: Make, shape: str, setting: str) -> None:
+def test_a_huge_budget_gives_the_truth(shape: str, setting: str) -> None:
     measure = Measure.RHO if setting == "N public" else Measure.EPSILON
     counts, amount = data(setting, seed=1), 600 if shape == "independent" else 300
     cdf = np.cumsum(counts, axis=1)
@@ -285,9 +287,7 @@ def test_a_huge_budget_gives_the_truth(released: Make, shape: str, setting: str)
 
 
 @pytest.mark.parametrize(("shape", "setting"), QUERIED)
-def test_a_release_answers_queries_from_its_tables(
-    released: Make, shape: str, setting: str
-) -> None:
+def test_a_release_answers_queries_from_its_tables(shape: str, setting: str) -> None:
     counts = data(setting, seed=2)
     keys = [None] if counts.shape[0] == 1 else [f"k{code}" for code in range(len(counts))]
     for plan in plans(shape, setting):
@@ -318,9 +318,7 @@ TWENTIETHS = tuple(q / 20 for q in range(21))
 
 
 @pytest.mark.parametrize(("shape", "setting"), QUERIED)
-def test_a_quantile_that_is_requested_again_is_the_released_one(
-    released: Make, shape: str, setting: str
-) -> None:
+def test_a_quantile_that_is_requested_again_is_the_released_one(shape: str, setting: str) -> None:
     for plan in plans(shape, setting, amount=Fraction(1, 4)):
         for seed in range(2):
             release = released(plan, setting, data(setting, seed=seed), quantiles=TWENTIETHS)
@@ -330,27 +328,24 @@ def test_a_quantile_that_is_requested_again_is_the_released_one(
             assert again == tree.quantiles(key), plan.estimator
 
 
-def test_a_root_of_a_budget_so_large_that_its_variance_is_zero(released: Make) -> None:
+def test_a_root_of_a_budget_so_large_that_its_variance_is_zero() -> None:
     plan = make_plan("binary", "add_remove", estimator=Estimator.BELOW, amount=2000, leaves=2)
     (cdf,) = cdf_columns(released(plan, "add_remove", np.array([3, 4])), "count")
     assert cdf.tolist() == [[3, 7]]
 
 
 @pytest.mark.parametrize("shape", ["planned", "root", "independent"])
-def test_keys_in_any_chunk_are_solved_alike(
-    replace_laws: Make, node_noise_law: Make, node_noise_source: Make, shape: str
-) -> None:
+def test_keys_in_any_chunk_are_solved_alike(shape: str) -> None:
     counts = np.random.default_rng(5).poisson(3, (7, LEAVES))
     for plan, consistency in itertools.product(plans(shape, "add_remove"), OF_PAPERS):
         # Noise by the number of a node; of independent prefixes the leaves'.
-        law = node_noise_law(width=6)
+        law = NodeNoiseLaw(width=6)
         law.__dict__["variance"] = 9.0
         planted = replace_laws(plan, lambda _, law=law: law)
         found = [
             solved(
                 PapersForest(planted, keys=7, chunk_leaves=size, consistency=consistency),
                 counts,
-                node_noise_source,
             )
             for size in (7 * LEAVES, 3 * LEAVES, LEAVES)
         ]
@@ -359,9 +354,9 @@ def test_keys_in_any_chunk_are_solved_alike(
                 np.testing.assert_array_equal(ours, theirs)
 
 
-def solved(forest: PapersForest, counts: Array, make_noise: Make) -> list[Array]:
+def solved(forest: PapersForest, counts: Array) -> list[Array]:
     """All answers, the keys in front."""
-    noise, parts = make_noise(chunking=forest.chunking), []
+    noise, parts = NodeNoiseSource(chunking=forest.chunking), []
     for chunk in forest.chunking:
         exact = counts.reshape(-1)[chunk.start : chunk.start + chunk.leaves]
         measured = forest.measure("t", chunk, exact, noise)
@@ -376,7 +371,7 @@ def solved(forest: PapersForest, counts: Array, make_noise: Make) -> list[Array]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_domain_of_one_cell(released: Make, release_key: ReleaseKey, setting: str) -> None:
+def test_a_domain_of_one_cell(setting: str) -> None:
     counts = data(setting, leaves=1) + 4
     for shape in [name for name, (_, given) in SHAPES.items() if not given]:
         for plan, consistency in itertools.product(plans(shape, setting, leaves=1), OF_PAPERS):
@@ -388,23 +383,21 @@ def test_a_domain_of_one_cell(released: Make, release_key: ReleaseKey, setting: 
             if plan.public_total:
                 assert (estimate == counts).all() and (count == counts).all() and not error.any()
                 continue
-            levels = redrawn(release, counts, release_key).levels
+            levels = redrawn(release, counts).levels
             np.testing.assert_array_equal(estimate, levels[0])
             np.testing.assert_allclose(error, plan.variances[0] ** 0.5)
 
 
-def test_mechanisms_have_noise_of_their_own(make_question: Make, make_release_plan: Make) -> None:
+def test_mechanisms_have_noise_of_their_own() -> None:
     digests = [
-        make_release_plan(
-            question_with_widths(make_question, make_plan(shape, "add_remove"), "add_remove")
-        ).digest
+        make_release_plan(question_with_widths(make_plan(shape, "add_remove"), "add_remove")).digest
         for shape in SHAPES
         if shape != "planned"  # it may be one of the others
     ]
     assert len(set(digests)) == len(SHAPES) - 1
 
 
-def test_more_cells_than_a_chunk_are_refused_but_for_the_default(make_question: Make) -> None:
+def test_more_cells_than_a_chunk_are_refused_but_for_the_default() -> None:
     leaves = CHUNK_LEAVES + 1
     default = make_plan("histogram", "add_remove", leaves=leaves)
     assert make_question(leaves=leaves, plan=default).plan is default

@@ -33,48 +33,32 @@ from dptrees.dpcore.papers.cdf_mechanisms import (
 from dptrees.dpcore.papers.estimators import PapersForest
 from dptrees.dpcore.privacy.composition import certified_delta, keeps
 from dptrees.dpcore.privacy.sensitivity import noise_law, prefix_sensitivity
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.trees.chunks import UniformChunking
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import NodeObjective, RangeObjective
 from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan, TreeSetting, moved_counts
+from tests.dpcore.conftest import make_question, make_release_plan, replace_laws
 from tests.dpcore.neighboring import DROPPED, Row, neighbors, possible_rows
 from tests.dpcore.noise_laws import p_value
+from tests.dpcore.tree_settings import KEYED, PRIVATE, PUBLIC, ROWS, ROWS_KEYED, tree_setting
+from tests.dpcore.tree_settings import Case as Setting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
 
-ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
 FALSE_ALARM = 1e-6
-# (neighbors, N public, keyed)
-Setting = tuple[PrivacyUnit, bool, bool]
-SETTINGS: list[Setting] = [
-    (SUBSTITUTE, True, False),
-    (SUBSTITUTE, False, False),
-    (SUBSTITUTE, False, True),
-    (ADD_REMOVE, False, False),
-    (ADD_REMOVE, False, True),
-]
+SETTINGS: list[Setting] = [PUBLIC, PRIVATE, KEYED, ROWS, ROWS_KEYED]
 
 
 def budget(measure: Measure = Measure.EPSILON, amount: Fraction | int | str = 1) -> Budget:
     return Budget(measure=measure, amount=Fraction(amount))
 
 
-def setting_of(
-    leaves: int,
-    setting: Setting = (ADD_REMOVE, False, False),
-    given: Budget | None = None,
-) -> TreeSetting:
-    """A tree of so many leaves, with the budget 1 unless another is given."""
-    unit, public, keyed = setting
-    own: dict[str, Any] = {"unit": unit, "public_total": public, "keyed": keyed}
-    return TreeSetting(leaves=leaves, budget=given or budget(), **own)
-
-
 def independent(leaves: int, setting: Setting, given: Budget | None = None) -> TreePlan:
-    return independent_mechanism(setting_of(leaves, setting, given))
+    given = given or budget()
+    return independent_mechanism(tree_setting(leaves, setting, given.measure, given.amount))
 
 
 class NoStreams:
@@ -113,9 +97,7 @@ def largest_change(plan: TreePlan, keys: int, *, drops: bool) -> tuple[int, int]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_prefix_sensitivity_is_the_largest_change_of_what_is_measured(
-    replace_laws: Make, setting: Setting
-) -> None:
+def test_prefix_sensitivity_is_the_largest_change_of_what_is_measured(setting: Setting) -> None:
     unit, public, keyed = setting
     for leaves in (1, 2, 3, 4):
         plan = replace_laws(independent(leaves, setting), lambda law: ZeroNoise())
@@ -125,7 +107,7 @@ def test_prefix_sensitivity_is_the_largest_change_of_what_is_measured(
         assert largest_change(plan, keys, drops=not public) == stated, leaves
         if not public:  # stated for any policy; where none drops it may be one prefix less
             kept = largest_change(plan, keys, drops=False)[0]
-            assert kept == stated[0] - (setting == (SUBSTITUTE, False, False)), leaves
+            assert kept == stated[0] - (setting == PRIVATE), leaves
 
 
 def spent(law: NoiseLaw | None, l1: int, l2_squared: int) -> Fraction:
@@ -137,9 +119,7 @@ def spent(law: NoiseLaw | None, l1: int, l2_squared: int) -> Fraction:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_law_of_independent_prefixes_spends_the_budget_exactly(
-    replace_laws: Make, setting: Setting
-) -> None:
+def test_the_law_of_independent_prefixes_spends_the_budget_exactly(setting: Setting) -> None:
     """On the worst neighbors; the law of a sensitivity that is one less would overspend."""
     _, public, keyed = setting
     for measure in Measure:
@@ -155,7 +135,7 @@ def test_the_law_of_independent_prefixes_spends_the_budget_exactly(
 def test_one_public_count_is_not_measured() -> None:
     plan = independent(1, SETTINGS[0])
     assert plan.laws == (None,) and plan.variances == (0.0,)
-    assert prefix_sensitivity(SUBSTITUTE, 1, public_total=True, keyed=False) == (0, 0)
+    assert prefix_sensitivity(SUBSTITUTE_ROW, 1, public_total=True, keyed=False) == (0, 0)
 
 
 # --- what independent prefixes draw -------------------------------------------------------------
@@ -180,7 +160,7 @@ def many_runs(plan: TreePlan, counts: Array) -> Array:
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("measure", list(Measure))
 def test_independent_prefixes_have_noise_of_their_law_each_its_own(
-    replace_laws: Make, measure: Measure, setting: Setting
+    measure: Measure, setting: Setting
 ) -> None:
     """K - 1 noisy prefixes where N is public, else K; noise of the neighboring sensitivity, one
     less, is noticed."""
@@ -210,7 +190,7 @@ def test_each_mechanism_spends_the_budget_on_its_own_levels(setting: Setting) ->
     _, public, _ = setting
     makers = (independent_mechanism, histogram_mechanism, binary_mechanism, tree_mechanism)
     for leaves, measure in itertools.product((1, 2, 3, 17, 64), Measure):
-        given = setting_of(leaves, setting, budget(measure, "3/7"))
+        given = tree_setting(leaves, setting, measure, "3/7")
         plans = {make: make(given) for make in makers}
         for make, plan in plans.items():
             assert sum(plan.level_amounts) == (0 if leaves == 1 and public else Fraction(3, 7))
@@ -234,7 +214,7 @@ def test_each_mechanism_spends_the_budget_on_its_own_levels(setting: Setting) ->
 def test_the_best_level_budgets_before_estimation(measure: Measure, power: float) -> None:
     """~ (n_i - 1)^(1/3), and ^(1/2) for rho: no other split has a smaller error."""
     fanouts, whole = (2, 5, 9), Fraction(3)
-    setting = setting_of(90, SETTINGS[0], budget(measure, whole))
+    setting = tree_setting(90, SETTINGS[0], measure, whole)
     made = partial(tree_mechanism, setting, fanouts=fanouts)
     plan = made()
     weights = np.array([n - 1 for n in fanouts]) ** power
@@ -250,7 +230,7 @@ def test_a_private_root_is_measured_where_it_has_an_amount() -> None:
     amounts = (Fraction(1, 4), Fraction(0), Fraction(3, 4))
     plan = plan_mechanism(
         "tree",
-        setting_of(6),
+        tree_setting(6),
         fanouts=(2, 3),
         level_budgets=amounts,
         estimator=Estimator.ABOVE,
@@ -261,7 +241,7 @@ def test_a_private_root_is_measured_where_it_has_an_amount() -> None:
 
 @pytest.mark.parametrize("name", ["tree", "binary", "histogram", "planned"])
 def test_any_tree_has_any_estimate(name: str) -> None:
-    setting = setting_of(23, SETTINGS[0])
+    setting = tree_setting(23, SETTINGS[0])
     for estimator in Estimator:
         plan = plan_mechanism(name, setting, estimator=estimator)
         assert plan.estimator is estimator
@@ -271,7 +251,7 @@ def test_any_tree_has_any_estimate(name: str) -> None:
 
 
 def test_the_planned_tree_of_given_levels_is_the_tree() -> None:
-    setting = setting_of(12)
+    setting = tree_setting(12)
     given: dict[str, Any] = {"fanouts": (3, 4), "level_budgets": "equal"}
     assert plan_mechanism("planned", setting, **given) == plan_mechanism("tree", setting, **given)
     best = plan_mechanism("planned", setting, fanouts=(3, 4))
@@ -281,7 +261,7 @@ def test_the_planned_tree_of_given_levels_is_the_tree() -> None:
 # --- refusals -----------------------------------------------------------------------------------
 
 HALVES = (Fraction(1, 2), Fraction(1, 2))
-PUBLIC = {"unit": SUBSTITUTE, "public_total": True}
+PUBLIC_TOTAL = {"unit": SUBSTITUTE_ROW, "public_total": True}
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     ("best", {}, r"mechanism: there is none of the name 'best'"),
     *[
@@ -317,14 +297,14 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
     (
         "tree",
         {
-            **PUBLIC,
+            **PUBLIC_TOTAL,
             "fanouts": (3, 2),
             "level_budgets": (Fraction(1, 9), *HALVES[:1], HALVES[0] / 9),
         },
         "level_amounts: a root that is public needs no budget",
     ),
     ("histogram", {"public_total": True}, "public_total: the number of rows is public only under"),
-    ("histogram", {**PUBLIC, "keyed": True}, "public_total: .* without keys"),
+    ("histogram", {**PUBLIC_TOTAL, "keyed": True}, "public_total: .* without keys"),
     ("planned", {"objective": RangeObjective(widths=(6,))}, "widths: 6 is more than the 5 leaves"),
     (
         "planned",
@@ -341,7 +321,7 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
 
 def test_refuses_in_one_sentence_that_starts_with_the_field() -> None:
     for name, change, message in REFUSALS:
-        given: dict[str, Any] = {"leaves": 5, "budget": budget(), "unit": ADD_REMOVE, **change}
+        given: dict[str, Any] = {"leaves": 5, "budget": budget(), "unit": ADD_REMOVE_ROW, **change}
         names = [each.name for each in fields(TreeSetting) if each.name in given]
         own = {each: given.pop(each) for each in names}
         with pytest.raises(ValueError, match=f"^{message}") as refused:
@@ -353,7 +333,7 @@ def test_refuses_in_one_sentence_that_starts_with_the_field() -> None:
 def test_refuses_noise_that_does_not_fit_counts() -> None:
     for name in ("planned", "tree", "binary", "histogram", "independent"):
         with pytest.raises(ValueError, match="scale"):
-            plan = plan_mechanism(name, setting_of(5, given=budget(amount=Fraction(1, 2**42))))
+            plan = plan_mechanism(name, tree_setting(5, amount=Fraction(1, 2**42)))
             assert plan.laws  # published plans make their laws on request
 
 
@@ -375,7 +355,7 @@ def test_a_plan_of_independent_prefixes_has_one_level_and_one_estimate() -> None
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_moved_counts_of_independent_prefixes(replace_laws: Make, setting: Setting) -> None:
+def test_the_moved_counts_of_independent_prefixes(setting: Setting) -> None:
     """One pair: every measured prefix that the worst neighbors move, each by one."""
     for leaves in (2, 3, 4):
         plan = independent(leaves, setting, budget(Measure.RHO))
@@ -383,7 +363,7 @@ def test_the_moved_counts_of_independent_prefixes(replace_laws: Make, setting: S
         most = largest_change(silent, 2 if setting[2] else 1, drops=not setting[1])[0]
         assert moved_counts(plan) == ((plan.laws[-1], most),)
     one = independent(1, setting, budget(Measure.RHO))
-    alone = 2 if setting == (SUBSTITUTE, False, True) else 1
+    alone = 2 if setting == KEYED else 1
     assert moved_counts(one) == (() if setting[1] else ((one.laws[-1], alone),))
 
 
@@ -409,11 +389,11 @@ def test_the_delta_of_independent_prefixes_is_that_of_the_gaussian_mechanism() -
     [*zip(["independent", "histogram", "binary", "tree", "planned"], SETTINGS, strict=True)],
 )
 def test_a_release_that_does_not_keep_what_it_states_is_refused(
-    make_question: Make, name: str, setting: Setting
+    name: str, setting: Setting
 ) -> None:
     unit, public, keyed = setting
     given = budget(Measure.RHO, "1/20")
-    tree = plan_mechanism(name, setting_of(12, setting, given))
+    tree = plan_mechanism(name, tree_setting(12, setting, given.measure, given.amount))
     question = make_question(leaves=12, plan=tree, keys=2 if keyed else 0, public_total=public)
 
     def release(epsilon: Fraction, delta: Fraction) -> ReleasePlan:
@@ -429,9 +409,7 @@ def test_a_release_that_does_not_keep_what_it_states_is_refused(
             release(epsilon, delta)
 
 
-def test_pure_budgets_beside_a_delta_add_up_to_epsilon(
-    make_question: Make, make_release_plan: Make
-) -> None:
+def test_pure_budgets_beside_a_delta_add_up_to_epsilon() -> None:
     """Laplace noise spends no delta; what it spends of epsilon must be stated."""
     question = make_question(leaves=6, plan=independent(6, SETTINGS[3]))
     plan, spent = make_release_plan(question), question.plan.budget.amount

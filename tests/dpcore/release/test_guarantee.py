@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse
+from dptrees.dpcore.levels.planner import predicted_cdf_rmse
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.unit import (
@@ -30,9 +30,11 @@ from dptrees.dpcore.privacy.unit import (
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.intervals import IntervalWidths
-from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting, UniformForest
-from tests.dpcore.noise_laws import p_value, scaled
+from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
+from tests.dpcore.conftest import make_question, make_release_plan, replace_laws
+from tests.dpcore.noise_laws import p_value
 from tests.dpcore.released_tables import columns_of
+from tests.dpcore.tree_settings import PUBLIC, planned_tree, scaled
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -44,11 +46,11 @@ FALSE_ALARM = 1e-6
 # --- predicted error = measured error -----------------------------------------------------------
 
 
-def squared_error_z(
-    make_question: Make, make_release_plan: Make, plan: TreePlan, keys: int, names: int
-) -> float:
+def squared_error_z(plan: TreePlan, keys: int, names: int) -> float:
     """How many standard errors the measured mean squared CDF error is off the predicted one."""
-    question = make_question(leaves=plan.tree.leaves, plan=plan, keys=keys)
+    question = make_question(
+        leaves=plan.tree.leaves, plan=plan, keys=keys, public_total=plan.public_total
+    )
     # Intervals take time and are not looked at here.
     question.__dict__["widths"] = IntervalWidths(
         confidence=0.95, levels=(2.0,) * (plan.tree.height + 1), prefix=2.0
@@ -70,68 +72,56 @@ def squared_error_z(
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize("unit", ROW_UNITS)
 def test_the_predicted_error_is_the_measured_one(
-    make_question: Make,
-    make_release_plan: Make,
-    replace_laws: Make,
     measure: Measure,
     unit: PrivacyUnit,
 ) -> None:
     """Over 6,000 trees, within 4.9 standard errors of their mean (false alarms: 1e-6). Noise 10 %
     or 30 % smaller or larger than planned is seen."""
-    plan = plan_tree(
-        TreeSetting(
-            leaves=50,
-            budget=Budget(measure=measure, amount=Fraction(1, 2)),
-            unit=unit,
-            keyed=True,
-        )
-    )
-    z = squared_error_z(make_question, make_release_plan, plan, 2000, 3)
+    plan = planned_tree(50, (unit, False, True), measure, Fraction(1, 2))
+    z = squared_error_z(plan, 2000, 3)
     assert abs(z) < SIGMAS
     for factor in (Fraction(7, 10), Fraction(9, 10), Fraction(11, 10)):
         planted = replace_laws(plan, lambda law, factor=factor: scaled(law, factor))
-        z = squared_error_z(make_question, make_release_plan, planted, 2000, 2)
+        z = squared_error_z(planted, 2000, 2)
         assert z < -SIGMAS if factor < 1 else z > SIGMAS
 
 
-def test_the_predicted_error_is_the_measured_one_where_the_total_is_public(
-    make_question: Make, make_release_plan: Make, replace_laws: Make
-) -> None:
+def test_the_predicted_error_is_the_measured_one_where_the_total_is_public() -> None:
     """Over 400 releases under names of their own, as above."""
-    plan = plan_tree(
-        TreeSetting(
-            leaves=24,
-            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-            unit=SUBSTITUTE_ROW,
-            public_total=True,
-        )
-    )
-
-    def make(**fields: Any) -> Any:
-        return make_question(**(fields | {"keys": 0, "public_total": True}))
-
-    assert abs(squared_error_z(make, make_release_plan, plan, 0, 400)) < SIGMAS
+    plan = planned_tree(24, PUBLIC)
+    assert abs(squared_error_z(plan, 0, 400)) < SIGMAS
     planted = replace_laws(plan, lambda law: scaled(law, Fraction(7, 10)))
-    assert squared_error_z(make, make_release_plan, planted, 0, 400) < -SIGMAS
+    assert squared_error_z(planted, 0, 400) < -SIGMAS
 
 
 # --- privacy, seen from outside -----------------------------------------------------------------
 
 RUNS, KEYS = 40_000, 3000
-TREE = UniformTree(leaves=6, fanouts=(2, 3))
 BEFORE = np.array([3, 0, 1, 0, 2, 0])
 # One row more in leaf 3; a row of leaf 2 moved to leaf 3 of another node.
 ADDED, MOVED = np.array([3, 0, 1, 1, 2, 0]), np.array([3, 0, 0, 1, 2, 0])
 
 
-def audit_plan(unit: PrivacyUnit, measure: Measure = Measure.EPSILON) -> TreePlan:
+def keyed_plan(
+    fanouts: tuple[int, ...],
+    *,
+    measure: Measure = Measure.EPSILON,
+    amount: Fraction | int = 1,
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
+) -> TreePlan:
+    """A plan of whole levels below the root, which share a budget alike."""
+    amount = Fraction(amount)
     return TreePlan(
-        tree=TREE,
+        tree=UniformTree(leaves=math.prod(fanouts), fanouts=fanouts),
         unit=unit,
-        budget=Budget(measure=measure, amount=Fraction(1)),
-        level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
+        budget=Budget(measure=measure, amount=amount),
+        level_amounts=(Fraction(0), *[amount / len(fanouts)] * len(fanouts)),
         keyed=True,
     )
+
+
+def audit_plan(unit: PrivacyUnit, measure: Measure = Measure.EPSILON) -> TreePlan:
+    return keyed_plan((2, 3), unit=unit, measure=measure)
 
 
 def noisy_runs(plan: TreePlan, counts: Array, name: str) -> list[Array | None]:
@@ -173,7 +163,7 @@ def epsilon_seen(likelier: Array, unlikelier: Array) -> float:
 
 @pytest.mark.parametrize(("unit", "after"), [(ADD_REMOVE_ROW, ADDED), (SUBSTITUTE_ROW, MOVED)])
 def test_all_measurements_keep_epsilon_and_less_noise_is_found_out(
-    replace_laws: Make, unit: PrivacyUnit, after: Array
+    unit: PrivacyUnit, after: Array
 ) -> None:
     """The event is the likelihood ratio at its largest, the most powerful there is."""
     stated = audit_plan(unit)
@@ -192,19 +182,11 @@ def test_all_measurements_keep_epsilon_and_less_noise_is_found_out(
 
 
 @pytest.mark.parametrize("factor", [Fraction(1), Fraction(7, 10)])
-def test_what_is_released_keeps_epsilon(
-    make_question: Make, make_release_plan: Make, replace_laws: Make, factor: Fraction
-) -> None:
+def test_what_is_released_keeps_epsilon(factor: Fraction) -> None:
     """A black box: only the released tables, thresholds chosen on the first half of the runs and
     judged on the second. With one level of 30 % less noise the claim is rejected."""
     keys, epsilon = 12_000, 1.0
-    plan = TreePlan(
-        tree=UniformTree(leaves=6, fanouts=(6,)),
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        level_amounts=(Fraction(0), Fraction(1)),
-        keyed=True,
-    )
+    plan = keyed_plan((6,))
     planted = replace_laws(plan, lambda law: scaled(law, factor))
     question = make_question(leaves=6, plan=planted, keys=keys)
     released = {}
@@ -237,9 +219,7 @@ def test_what_is_released_keeps_epsilon(
 
 
 @pytest.mark.parametrize("factor", [Fraction(1), Fraction(7, 10)])
-def test_gaussian_measurements_keep_their_privacy_profile(
-    replace_laws: Make, factor: Fraction
-) -> None:
+def test_gaussian_measurements_keep_their_privacy_profile(factor: Fraction) -> None:
     """rho-zCDP through (epsilon, delta): the chance of an event before, less e^epsilon that after,
     is at most the delta of the Gaussian mechanism of that rho."""
     stated = audit_plan(ADD_REMOVE_ROW, Measure.RHO)
@@ -266,19 +246,11 @@ def test_gaussian_measurements_keep_their_privacy_profile(
 
 
 @pytest.mark.parametrize("measure", list(Measure))
-def test_a_flat_tree_releases_the_stated_law(
-    make_question: Make, make_release_plan: Make, replace_laws: Make, measure: Measure
-) -> None:
+def test_a_flat_tree_releases_the_stated_law(measure: Measure) -> None:
     """Chi-squared over 120,000 released estimates less the truth, rejected below p = 1e-6; noise
     5 % too small is rejected."""
     amount = Fraction(1, 2) if measure is Measure.EPSILON else Fraction(1, 8)
-    plan = TreePlan(
-        tree=UniformTree(leaves=40, fanouts=(40,)),
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=measure, amount=amount),
-        level_amounts=(Fraction(0), amount),
-        keyed=True,
-    )
+    plan = keyed_plan((40,), measure=measure, amount=amount)
     counts = np.random.default_rng(3).poisson(5, (KEYS, 40))
     p_values = []
     for factor in (Fraction(1), Fraction(95, 100)):

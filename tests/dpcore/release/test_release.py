@@ -24,8 +24,10 @@ from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import RangeObjective
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
+from tests.dpcore.conftest import make_question, make_release_plan, replace_laws
 from tests.dpcore.mechanisms import changed
 from tests.dpcore.released_tables import all_rows
+from tests.dpcore.single_questions import KEY
 
 Make = Callable[..., Any]
 LEAVES, QUANTILES = 23, (0.0, 0.1, 0.5, 0.9, 1.0)
@@ -43,25 +45,14 @@ def tree_plan(*, keyed: bool = False) -> TreePlan:
 
 
 @pytest.fixture(scope="module", params=[2**17, 50, 8, 4], ids=lambda size: f"chunks of {size}")
-def release(
-    request: pytest.FixtureRequest,
-    make_question: Make,
-    make_release_plan: Make,
-    release_key: ReleaseKey,
-) -> ReleaseReader:
+def release(request: pytest.FixtureRequest) -> ReleaseReader:
     """Release of a tree "plain" and a tree "keyed" with 3 keys."""
-    return make_release(make_question, make_release_plan, release_key, request.param)
-
-
-def make_release(
-    make_question: Make, make_release_plan: Make, release_key: ReleaseKey, chunk_leaves: int
-) -> ReleaseReader:
-    same = {"leaves": LEAVES, "quantiles": QUANTILES, "chunk_leaves": chunk_leaves}
+    same = {"leaves": LEAVES, "quantiles": QUANTILES, "chunk_leaves": request.param}
     plain = make_question(plan=tree_plan(), name="plain", **same)
     keyed = make_question(plan=tree_plan(keyed=True), name="keyed", keys=3, **same)
     rng = np.random.default_rng(0)
     counts = {"plain": rng.poisson(9, LEAVES), "keyed": rng.poisson(9, (3, LEAVES))}
-    return release_counts(make_release_plan(plain, keyed), counts, release_key)
+    return release_counts(make_release_plan(plain, keyed), counts, KEY)
 
 
 def tree_name(key: str | None) -> str:
@@ -222,22 +213,18 @@ def test_top_refuses_a_level_that_is_none(release: ReleaseReader) -> None:
             release.tree("plain").find_node(3, level)
 
 
-def test_no_quantiles_where_none_were_requested(
-    make_question: Make, make_release_plan: Make, release_key: ReleaseKey
-) -> None:
+def test_no_quantiles_where_none_were_requested() -> None:
     plan = make_release_plan(make_question(leaves=LEAVES, plan=tree_plan()))
-    release = release_counts(plan, {"delay": np.arange(LEAVES)}, release_key)
+    release = release_counts(plan, {"delay": np.arange(LEAVES)}, KEY)
     assert release.quantiles is None and release.tree("delay").quantiles() == []
     assert release.tree("delay").quantile(0.5)["value"] is not None
 
 
-def test_zero_noise_gives_the_truth_back(
-    make_question: Make, make_release_plan: Make, replace_laws: Make, release_key: ReleaseKey
-) -> None:
+def test_zero_noise_gives_the_truth_back() -> None:
     silent = replace_laws(tree_plan(), lambda law: ZeroNoise())
     question = make_question(leaves=LEAVES, plan=silent, quantiles=(0.5,))
     counts = np.random.default_rng(2).poisson(4, LEAVES)
-    tree = release_counts(make_release_plan(question), {"delay": counts}, release_key).tree("delay")
+    tree = release_counts(make_release_plan(question), {"delay": counts}, KEY).tree("delay")
     for value in range(LEAVES + 1):
         assert tree.cdf(value).count == counts[:value].sum()
         assert tree.cdf(value).estimate == pytest.approx(counts[:value].sum())
@@ -252,7 +239,7 @@ def test_zero_noise_gives_the_truth_back(
 WIDE, CELLS = Fraction(1, 10**5), 64
 
 
-def wide_question(make_question: Make, *, keys: int = 0, name: str = "delay", **fields: Any) -> Any:
+def wide_question(*, keys: int = 0, name: str = "delay", **fields: Any) -> Any:
     plan = TreePlan(
         tree=UniformTree(leaves=CELLS, fanouts=(CELLS,)),
         unit=ADD_REMOVE_ROW,
@@ -274,10 +261,8 @@ def leaf_noise(release: ReleaseReader, counts: dict[str, Any]) -> dict[tuple[str
     return found
 
 
-def test_the_same_key_plan_and_counts_give_identical_tables(
-    make_question: Make, make_release_plan: Make
-) -> None:
-    plan = make_release_plan(wide_question(make_question, keys=3, quantiles=(0.5,)))
+def test_the_same_key_plan_and_counts_give_identical_tables() -> None:
+    plan = make_release_plan(wide_question(keys=3, quantiles=(0.5,)))
     counts = {"delay": np.arange(3 * CELLS)}
     once, again = (
         release_counts(p, counts, ReleaseKey(bytes(32)))
@@ -288,9 +273,9 @@ def test_the_same_key_plan_and_counts_give_identical_tables(
     assert once.quantiles is not None and once.quantiles.equals(again.quantiles)
 
 
-def test_any_change_draws_all_noise_afresh(make_question: Make, make_release_plan: Make) -> None:
+def test_any_change_draws_all_noise_afresh() -> None:
     """The release's id, one count by one, the key, anything of the specification."""
-    one, two = wide_question(make_question, keys=2), wide_question(make_question, name="other")
+    one, two = wide_question(keys=2), wide_question(name="other")
     plan = make_release_plan(one, two)
     counts = {"delay": np.arange(2 * CELLS), "other": np.arange(CELLS)}
     moved = {"delay": counts["delay"] + (np.arange(2 * CELLS) == 5), "other": counts["other"]}
@@ -311,27 +296,21 @@ def test_any_change_draws_all_noise_afresh(make_question: Make, make_release_pla
         assert (first == second).sum() < 4
 
 
-def test_another_confidence_or_quantile_draws_the_same_noise(
-    make_question: Make, make_release_plan: Make, release_key: ReleaseKey
-) -> None:
+def test_another_confidence_or_quantile_draws_the_same_noise() -> None:
     """They shape the output alone: querying again otherwise must not spend the budget again."""
-    one = wide_question(make_question, keys=2)
+    one = wide_question(keys=2)
     other = changed(
         one, confidence=0.9, quantiles=(0.3,), weight=Fraction(2), objective=RangeObjective()
     )
     counts = {"delay": np.arange(2 * CELLS)}
-    first, second = (
-        release_counts(make_release_plan(each), counts, release_key) for each in (one, other)
-    )
+    first, second = (release_counts(make_release_plan(each), counts, KEY) for each in (one, other))
     columns = ["estimate", "std_error", "count"]
     rows = [all_rows(each, "nodes", "delay").select(columns) for each in (first, second)]
     assert rows[0].equals(rows[1])
 
 
-def test_levels_and_chunks_have_noise_of_their_own(
-    make_question: Make, make_release_plan: Make
-) -> None:
-    plan = make_release_plan(wide_question(make_question, keys=2, chunk_leaves=16))
+def test_levels_and_chunks_have_noise_of_their_own() -> None:
+    plan = make_release_plan(wide_question(keys=2, chunk_leaves=16))
     counts = {"delay": np.zeros(2 * CELLS, np.int64)}
     noise = leaf_noise(release_counts(plan, counts, ReleaseKey(bytes(32))), counts)
     chunks = np.concatenate(list(noise.values())).reshape(-1, 16)
@@ -340,36 +319,29 @@ def test_levels_and_chunks_have_noise_of_their_own(
         assert (first == second).sum() < 4
 
 
-def test_the_shape_of_the_counts_does_not_matter(
-    make_question: Make, make_release_plan: Make, release_key: ReleaseKey
-) -> None:
-    plan = make_release_plan(wide_question(make_question, keys=2))
+def test_the_shape_of_the_counts_does_not_matter() -> None:
+    plan = make_release_plan(wide_question(keys=2))
     flat = np.arange(2 * CELLS)
     one, other = (
-        release_counts(plan, {"delay": each}, release_key)
-        for each in (flat, flat.reshape(2, CELLS))
+        release_counts(plan, {"delay": each}, KEY) for each in (flat, flat.reshape(2, CELLS))
     )
     assert all_rows(one, "cdf", "delay").equals(all_rows(other, "cdf", "delay"))
 
 
-def test_refuses_what_are_no_counts(
-    make_question: Make, make_release_plan: Make, release_key: ReleaseKey
-) -> None:
+def test_refuses_what_are_no_counts() -> None:
     for counts, message in (
         ({}, "there are none of tree delay"),
         ({"delay": np.full(CELLS, 0.5)}, "are float64, not integers"),
         ({"delay": np.zeros(CELLS + 1, np.int64)}, "leaves, not"),
         ({"delay": np.arange(CELLS) - 1}, "one of tree delay is negative"),
     ):
-        plan = make_release_plan(wide_question(make_question))
+        plan = make_release_plan(wide_question())
         with pytest.raises(ValueError, match=message):
-            release_counts(plan, counts, release_key)
+            release_counts(plan, counts, KEY)
 
 
 @pytest.mark.parametrize("measure", list(Measure))
-def test_what_is_known_exactly_is_reported_exactly(
-    measure: Measure, make_release_plan: Make, release_key: ReleaseKey
-) -> None:
+def test_what_is_known_exactly_is_reported_exactly(measure: Measure) -> None:
     """The public total as the last point of the CDF, and as a node, a range and in a band."""
     budget = Budget(measure=measure, amount=Fraction(1, 3))
     leaves, rng = 50, np.random.default_rng(7)
@@ -380,7 +352,7 @@ def test_what_is_known_exactly_is_reported_exactly(
     question = OrderedQuestion(name="t", domain=domain, mechanism=UniformMechanism(plan=plan))
     for _ in range(20):
         counts = rng.integers(0, 60, leaves)
-        made = release_counts(make_release_plan(question), {question.name: counts}, release_key)
+        made = release_counts(make_release_plan(question), {question.name: counts}, KEY)
         tree, total = made.tree(question.name), float(counts.sum())
         answers = [
             tree.cdf(leaves),
