@@ -1,6 +1,8 @@
 """Small plans, rows, a fixed key and the job, as the tests of the transforms need them."""
 
-from collections.abc import Callable, Sequence
+import itertools
+import json
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -14,23 +16,29 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
-from dptrees.dpcore.questions.messages import Part
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
-from dptrees.transforms.folder.layout import parquet_bytes, part_file, planned_parts, sha256
+from dptrees.transforms.folder.layout import (
+    concluded_file,
+    parquet_bytes,
+    part_file,
+    planned_parts,
+    sha256,
+)
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees
-from tests.transforms.eager import release_table
+from tests.transforms.eager import Change, EagerRelease, release_table, unchanged
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 SECRET = bytes(range(7, 39))
@@ -219,6 +227,24 @@ def run_steps(reference: KeyReference) -> RunSteps:
     return ran
 
 
+@pytest.fixture
+def release_steps(reference: KeyReference, tmp_path: Path) -> Callable[..., Path]:
+    """Releases bundles by the job's own steps, with a fault or without, to a folder of its own."""
+    numbers = itertools.count()
+
+    def released(
+        plan: ReleasePlan,
+        bundles: Iterable[Sequence[pa.RecordBatch]],
+        change: Change = unchanged,
+        **given: Any,
+    ) -> Path:
+        folder = tmp_path / f"steps-{next(numbers)}"
+        EagerRelease(plan, reference, str(folder), NONCE, change, **given).run(bundles)
+        return folder
+
+    return released
+
+
 def _exact_counts(plan: ReleasePlan, table: pa.Table) -> dict[str, Any]:
     columns = {name: table[name] for name in table.column_names}
     return {
@@ -236,6 +262,14 @@ def exact_counts() -> Callable[[ReleasePlan, pa.Table], dict[str, Any]]:
 
 
 @pytest.fixture
+def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The laws stay, and so their variances and the estimation; the drawn noise is zero."""
+    monkeypatch.setattr(
+        DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
+    )
+
+
+@pytest.fixture
 def release_files() -> Callable[[Path], dict[str, bytes]]:
     """All files below a folder, by their path within it, but for the report."""
 
@@ -250,21 +284,38 @@ def release_files() -> Callable[[Path], dict[str, bytes]]:
 
 
 @pytest.fixture
+def release_tables(
+    release_files: Callable[[Path], dict[str, bytes]],
+) -> Callable[[Path], dict[str, bytes]]:
+    """The tables of a release, by their paths; beside them are entries, and files of universes."""
+
+    def found(folder: Path) -> dict[str, bytes]:
+        files = release_files(folder)
+        universes = {name for name in files if name.startswith("universe-")}
+        tables = {name: files[name] for name in files.keys() - universes if "parquet" in name}
+        entries = {"manifest.json", "nonce.json", "record.json"}
+        assert files.keys() == tables.keys() | universes | entries
+        assert set(json.loads(files["manifest.json"])["files"]) >= universes
+        return tables
+
+    return found
+
+
+@pytest.fixture
 def expected_files(key: ReleaseKey) -> Callable[[ReleasePlan, pa.Table], dict[str, bytes]]:
     """The tables of the release of a table in memory, by the paths that they have in a folder."""
 
     def expected(plan: ReleasePlan, table: pa.Table) -> dict[str, bytes]:
-        release: ReleaseReader = release_counts(plan, _exact_counts(plan, table), key, nonce=NONCE)
-        found = {}
-        for part in planned_parts(plan):
-            data = parquet_bytes(_part(release, part))
-            found[part_file(part, sha256(data))] = data
-        if release.quantiles is not None:
-            found["quantiles.parquet"] = parquet_bytes(release.quantiles)
-        return found
+        return table_files(release_counts(plan, _exact_counts(plan, table), key, nonce=NONCE))
 
     return expected
 
 
-def _part(release: ReleaseReader, part: Part) -> pa.Table:
-    return release._read(part.kind, part.tree, part.key, part.index)
+def table_files(release: ReleaseReader) -> dict[str, bytes]:
+    """The tables of a release in memory, by the paths that they have in a folder."""
+    found = {}
+    for part in planned_parts(release.plan):
+        data = parquet_bytes(release.part(part.kind, part.tree, part.key, part.index))
+        found[part_file(part, sha256(data))] = data
+    concluded = {concluded_file(name): each for name, each in release.concluded.items()}
+    return found | {name: parquet_bytes(table) for name, table in concluded.items()}

@@ -28,7 +28,7 @@ from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, 
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.release.released import ReleaseReader, release_rows
+from dptrees.dpcore.release.released import release_rows
 from dptrees.dpcore.rows.key_tables import TableKeys, product_table
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.rows.policies import MeasureColumn
@@ -36,25 +36,23 @@ from dptrees.dpcore.series.temporal import TemporalTree
 from dptrees.dpcore.sketches.sketch import SketchKind
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan
-from dptrees.transforms.folder.layout import (
-    concluded_file,
-    parquet_bytes,
-    part_file,
-    planned_parts,
-    sha256,
-)
 from tests.dpcore.adaptive_hierarchies import adaptive_question
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan, random_rows
 from tests.dpcore.series_runs import series_plan
 from tests.dpcore.threshold_questions import make_stated_plan, threshold_question
 from tests.transforms.box_questions import box_question, sketched
-from tests.transforms.hierarchy_releases import NONCE, sparse_question
+from tests.transforms.conftest import NONCE, table_files
+from tests.transforms.hierarchy_releases import sparse_question
 from tests.transforms.table_questions import table_question
 
-ROWS = random_rows(21, 900)
-ROWS = ROWS.append_column(
-    "number", pa.array(np.minimum(np.random.default_rng(4).geometric(0.05, 900) - 3, 300))
-)
+
+def numbered_rows(size: int) -> pa.Table:
+    """Rows of every column that the trees read."""
+    numbers = np.minimum(np.random.default_rng(4).geometric(0.05, size) - 3, 300)
+    return random_rows(21, size).append_column("number", pa.array(numbers))
+
+
+ROWS = numbered_rows(900)
 SUMS = MeasureColumn(column="amount", lower=-5, upper=30)
 RACES = ("white", "black", "nobody")
 NUMBERS = IntegerDomain(column="number", lower=-5, upper=25)
@@ -294,10 +292,4 @@ def bundles() -> list[list[pa.RecordBatch]]:
 
 def tables_in_memory(plan: ReleasePlan, key: ReleaseKey, rows: pa.Table = ROWS) -> dict[str, bytes]:
     """The tables of the release of the rows in memory, by their paths within a folder."""
-    release: ReleaseReader = release_rows(plan, rows.to_batches(), key, nonce=NONCE)
-    found = {}
-    for part in planned_parts(plan):
-        data = parquet_bytes(release._read(part.kind, part.tree, part.key, part.index))
-        found[part_file(part, sha256(data))] = data
-    concluded = {concluded_file(name): each for name, each in release.concluded.items()}
-    return found | {name: parquet_bytes(table) for name, table in concluded.items()}
+    return table_files(release_rows(plan, rows.to_batches(), key, nonce=NONCE))

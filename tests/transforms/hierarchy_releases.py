@@ -15,11 +15,10 @@ from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
 from dptrees.dpcore.sparse.pruning import Pruning
 from dptrees.dpcore.sparse.question import SparseQuestion
-from dptrees.transforms.folder.layout import parquet_bytes, part_file, planned_parts, sha256
 from tests.dpcore.hierarchy_questions import leaf_counts
+from tests.transforms.conftest import NONCE, table_files
 
 DELTA = Fraction(1, 10**4)
-NONCE = bytes(range(16))  # as in conftest
 
 
 def release_in_memory(plan: ReleasePlan, rows: pa.Table, key: ReleaseKey) -> dict[str, bytes]:
@@ -31,14 +30,7 @@ def release_in_memory(plan: ReleasePlan, rows: pa.Table, key: ReleaseKey) -> dic
         else leaf_counts(q, rows)  # type: ignore[arg-type]
         for q in plan.questions
     }
-    release = release_counts(plan, counts, key, nonce=NONCE)
-    found = {}
-    for part in planned_parts(plan):
-        data = parquet_bytes(release._read(part.kind, part.tree, part.key, part.index))
-        found[part_file(part, sha256(data))] = data
-    if release.quantiles is not None:
-        found["quantiles.parquet"] = parquet_bytes(release.quantiles)
-    return found
+    return table_files(release_counts(plan, counts, key, nonce=NONCE))
 
 
 def sparse_question(

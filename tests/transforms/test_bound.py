@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -30,7 +31,7 @@ from tests.dpcore.bounding.slow_choice import slow_choice
 from tests.dpcore.hierarchy_questions import make_release_plan
 from tests.transforms import unit_releases
 from tests.transforms.conftest import LOCAL_RUNNER, NONCE
-from tests.transforms.eager import MAIN, UNIT_HAND_OVERS, EagerRelease, outputs
+from tests.transforms.eager import MAIN, UNIT_HAND_OVERS, outputs
 from tests.transforms.every_kind import ordered_question, tables_in_memory
 from tests.transforms.losses import Planted, check_losses, drop, repeat
 from tests.transforms.test_element_counts import Counts, counted  # noqa: F401 (a fixture)
@@ -46,19 +47,13 @@ def plan(request) -> ReleasePlan:
 
 
 @pytest.fixture
-def released(tmp_path, reference, release_files) -> Released:
+def released(release_steps, release_tables) -> Released:
     """The tables of a release, step by step."""
 
     def tables(
-        plan: ReleasePlan,
-        bundles: Iterable[list[pa.RecordBatch]],
-        *,
-        folder: str = "out",
-        **given: Any,
+        plan: ReleasePlan, bundles: Iterable[list[pa.RecordBatch]], **given: Any
     ) -> dict[str, bytes]:
-        EagerRelease(plan, reference, str(tmp_path / folder), NONCE, **given).run(bundles)
-        found = release_files(tmp_path / folder)
-        return {name: data for name, data in found.items() if name.endswith(".parquet")}
+        return release_tables(release_steps(plan, bundles, **given))
 
     return tables
 
@@ -74,9 +69,9 @@ def test_it_is_the_release_of_the_rows_in_memory(plan, released, key, monkeypatc
     assert released(plan, in_bundles(ROWS, 200)) == expected
     shuffled = ROWS.take(pa.array(np.random.default_rng(1).permutation(ROWS.num_rows)))
     bundles = [[batch] for batch in shuffled.to_batches(max_chunksize=77)]
-    assert released(plan, bundles, folder="other", shards=1) == expected
+    assert released(plan, bundles, shards=1) == expected
     monkeypatch.setattr(bound, "WAITING_ROWS", 150)
-    assert released(plan, in_bundles(shuffled, 300), folder="third", shards=64) == expected
+    assert released(plan, in_bundles(shuffled, 300), shards=64) == expected
 
 
 def kept_rows(plan: ReleasePlan, key: Any, rows: pa.Table) -> Counter[tuple[int, int]]:
@@ -119,19 +114,16 @@ def test_what_is_counted_row_by_row(unit, keyed, key) -> None:
     assert kept_rows(plan, key, ROWS) == alone
 
 
-def test_a_loss_at_every_hand_over(plan, released, tmp_path) -> None:
-    numbers = itertools.count()
-
-    def release(fault: Any) -> None:
-        released(plan, in_bundles(ROWS, 200), folder=f"out-{next(numbers)}", change=fault)
+def test_a_loss_at_every_hand_over(plan, release_steps, tmp_path) -> None:
+    def release(fault: Planted) -> Path:
+        return release_steps(plan, in_bundles(ROWS, 200), fault)
 
     places = set(UNIT_HAND_OVERS)
     if plan.unit.nulls is NullUnits.DROP:  # no row is counted alone
         places -= {"counts of rows alone"}
         fault = Planted("counts of rows alone", drop)
-        assert released(plan, in_bundles(ROWS, 200), folder="other", change=fault)
+        shutil.rmtree(release(fault))
         assert not fault.planted
-        shutil.rmtree(tmp_path / "other")
     check_losses(release, tmp_path, itertools.product(sorted(places), [drop, repeat]))
 
 

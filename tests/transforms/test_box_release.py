@@ -39,15 +39,6 @@ def plan() -> ReleasePlan:
     return ReleasePlan(name="boxes", unit=ADD_REMOVE_ROW, budget=budget, questions=questions)
 
 
-def tables(files: dict[str, bytes]) -> dict[str, bytes]:
-    return {name: data for name, data in files.items() if name.endswith(".parquet")}
-
-
-@pytest.fixture
-def expected(plan, key) -> dict[str, bytes]:
-    return tables_in_memory(plan, key)
-
-
 def written(folder: Path, table: pa.Table, files: int) -> str:
     """The rows dealt out to files of small row groups; their pattern."""
     for index in range(files):
@@ -57,32 +48,22 @@ def written(folder: Path, table: pa.Table, files: int) -> str:
 
 
 def test_what_the_runner_releases(
-    plan, tmp_path, run, release_files, expected, small_splits
+    plan, key, tmp_path, run, release_tables, small_splits, monkeypatch
 ) -> None:
+    expected = tables_in_memory(plan, key)
     run(plan, written(tmp_path, ROWS, 1), tmp_path / "out")
-    found = release_files(tmp_path / "out")
-    assert tables(found) == expected
-    assert set(found) - set(expected) == {"manifest.json", "nonce.json", "record.json"}
-
-
-def test_bundles_that_run_again(plan, tmp_path, run, release_files, expected, small_splits) -> None:
-    repeat = ["--direct_runner_bundle_repeat=2"]
-    run(plan, written(tmp_path, ROWS, 1), tmp_path / "out", pipeline_options=repeat)
-    assert tables(release_files(tmp_path / "out")) == expected
-
-
-def test_another_order_other_files_and_sorted_counts(
-    plan, tmp_path, run, release_files, expected, small_splits, monkeypatch
-) -> None:
+    assert release_tables(tmp_path / "out") == expected
+    # Another order, other files, sorted counts, and bundles that run again.
     monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
     monkeypatch.setattr("dptrees.dpcore.boxes.held_counts.BUFFERED_ROWS", 200)
     shuffled = ROWS.take(np.random.default_rng(2).permutation(ROWS.num_rows))
-    run(plan, written(tmp_path, shuffled, 4), tmp_path / "out")
-    assert tables(release_files(tmp_path / "out")) == expected
+    pattern, repeat = written(tmp_path, shuffled, 4), ["--direct_runner_bundle_repeat=2"]
+    run(plan, pattern, tmp_path / "other", pipeline_options=repeat)
+    assert release_tables(tmp_path / "other") == expected
 
 
 def test_neither_the_log_nor_a_file_reports_an_exact_count(
-    plan, key, tmp_path, run, release_files, caplog
+    plan, key, tmp_path, run, release_files, release_tables, caplog
 ) -> None:
     """All rows are in one cell, so that its count is that of every node above it."""
     exact = 12_347
@@ -93,13 +74,14 @@ def test_neither_the_log_nor_a_file_reports_an_exact_count(
     found = release_files(tmp_path / "out")
     released = release_rows(plan, rows.to_batches(), key, nonce=NONCE)
     parts = [part for question in plan.questions for part in question.parts()]
-    assert len(tables(found)) == len(parts)
+    tables = release_tables(tmp_path / "out")
+    assert len(tables) == len(parts)
     texts = (b"12347", exact.to_bytes(4, "little"), exact.to_bytes(4, "big"))
-    packed = {name: data for name, data in found.items() if name not in tables(found)}
+    packed = {name: data for name, data in found.items() if name not in tables}
     for name, data in (packed | {"log": caplog.text.encode()}).items():
         assert data and not any(text in data for text in texts), name
     for part in parts:
-        table = released._read(part.kind, part.tree, part.key, part.index)
+        table = released.part(part.kind, part.tree, part.key, part.index)
         assert exact not in table["estimate"].to_pylist(), part
 
 
@@ -107,7 +89,7 @@ def spreads(question: HypercubeQuestion, key: ReleaseKey, rows: pa.Table) -> lis
     """The standard errors of all nodes of a release in memory."""
     plan = make_release_plan(question)
     released = release_rows(plan, rows.to_batches(), key)
-    tables = (released._read("nodes", question.name, 0, depth) for depth in question.plan.depths)
+    tables = (released.part("nodes", question.name, 0, depth) for depth in question.plan.depths)
     return [each for table in tables for each in table["std_error"].to_pylist()]
 
 

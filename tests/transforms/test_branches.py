@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,6 @@ from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
 from dptrees.dpcore.levels.irregular import IrregularMechanism
-from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.questions.messages import Place
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -27,8 +27,8 @@ from dptrees.pipelines.kind_pages.hierarchy_charts import _range_parts
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.transforms.folder.layout import part_names
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
-from tests.transforms.eager import BRANCH_HAND_OVERS, EagerRelease
-from tests.transforms.hierarchy_releases import NONCE, release_in_memory
+from tests.transforms.eager import BRANCH_HAND_OVERS
+from tests.transforms.hierarchy_releases import release_in_memory
 from tests.transforms.losses import Planted, check_losses, drop, repeat
 
 RNG = np.random.default_rng(8)
@@ -87,41 +87,33 @@ def test_a_branch_is_part_of_the_specification_where_there_is_one() -> None:
         assert again.spec() == spec and again.branches == question.branches
 
 
-@pytest.mark.parametrize("counting", ["dense", "sorted"])
 def test_the_pipeline_releases_what_the_counts_in_memory_give(
-    counting, tmp_path, key, run_steps, release_files, monkeypatch
+    tmp_path, key, run, run_steps, release_tables, small_splits, monkeypatch
 ) -> None:
-    if counting == "sorted":
-        monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
-    run_steps(plan(), ROWS, tmp_path / "out")
-    found = release_files(tmp_path / "out")
-    assert {k: v for k, v in found.items() if "/" in k} == release_in_memory(plan(), ROWS, key)
-    assert sum("-branch-" in name for name in found) == 4 * BRANCHES
+    """By dense and by sorted counts, and on Beam."""
+    expected = release_in_memory(plan(), ROWS, key)
+    assert sum("-branch-" in name for name in expected) == 4 * BRANCHES
     names = part_names(["counts", "keys", "whole"])
-    assert all(names.fullmatch(name.split("/")[1]) for name in found if "/" in name)
-
-
-def test_the_same_on_beam_however_often_bundles_run(
-    tmp_path, key, run, release_files, small_splits
-) -> None:
+    assert all(names.fullmatch(name.split("/")[1]) for name in expected)
+    run_steps(plan(), ROWS, tmp_path / "dense")
+    assert release_tables(tmp_path / "dense") == expected
     pq.write_table(ROWS, tmp_path / "rows.parquet", row_group_size=700)
-    run(plan(), str(tmp_path / "rows.parquet"), tmp_path / "out")
-    found = release_files(tmp_path / "out")
-    assert {k: v for k, v in found.items() if "/" in k} == release_in_memory(plan(), ROWS, key)
+    run(plan(), str(tmp_path / "rows.parquet"), tmp_path / "beam")
+    assert release_tables(tmp_path / "beam") == expected
+    monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
+    run_steps(plan(), ROWS, tmp_path / "sorted")
+    assert release_tables(tmp_path / "sorted") == expected
 
 
-def zero_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
-    )
+def released_nodes(folder: Path) -> list[dict[str, Any]]:
+    """The nodes of the counts."""
+    nodes = pa.concat_tables(pq.read_table(path) for path in (folder / "nodes").iterdir())
+    return [row for row in nodes.to_pylist() if row["tree"] == "counts"]
 
 
-def test_without_noise_every_node_has_its_true_count(tmp_path, run_steps, monkeypatch) -> None:
-    zero_noise(monkeypatch)
+def test_without_noise_every_node_has_its_true_count(tmp_path, run_steps, without_noise) -> None:
     run_steps(plan(), ROWS, tmp_path / "out")
-    nodes = pa.concat_tables(pq.read_table(p) for p in (tmp_path / "out" / "nodes").iterdir())
-    codes = ROWS["code"].to_pylist()
-    mine = [row for row in nodes.to_pylist() if row["tree"] == "counts"]
+    codes, mine = ROWS["code"].to_pylist(), released_nodes(tmp_path / "out")
     assert len(mine) == sum(DOMAIN.universe.level_sizes)
     for row in mine:
         truth = sum(code.startswith(row["label"]) for code in codes)
@@ -132,8 +124,7 @@ def test_without_noise_every_node_has_its_true_count(tmp_path, run_steps, monkey
 def test_what_is_requested_is_read_where_it_lies(tmp_path: Path, run_steps) -> None:
     whole = plan()
     run_steps(whole, ROWS, tmp_path / "out")
-    nodes = pa.concat_tables(pq.read_table(p) for p in (tmp_path / "out" / "nodes").iterdir())
-    expected = {row["label"]: row["count"] for row in nodes.to_pylist() if row["tree"] == "counts"}
+    expected = {row["label"]: row["count"] for row in released_nodes(tmp_path / "out")}
     tree = ReleaseFolder(str(tmp_path / "out")).release.tree("counts")
     universe = DOMAIN.universe
     for level in range(universe.height + 1):
@@ -168,12 +159,11 @@ def test_branches_are_not_drawn_alike(tmp_path: Path, run_steps) -> None:
     assert len(noises) == 4 * BRANCHES and len(set(noises)) == len(noises)
 
 
-def test_a_loss_at_every_hand_over(tmp_path, reference) -> None:
-    own, numbers = make_release_plan(branched()), itertools.count()
+def test_a_loss_at_every_hand_over(tmp_path, release_steps) -> None:
+    own = make_release_plan(branched())
 
-    def release(fault: Planted) -> None:
-        folder = str(tmp_path / str(next(numbers)))
-        EagerRelease(own, reference, folder, NONCE, fault).run([ROWS.to_batches(), []])
+    def release(fault: Planted) -> Path:
+        return release_steps(own, [ROWS.to_batches(), []], fault)
 
     check_losses(release, tmp_path, itertools.product(BRANCH_HAND_OVERS, [drop, repeat]))
 

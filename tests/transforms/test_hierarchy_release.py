@@ -14,7 +14,6 @@ import pytest
 
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.levels.irregular import IrregularMechanism
-from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.columns import unpack
@@ -32,6 +31,7 @@ from tests.dpcore.hierarchy_questions import (
     random_rows,
     universe_domain,
 )
+from tests.dpcore.threshold_questions import make_stated_plan, threshold_question
 from tests.transforms.eager import MAIN, counted, grouped, outputs
 from tests.transforms.eager import summed as balances
 from tests.transforms.hierarchy_releases import release_in_memory
@@ -99,33 +99,58 @@ def plan_for(name: str, chunk_leaves: int = 4) -> ReleasePlan:
     return make_release_plan(*(replace(each, chunk_leaves=chunk_leaves) for each in questions))
 
 
+def thresholds() -> ReleasePlan:
+    return make_stated_plan(
+        threshold_question("digits", name="digits"),
+        threshold_question("paths", name="paths"),
+        threshold_question("columns", name="keys", keys=RACES),
+        hierarchy_question("digits", name="measured", estimation="none"),
+    )
+
+
+def substituted_thresholds() -> ReleasePlan:
+    return make_stated_plan(
+        threshold_question("paths", name="paths", unit=SUBSTITUTE),
+        threshold_question("bushy", name="keys", keys=RACES, unit=SUBSTITUTE),
+    )
+
+
+def measured() -> ReleasePlan:
+    return make_release_plan(
+        hierarchy_question("digits", name="chains", estimation="none", budget=RHO),
+        hierarchy_question("paths", name="keys", keys=RACES, estimation="none", budget=RHO),
+    )
+
+
 def rows_in_two_files(folder: Path, rows: pa.Table) -> str:
     pq.write_table(rows.slice(0, 1500), folder / "rows-a.parquet", row_group_size=500)
     pq.write_table(rows.slice(1500), folder / "rows-b.parquet", row_group_size=700)
     return str(folder / "rows-*.parquet")
 
 
-def check(plan: ReleasePlan, found: dict[str, bytes], expected: dict[str, bytes]) -> None:
-    """Check the files of a release against the release in memory."""
-    universes = {
-        universe_name(each.domain.universe.digest)
-        for each in plan.questions
-        if isinstance(each.mechanism, IrregularMechanism)
-    }
-    tables = {name: data for name, data in found.items() if "/" in name or "quant" in name}
-    assert tables == expected
-    assert (
-        found.keys() - tables.keys() == {"manifest.json", "nonce.json", "record.json"} | universes
-    )
-    manifest = json.loads(found["manifest.json"])
-    assert set(manifest["files"]) >= universes
-    assert manifest["spec"] == plan.spec()
+@pytest.fixture
+def check(key, release_files, release_tables) -> Callable[..., dict[str, bytes]]:
+    """Compares a release with the release in memory, and returns its files."""
+
+    def checked(plan: ReleasePlan, folder: Path, rows: pa.Table = ROWS) -> dict[str, bytes]:
+        files: dict[str, bytes] = release_files(folder)
+        assert release_tables(folder) == release_in_memory(plan, rows, key)
+        universes = {
+            universe_name(each.domain.universe.digest)
+            for each in plan.questions
+            if isinstance(each, HierarchyQuestion)
+        }
+        assert {name for name in files if name.startswith("universe-")} == universes
+        assert json.loads(files["manifest.json"])["spec"] == plan.spec()
+        return files
+
+    return checked
 
 
 @pytest.mark.parametrize("chunks", [2**17, 4], ids=["whole", "chunks"])
 @pytest.mark.parametrize("name", RELEASES)
 def test_the_pipeline_releases_what_the_counts_in_memory_give(
-    name, chunks, tmp_path, key, run_steps, release_files, monkeypatch
+    name, chunks, tmp_path, run_steps, check, monkeypatch
 ) -> None:
     if chunks == 4:  # the other way to count, too
         monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
@@ -133,44 +158,40 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     plan = plan_for(name, chunks)
     assert (plan.questions[0].forest.chunking.split_level > 0) == (chunks == 4)
     run_steps(plan, ROWS, tmp_path / "out")
-    check(plan, release_files(tmp_path / "out"), release_in_memory(plan, ROWS, key))
+    check(plan, tmp_path / "out")
 
 
-def test_public_nodes_on_beam(tmp_path, key, run, release_files, small_splits) -> None:
+@pytest.mark.parametrize("make", [thresholds, substituted_thresholds, measured])
+def test_thresholds_and_hierarchies_as_they_were_measured(make, tmp_path, run_steps, check) -> None:
+    run_steps(make(), ROWS, tmp_path / "out")
+    check(make(), tmp_path / "out")
+
+
+def test_public_nodes_on_beam(tmp_path, run, check, small_splits) -> None:
     plan = plan_for("public")
     run(plan, rows_in_two_files(tmp_path, ROWS), tmp_path / "out")
-    check(plan, release_files(tmp_path / "out"), release_in_memory(plan, ROWS, key))
+    check(plan, tmp_path / "out")
 
 
-def test_no_rows_at_all(tmp_path, key, run_steps, release_files) -> None:
-    rows = ROWS.slice(0, 0)
-    plan = plan_for("add_remove")
+def test_no_rows_at_all(tmp_path, run_steps, check) -> None:
+    rows, plan = ROWS.slice(0, 0), plan_for("add_remove")
     run_steps(plan, rows, tmp_path / "out")
-    found = release_files(tmp_path / "out")
-    check(plan, found, release_in_memory(plan, rows, key))
+    found = check(plan, tmp_path / "out", rows)
     # One for each universe, however many trees share it.
     assert sum(name.startswith("universe-") for name in found) == 3
 
 
-def test_a_hierarchy_beside_an_ordered_tree(
-    make_plan, rows, tmp_path, key, run_steps, release_files
-) -> None:
+def test_a_hierarchy_beside_an_ordered_tree(make_plan, rows, tmp_path, run_steps, check) -> None:
     ordered = make_plan("value", "carrier", fanouts=(4, 4, 2))
     both = rows.append_column("code", ROWS["code"].combine_chunks().take(np.arange(3000) % 2600))
     plan = make_release_plan(*ordered.questions, hierarchy_question("digits"))
     run_steps(plan, both, tmp_path / "out")
-    found = release_files(tmp_path / "out")
-    assert "quantiles.parquet" in found
-    check(plan, found, release_in_memory(plan, both, key))
+    assert "quantiles.parquet" in check(plan, tmp_path / "out", both)
 
 
 @pytest.mark.parametrize("name", ["add_remove", "public"])
-def test_zero_noise_gives_what_is_counted_by_hand(name, tmp_path, run_steps, monkeypatch) -> None:
-    monkeypatch.setattr(
-        DiscreteLaplace, "sample", lambda self, stream, size: ZeroNoise().sample(stream, size)
-    )
-    plan = plan_for(name)
-    run_steps(plan, ROWS, tmp_path / "out")
+def test_zero_noise_gives_what_is_counted_by_hand(name, tmp_path, run_steps, without_noise) -> None:
+    run_steps(plan_for(name), ROWS, tmp_path / "out")
     nodes = pa.concat_tables(pq.read_table(p) for p in (tmp_path / "out" / "nodes").iterdir())
     rows = nodes.to_pylist()
     for form, question in RELEASES[name]():
@@ -219,18 +240,18 @@ def summed(
     "cells, buffered, many",
     [(0, 1, 260), (0, 700, 2600), (0, 2**23, 2600), (2**25, 2**23, 2600)],
 )
-@pytest.mark.parametrize("sizes", [[7], [1, 0, 2, 4]])
 def test_dense_and_sparse_sums_are_exact(
-    chunk_leaves, cells, buffered, many, sizes, reference, monkeypatch
+    chunk_leaves, cells, buffered, many, reference, monkeypatch
 ) -> None:
     monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", cells)
     monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", buffered)
     plan, rows = plan_for("add_remove", chunk_leaves), ROWS.slice(0, many)
     batches = rows.combine_chunks().to_batches(max_chunksize=many * 2 // 13)
-    assert len(batches) == sum(sizes)
-    found = summed(plan, batches, sizes, reference)
-    assert found == {q.name: leaf_counts(q, rows).tolist() for q in plan.questions}
-    assert sum(found["signed"]) not in (0, sum(found["columns"]))
+    expected = {q.name: leaf_counts(q, rows).tolist() for q in plan.questions}
+    assert sum(expected["signed"]) not in (0, sum(expected["columns"]))
+    for sizes in ([7], [1, 0, 2, 4]):
+        assert len(batches) == sum(sizes)
+        assert summed(plan, batches, sizes, reference) == expected
 
 
 def test_sums_of_the_largest_bounds_do_not_overflow(reference) -> None:

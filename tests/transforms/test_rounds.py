@@ -1,8 +1,9 @@
 """Trees whose groups query their places, in rounds: quantiles of more cells than a chunk holds."""
 
-import itertools
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
+from pathlib import Path
 
 import apache_beam as beam
 import pyarrow as pa
@@ -18,7 +19,7 @@ from dptrees.pipelines.run.loop import LoopRunner
 from dptrees.transforms.release import ReleaseTrees
 from dptrees.transforms.steps.draw import round_count
 from tests.transforms.conftest import NONCE
-from tests.transforms.eager import ROUND_HAND_OVERS, EagerRelease
+from tests.transforms.eager import ROUND_HAND_OVERS
 from tests.transforms.losses import Planted, check_losses, drop, repeat
 
 
@@ -43,53 +44,36 @@ def plan(make_plan) -> ReleasePlan:
     )
 
 
-@pytest.fixture
-def expected_tables(plan, rows, expected_files) -> dict[str, bytes]:
-    return expected_files(plan, rows)
-
-
-def tables(found: dict[str, bytes]) -> dict[str, bytes]:
-    return {name: data for name, data in found.items() if name.endswith(".parquet")}
-
-
-@pytest.mark.parametrize("bundles", [1, 3, 17])
 def test_however_rows_are_bundled(
-    bundles: int, plan, rows, expected_tables, reference, tmp_path, release_files
+    plan, rows, data, run, expected_files, release_steps, tmp_path, release_tables, small_splits
 ) -> None:
-    size = -(-rows.num_rows // bundles)
-    batches = [
-        rows.slice(each * size, size).combine_chunks().to_batches() for each in range(bundles)
-    ]
-    EagerRelease(plan, reference, str(tmp_path / "out"), NONCE).run(batches)
-    assert tables(release_files(tmp_path / "out")) == expected_tables
+    """Step by step, and on Beam, where bundles run again."""
+    expected = expected_files(plan, rows)
+    for bundles in (1, 3, 17):
+        size = -(-rows.num_rows // bundles)
+        batches = [
+            rows.slice(each * size, size).combine_chunks().to_batches() for each in range(bundles)
+        ]
+        assert release_tables(release_steps(plan, batches)) == expected
+    run(plan, data, tmp_path / "out", pipeline_options=["--direct_runner_bundle_repeat=2"])
+    assert release_tables(tmp_path / "out") == expected
 
 
-def test_on_beam_however_often_bundles_run(
-    plan, data, run, expected_tables, tmp_path, release_files, small_splits
-) -> None:
-    options = ["--direct_runner_bundle_repeat=2"]
-    run(plan, data, tmp_path / "out", pipeline_options=options)
-    assert tables(release_files(tmp_path / "out")) == expected_tables
-
-
-def test_in_a_plain_loop(plan, rows, expected_tables, reference, tmp_path, release_files) -> None:
-    output = str(tmp_path / "out")
+def test_in_a_plain_loop(plan, rows, expected_files, reference, tmp_path, release_tables) -> None:
+    output = tmp_path / "out"
     with beam.Pipeline(runner=LoopRunner()) as pipeline:
         batches = pipeline | beam.Create(rows.to_pylist(), reshuffle=False)
-        batches | ReleaseTrees(plan, key=reference, output=output, nonce=NONCE, schema=rows.schema)
-    assert tables(release_files(tmp_path / "out")) == expected_tables
+        given = {"output": str(output), "nonce": NONCE, "schema": rows.schema}
+        batches | ReleaseTrees(plan, key=reference, **given)
+    assert release_tables(output) == expected_files(plan, rows)
 
 
-def test_a_loss_at_every_hand_over(plan, rows: pa.Table, tmp_path, reference) -> None:
-    numbers = itertools.count()
-
-    def release(fault: Planted) -> None:
-        folder = str(tmp_path / str(next(numbers)))
-        batches = [rows.combine_chunks().to_batches()]
-        EagerRelease(plan, reference, folder, NONCE, fault).run(batches)
+def test_a_loss_at_every_hand_over(plan, rows: pa.Table, tmp_path, release_steps) -> None:
+    def release(fault: Planted) -> Path:
+        return release_steps(plan, [rows.combine_chunks().to_batches()], fault)
 
     twice = [name for name in ROUND_HAND_OVERS if not name.startswith("asked")]  # else the same
-    faults = [*itertools.product(ROUND_HAND_OVERS, [drop]), *itertools.product(twice, [repeat])]
+    faults = [*product(ROUND_HAND_OVERS, [drop]), *product(twice, [repeat])]
     check_losses(release, tmp_path, faults)
 
 

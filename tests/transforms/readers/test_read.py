@@ -106,7 +106,7 @@ SENTENCES = {
 
 @pytest.fixture
 def check_unreadable(make_plan, tmp_path, run, caplog) -> Callable[..., None]:
-    """Runs a job on files of which one cannot be read: it ends in one sentence, without values."""
+    """Runs a job on files, one of them unreadable: it ends in one sentence, without values."""
 
     def check(format: str, *words: str) -> None:
         caplog.set_level(logging.DEBUG)
