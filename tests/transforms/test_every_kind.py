@@ -20,6 +20,7 @@ from dptrees.dpcore.hierarchy.universe import Universe
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.questions.messages import Counts, Drawn, Increments, Partial, Place
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
@@ -55,7 +56,7 @@ def released(
         (each.kind, each.tree, each.key, each.index) for q in plan.questions for each in q.parts()
     ]
     assert len(set(places)) == len(places)
-    parts = {place: made._read(*place).to_pylist() for place in places}
+    parts = {place: made.part(*place).to_pylist() for place in places}
     whole = {(name, "", 0, 0): table.to_pylist() for name, table in made.concluded.items()}
     return parts or whole
 
@@ -64,17 +65,17 @@ def universes(plan: ReleasePlan) -> dict[str, Universe]:
     return {each.digest: each for q in plan.questions for each in q.public_tables}  # type: ignore[misc]
 
 
-def read_questions(plan: ReleasePlan) -> list[Question]:
-    """The trees as workers read rows with them."""
-    return [each.with_choices(CHOICES) for each in plan.questions]
+def read_questions(plan: ReleasePlan) -> list[tuple[Question, dict[str, Any]]]:
+    """The trees as workers read rows with them, and the columns of the rows."""
+    questions = [each.with_choices(CHOICES) for each in plan.questions]
+    return [(q, {name: ROWS[name].combine_chunks() for name in q.columns}) for q in questions]
 
 
 def check_places(plan: ReleasePlan) -> None:
     """Places are planned once each, and every partial count is of one of them."""
-    for question in read_questions(plan):
+    for question, columns in read_questions(plan):
         places = list(question.places)
         assert len(set(places)) == len(places) > 0
-        columns = {name: ROWS[name].combine_chunks() for name in question.columns}
         increments = question.increments(columns)
         for dense in (True, False):
             counter = question.counter(dense=dense, choices=CHOICES)
@@ -114,40 +115,31 @@ def check_draws(plan: ReleasePlan, key: ReleaseKey) -> None:
 
 def test_places_are_planned(plan) -> None:
     check_places(plan)
+    for question in plan.questions:
+        if "chunk_leaves" in field_names(question):
+            with pytest.raises(ValueError, match="chunk_leaves: 0 is not at least 1"):
+                replace(question, chunk_leaves=0)
 
 
 def test_the_same_counts_are_drawn_once(plan, key) -> None:
     check_draws(plan, key)
+    assert released(plan, key, ROWS.slice(0, 0)).keys() == released(plan, key).keys()
 
 
-def test_a_question_comes_back_from_its_specification(plan, key) -> None:
-    found = universes(plan)
-    again = plan_from_spec(plan.spec(), found.__getitem__, found.__getitem__)
-    assert again == plan and again.digest == plan.digest and again.spec() == plan.spec()
-    assert released(again, key) == released(plan, key)
-
-
-def test_a_question_travels(plan, key) -> None:
+def test_a_plan_comes_back_from_its_specification_and_from_bytes(plan, key) -> None:
+    expected, found = released(plan, key), universes(plan)
+    read = plan_from_spec(plan.spec(), found.__getitem__, found.__getitem__)
     for question in plan.questions:
         question.prepare()
-    again = pickle.loads(pickle.dumps(plan))
-    assert again == plan and again.digest == plan.digest
-    assert released(again, key) == released(plan, key)
-
-
-def test_what_takes_long_is_taken_from_the_manifest(plan, key) -> None:
-    expected = released(plan, key)
-    found = universes(plan)
+    for again in (read, pickle.loads(pickle.dumps(plan))):
+        assert again == plan and again.digest == plan.digest and again.spec() == plan.spec()
+        assert released(again, key) == expected
+    # What takes long is taken from the manifest.
     fresh = plan_from_spec(plan.spec(), found.__getitem__, found.__getitem__)
     for question, old in zip(fresh.questions, plan.questions, strict=True):
         question.recall(old.entry())
         assert question.entry() == old.entry()
     assert released(fresh, key) == expected
-
-
-def test_no_rows_at_all(plan, key) -> None:
-    found = released(plan, key, ROWS.slice(0, 0))
-    assert found.keys() == released(plan, key).keys()
 
 
 def listed(increments: Increments) -> list[tuple[Any, int]]:
@@ -159,8 +151,7 @@ def listed(increments: Increments) -> list[tuple[Any, int]]:
 
 def test_rows_by_themselves_add_what_they_add_together(plan) -> None:
     """And report which rows of the batch they are."""
-    for question in read_questions(plan):
-        columns = {name: ROWS[name].combine_chunks() for name in question.columns}
+    for question, columns in read_questions(plan):
         increments, rows = question.row_increments(columns)
         regrouped, together = question.regrouped(increments), question.increments(columns)
         assert sorted(listed(regrouped)) == sorted(listed(together))
@@ -175,26 +166,23 @@ def test_rows_by_themselves_add_what_they_add_together(plan) -> None:
         for place in sorted(set(range(ROWS.num_rows)) - set(places))[::50]:
             alone = {name: each.slice(place, 1) for name, each in columns.items()}
             assert listed(question.increments(alone)) == []
+        check_keys(question, increments.cells)
 
 
-def test_keys_rise_with_cells(plan) -> None:
-    for question in read_questions(plan):
-        columns = {name: ROWS[name].combine_chunks() for name in question.columns}
-        cells = question.row_increments(columns).increments.cells
-        if isinstance(cells, pa.Array):  # keys of nodes, which are in no order of keys
-            continue
-        keys = question.cell_keys(np.sort(cells))
-        assert (keys is None) == (question.keys is None)
-        if keys is not None:
-            assert (np.diff(keys) >= 0).all() and set(keys.tolist()) <= set(
-                range(question.key_count)
-            )
+def check_keys(question: Question, cells: Any) -> None:
+    """Check that keys rise with cells; keys of nodes are in no order of keys."""
+    if isinstance(cells, pa.Array):
+        return
+    keys = question.cell_keys(np.sort(cells))
+    assert (keys is None) == (question.keys is None)
+    if keys is not None:
+        assert (np.diff(keys) >= 0).all()
+        assert set(keys.tolist()) <= set(range(question.key_count))
 
 
 def test_counts_at_hand_are_those_of_the_rows(plan) -> None:
     """What `release_counts` takes, and what a counter gives."""
-    for question in read_questions(plan):
-        columns = {name: ROWS[name].combine_chunks() for name in question.columns}
+    for question, columns in read_questions(plan):
         counter = question.counter(dense=True, choices=CHOICES)
         increments = question.increments(columns)
         counter.add(increments, ROWS.num_rows)
@@ -207,14 +195,10 @@ def test_counts_at_hand_are_those_of_the_rows(plan) -> None:
             given = np.zeros(question.dense_cells, np.int64)
             values = 1 if increments.values is None else increments.values
             np.add.at(given, increments.cells, values)
-        partials = list(question.split_counts(given, CHOICES))
-        mine = {
-            place: each.to_bytes() for place, each in merge_by_place(question, partials).items()
-        }
-        theirs = {
-            place: each.to_bytes()
-            for place, each in merge_by_place(question, list(counter.take())).items()
-        }
+        mine, theirs = (
+            {place: each.to_bytes() for place, each in merge_by_place(question, partials).items()}
+            for partials in ([*question.split_counts(given, CHOICES)], [*counter.take()])
+        )
         assert mine == theirs
 
 
@@ -225,8 +209,7 @@ def test_without_noise_the_root_is_the_truth(plan, key, monkeypatch) -> None:
     for law in (DiscreteLaplace, DiscreteGaussian):
         monkeypatch.setattr(law, "sample", silent)
     found = released(plan, key)
-    for question in read_questions(plan):
-        columns = {name: ROWS[name].combine_chunks() for name in question.columns}
+    for question, columns in read_questions(plan):
         counter = question.counter(dense=True, choices=CHOICES)
         exact = counter.add(question.increments(columns), ROWS.num_rows)
         nodes = [row for place, rows in found.items() for row in rows if place[1] == question.name]
@@ -237,13 +220,6 @@ def test_without_noise_the_root_is_the_truth(plan, key, monkeypatch) -> None:
         # Searches are not exact without noise either, nor are counts that collide in sketches.
         if question.name not in ("thresholds", "sketches"):
             assert sum(row["estimate"] for row in roots) == pytest.approx(exact, abs=1e-6)
-
-
-def test_chunks_of_no_leaves_are_refused(plan) -> None:
-    for question in plan.questions:
-        if "chunk_leaves" in field_names(question):
-            with pytest.raises(ValueError, match="chunk_leaves: 0 is not at least 1"):
-                replace(question, chunk_leaves=0)
 
 
 # --- kinds that break a rule ---------------------------------------------------------------------
@@ -263,19 +239,15 @@ def planted(**methods: Any) -> ReleasePlan:
 
 
 def test_a_kind_that_draws_anew_is_found(key) -> None:
-    ordered = type(every_kind.PLANS["ordered"]().questions[0])
-
     def draw(self: Any, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         fresh = replace(noise, global_digest=os.urandom(32))
-        return ordered.draw(self, place, counts, fresh)
+        return OrderedQuestion.draw(self, place, counts, fresh)
 
     with pytest.raises(AssertionError):
         check_draws(planted(draw=draw), key)
 
 
 def test_a_kind_whose_noise_does_not_hang_on_the_counts_is_found(key) -> None:
-    ordered = type(every_kind.PLANS["ordered"]().questions[0])
-
     def draw(self: Any, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         class Blind(NoiseSource):
             def for_counts(self, counts: Any) -> NoiseSource:
@@ -283,7 +255,7 @@ def test_a_kind_whose_noise_does_not_hang_on_the_counts_is_found(key) -> None:
 
         given = {name: getattr(noise, name) for name in field_names(noise)}
         own = Blind(**given | {"global_digest": b"", "nonce": b""})
-        return ordered.draw(self, place, counts, own)
+        return OrderedQuestion.draw(self, place, counts, own)
 
     with pytest.raises(AssertionError):
         check_draws(planted(draw=draw), key)
@@ -303,16 +275,13 @@ def test_a_kind_that_forgets_rows_is_found() -> None:
         def take(self) -> Iterator[Partial]:
             yield from self._counter.take()
 
-    ordered = type(every_kind.PLANS["ordered"]().questions[0])
-
     def counter(self: Any, *, dense: bool, choices: KeyedChoices) -> Forgetful:
-        return Forgetful(ordered.counter(self, dense=dense, choices=choices))
+        return Forgetful(OrderedQuestion.counter(self, dense=dense, choices=choices))
 
     with pytest.raises(AssertionError):
         check_places(planted(counter=counter))
 
 
 def test_a_kind_with_a_place_twice_is_found() -> None:
-    ordered = type(every_kind.PLANS["ordered"]().questions[0])
     with pytest.raises(AssertionError):
-        check_places(planted(places=property(lambda self: ordered.places.fget(self) * 2)))  # type: ignore[attr-defined]
+        check_places(planted(places=property(lambda self: OrderedQuestion.places.fget(self) * 2)))  # type: ignore[attr-defined]
