@@ -3,8 +3,8 @@
 import builtins
 import errno
 import os
-import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.files import OutputError
+from tests.transforms.at_once import run_at_once
 
 DISK_FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -61,6 +62,8 @@ def test_folders_are_made_and_no_temporary_file_stays(write, tmp_path) -> None:
     write(str(path), b"data")
     assert path.read_bytes() == b"data" == files.read_bytes(str(path))
     assert below(tmp_path) == ["a/b/c.bin"]
+    with pytest.raises(OutputError, match="cannot be written: "):
+        write(str(path / "part"), b"data")  # a file where a folder should be
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path) -> None:
@@ -72,32 +75,24 @@ def test_a_file_is_replaced_as_a_whole(tmp_path) -> None:
     assert path.read_bytes() == b"short"
 
 
-def test_once(tmp_path) -> None:
+@pytest.mark.parametrize("local", [True, False])
+def test_once(local: bool, tmp_path, monkeypatch) -> None:
+    """Also straight at the final name, as an object store is written."""
+    monkeypatch.setattr(files, "is_local", lambda path: local)
     path = str(tmp_path / "a")
     assert files.write_once(path, b"first")
     assert not files.write_once(path, b"second")
+    files.write_whole(str(tmp_path / "b"), b"data")
     assert files.read_bytes(path) == b"first"
-    assert below(tmp_path) == ["a"]
+    assert below(tmp_path) == ["a", "b"]
 
 
 def test_of_several_writers_at_once_one_wins(tmp_path) -> None:
     for attempt in range(20):
-        path = str(tmp_path / f"manifest-{attempt}")
-        barrier = threading.Barrier(4)
-        won: list[int] = []
-
-        def write(number: int, path: str = path, barrier: Any = barrier, won: Any = won) -> None:
-            barrier.wait()
-            if files.write_once(path, b"%d" % number * 1000):
-                won.append(number)
-
-        threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(won) == 1
-        assert files.read_bytes(path) == b"%d" % won[0] * 1000
+        path, texts = str(tmp_path / f"manifest-{attempt}"), [b"%d" % n * 1000 for n in range(4)]
+        won = run_at_once(*(partial(files.write_once, path, text) for text in texts))
+        assert sorted(won) == [False, False, False, True]
+        assert files.read_bytes(path) == texts[won.index(True)]
     assert len(below(tmp_path)) == 20
 
 
@@ -131,13 +126,6 @@ def test_a_failed_replacement_leaves_the_file_as_it_was(tmp_path, monkeypatch) -
     assert below(tmp_path) == ["part"]
 
 
-def test_a_file_where_a_folder_should_be(tmp_path) -> None:
-    (tmp_path / "out").write_text("x")
-    for write in (files.write_whole, files.write_once):
-        with pytest.raises(OutputError, match="cannot be written: "):
-            write(str(tmp_path / "out" / "part"), b"data")
-
-
 def test_names_below_and_deletion(tmp_path) -> None:
     names = ["a.parquet", f".x{files.TEMPORARY_SUFFIX}", "manifest.json"]
     for name in names:
@@ -155,22 +143,6 @@ def test_what_is_local() -> None:
     assert not files.is_local("gs://bucket/out")
     assert files.join("out", "nodes", "a") == os.path.join("out", "nodes", "a")
     assert not files.exists("nothing at all")
-
-
-@pytest.fixture
-def object_store(tmp_path, monkeypatch) -> Path:
-    """A local folder that is written as an object store is: straight at the final name."""
-    monkeypatch.setattr(files, "is_local", lambda path: False)
-    return tmp_path
-
-
-def test_object_stores(object_store) -> None:
-    path = str(object_store / "a")
-    assert files.write_once(path, b"first")
-    assert not files.write_once(path, b"second")
-    files.write_whole(str(object_store / "b"), b"data")
-    assert files.read_bytes(path) == b"first"
-    assert below(object_store) == ["a", "b"]
 
 
 def test_a_swept_temporary_file_is_written_again(tmp_path, monkeypatch) -> None:

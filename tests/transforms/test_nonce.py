@@ -1,7 +1,6 @@
 """The nonce of a folder: drawn once, by the first process, and part of every seed."""
 
 import json
-import threading
 
 import pytest
 
@@ -13,6 +12,7 @@ from dptrees.transforms.folder.existing_release import (
     restored_nonce,
 )
 from dptrees.transforms.folder.layout import NONCE
+from tests.transforms.at_once import run_at_once
 
 
 def test_drawn_once_for_a_folder(tmp_path) -> None:
@@ -20,39 +20,22 @@ def test_drawn_once_for_a_folder(tmp_path) -> None:
     nonce = folder_nonce(one)
     assert len(nonce) == NONCE_BYTES and folder_nonce(one) == nonce
     assert json.loads((tmp_path / "one" / NONCE).read_text()) == {"nonce": nonce.hex()}
-    assert folder_nonce(other) != nonce
-
-
-def test_fixed(tmp_path) -> None:
-    folder, nonce = str(tmp_path / "out"), bytes(range(NONCE_BYTES))
-    assert folder_nonce(folder, nonce) == nonce == folder_nonce(folder)
+    fixed = bytes(range(NONCE_BYTES))
+    assert folder_nonce(other, fixed) == fixed == folder_nonce(other)
     with pytest.raises(NonceError, match="has another nonce already; choose another output"):
-        folder_nonce(folder, bytes(NONCE_BYTES))
+        folder_nonce(other, bytes(NONCE_BYTES))
+    for attempt in range(20):  # two launchers at once get the same
+        folder = str(tmp_path / str(attempt))
+        first, second = run_at_once(*[lambda folder=folder: folder_nonce(folder)] * 2)
+        assert first == second == folder_nonce(folder) != nonce
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"nonce": 3}', '{"nonce": "00"}'])
-def test_damaged(tmp_path, text: str) -> None:
-    (tmp_path / NONCE).write_text(text)
-    with pytest.raises(NonceError, match=f"{NONCE} is damaged"):
-        folder_nonce(str(tmp_path))
-    assert (tmp_path / NONCE).read_text() == text
-
-
-def test_two_launchers_at_once_get_the_same(tmp_path) -> None:
-    for attempt in range(20):
-        folder, found = str(tmp_path / str(attempt)), []
-        barrier = threading.Barrier(2)
-
-        def draw(folder=folder, found=found, barrier=barrier) -> None:
-            barrier.wait()
-            found.append(folder_nonce(folder))
-
-        threads = [threading.Thread(target=draw) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(found) == 2 and len(set(found)) == 1
+def test_damaged(tmp_path) -> None:
+    for text in ("", "{", "[]", "{}", '{"nonce": 3}', '{"nonce": "00"}'):
+        (tmp_path / NONCE).write_text(text)
+        with pytest.raises(NonceError, match=f"{NONCE} is damaged"):
+            folder_nonce(str(tmp_path))
+        assert (tmp_path / NONCE).read_text() == text
 
 
 def test_the_id_of_the_key_goes_with_the_nonce(tmp_path) -> None:

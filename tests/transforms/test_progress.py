@@ -2,7 +2,10 @@
 
 import os
 from collections import Counter
+from collections.abc import Callable, Iterator
 from glob import glob
+
+import pytest
 
 from dptrees.transforms.conservation import advance, listen
 from dptrees.transforms.folder.layout import planned_parts
@@ -22,28 +25,30 @@ def test_listeners_come_and_go() -> None:
     assert second == [("read", 3), ("write", 1)]
 
 
-def test_a_job_reports_the_bytes_of_its_files_and_the_parts_of_its_plan(
-    make_plan, data, tmp_path, run
-) -> None:
+@pytest.fixture
+def reported(make_plan, data, tmp_path, run) -> Iterator[Callable[[], Counter[str]]]:
+    """Runs a job, and returns what it reports."""
+    found: Counter[str] = Counter()
     plan = make_plan("value", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
-    reported: Counter[str] = Counter()
-    stop = listen(lambda stage, amount: reported.update({stage: amount}))
-    try:
+    stop = listen(lambda stage, amount: found.update({stage: amount}))
+
+    def reports() -> Counter[str]:
         run(plan, data, tmp_path / "out")
-    finally:
-        stop()
-    assert reported == {
-        "read": sum(map(os.path.getsize, glob(data))),
-        "write": len(list(planned_parts(plan))),
-    }
+        assert found["write"] == len(list(planned_parts(plan)))
+        return found
+
+    yield reports
+    stop()
 
 
-def test_bytes_that_splits_do_not_divide(make_plan, data, tmp_path, run, small_splits) -> None:
-    reported: Counter[str] = Counter()
-    stop = listen(lambda stage, amount: reported.update({stage: amount}))
-    try:
-        run(make_plan("value"), data, tmp_path / "out")
-    finally:
-        stop()
-    total = sum(map(os.path.getsize, glob(data)))
-    assert total - 4 <= reported["read"] <= total
+def test_a_job_reports_the_bytes_of_its_files_and_the_parts_of_its_plan(reported, data) -> None:
+    found = reported()
+    assert found.keys() == {"read", "write"} and found["read"] == sum(sizes(data))
+
+
+def test_bytes_that_splits_do_not_divide(reported, data, small_splits) -> None:
+    assert sum(sizes(data)) - 4 <= reported()["read"] <= sum(sizes(data))
+
+
+def sizes(data: str) -> list[int]:
+    return [os.path.getsize(path) for path in glob(data)]

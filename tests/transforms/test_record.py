@@ -1,7 +1,7 @@
 """The record of a draw: the same once more is fine, another one is refused."""
 
 import json
-import threading
+from functools import partial
 
 import apache_beam as beam
 import pyarrow.parquet as pq
@@ -14,48 +14,33 @@ from dptrees.transforms.folder.layout import RECORD
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees
 from dptrees.transforms.steps.record import RecordError, check_record
+from tests.transforms.at_once import run_at_once
 
 ONE, TWO = b"\x01" * 32, b"\x02" * 32
 OTHER_DATA = "made from other data, with another key"
 
 
-def test_recorded_once_and_the_same_again(tmp_path) -> None:
+def test_recorded_once_and_no_other_draw(tmp_path) -> None:
     folder = str(tmp_path / "out")
     check_record(folder, ONE)
     before = (tmp_path / "out" / RECORD).read_bytes()
-    check_record(folder, ONE)
-    assert (tmp_path / "out" / RECORD).read_bytes() == before
-    assert json.loads(before) == {"record": ONE.hex()}
-
-
-def test_another_draw_is_refused(tmp_path) -> None:
-    folder = str(tmp_path / "out")
     check_record(folder, ONE)
     with pytest.raises(RecordError) as caught:
         check_record(folder, TWO)
     assert folder in caught.value.sentence and OTHER_DATA in caught.value.sentence
     assert ONE.hex() not in str(caught.value) and TWO.hex() not in str(caught.value)
+    assert (tmp_path / "out" / RECORD).read_bytes() == before
+    assert json.loads(before) == {"record": ONE.hex()}
     assert [path.name for path in (tmp_path / "out").iterdir()] == [RECORD]
 
 
 def test_of_two_draws_at_once_one_is_refused(tmp_path) -> None:
     for attempt in range(20):
-        folder, refused = str(tmp_path / str(attempt)), []
-        barrier = threading.Barrier(2)
-
-        def draw(record: bytes, folder=folder, refused=refused, barrier=barrier) -> None:
-            barrier.wait()
-            try:
-                check_record(folder, record)
-            except RecordError:
-                refused.append(record)
-
-        threads = [threading.Thread(target=draw, args=(record,)) for record in (ONE, TWO)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(refused) == 1
+        draws = [
+            partial(check_record, str(tmp_path / str(attempt)), record) for record in (ONE, TWO)
+        ]
+        found = run_at_once(*draws)
+        assert sorted(isinstance(each, RecordError) for each in found) == [False, True]
 
 
 @pytest.fixture
