@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import os
 import subprocess
 import sys
-import tempfile
 import textwrap
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 PROJECT = Path(__file__).resolve().parents[1]
 SHARED_DATA = PROJECT.parent / "shared" / "data"
@@ -53,37 +49,10 @@ def measured(code: str) -> tuple[float, float, float]:
     return startup, seconds, peak
 
 
-class Run(NamedTuple):
-    """A command that ran: seconds, seconds of processor time, peak MB."""
-
-    seconds: float
-    processor: float
-    peak: float
-
-
-def run_command(arguments: Sequence[str], **environment: str) -> Run:
-    """Run `dptrees` in a process of its own."""
-    began = time.perf_counter()
-    command = [sys.executable, "-m", "dptrees", *arguments]
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(
-            command, cwd=PROJECT, env=os.environ | environment, stdout=output, stderr=output
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            output.seek(0)
-            raise SystemExit(f"dptrees {' '.join(arguments)} failed:\n{output.read()}")
-    return Run(
-        seconds=time.perf_counter() - began,
-        processor=usage.ru_utime + usage.ru_stime,
-        peak=usage.ru_maxrss / 1024,
-    )
-
-
 def make_key(folder: str | Path) -> None:
     """Write a new key, `release.key` in the folder."""
-    run_command(["keygen", f"{folder}/release.key"])
+    command = [sys.executable, "-m", "dptrees", "keygen", f"{folder}/release.key"]
+    subprocess.run(command, cwd=PROJECT, check=True, stdout=subprocess.DEVNULL)
 
 
 # --- Markdown ---
