@@ -87,16 +87,6 @@ class Partition:
     upper: Floats
     mass: Floats
 
-    def __post_init__(self) -> None:
-        if self.lower.ndim != 2 or self.lower.shape != self.upper.shape:
-            raise ValueError(f"corners have shapes {self.lower.shape} and {self.upper.shape}")
-        if self.mass.shape != (len(self.lower),):
-            raise ValueError(f"{len(self.lower)} boxes have masses of shape {self.mass.shape}")
-        if not (self.lower < self.upper).all():
-            raise ValueError("a box is empty")
-        if not (self.mass >= 0).all():
-            raise ValueError("a mass is negative or no number")
-
     @property
     def dimensions(self) -> int:
         """The number of columns, d."""

@@ -1,1 +1,0 @@
-"""Common questions to a table, by this project and by other packages: lines, seconds, errors."""
