@@ -28,13 +28,10 @@ from dptrees.dpcore.papers.cdf_mechanisms import (
     tree_error_from_variances,
 )
 from dptrees.dpcore.privacy.unit import Measure
-from dptrees.dpcore.trees.shapes import UniformTree
-from dptrees.dpcore.uniform.prefix_errors import mean_prefix_variance
 
 Shape = tuple[int, ...]
 
 SHAPES: list[Shape] = [(2,), (7,), (2, 2), (3, 4), (4, 3), (2, 5, 3), (2, 2, 2, 2), (3, 2, 4)]
-CASES = [(leaves, shape) for shape in SHAPES for leaves in range(1, math.prod(shape) + 1)]
 
 
 def nodes(leaves: int, fanouts: Shape) -> Iterator[tuple[int, int, int]]:
@@ -145,18 +142,6 @@ def test_lemma_iv_4() -> None:
         )
 
 
-def test_order_of_the_estimators() -> None:
-    for leaves, fanouts in CASES[::5]:
-        variances = [2.0 + level for level in range(len(fanouts))]
-        plain = tree_error_from_variances(leaves, fanouts, variances)
-        refined = refined_error_from_variances(leaves, fanouts, variances)
-        assert refined <= plain * (1 + 1e-12), (leaves, fanouts)
-        if math.prod(fanouts[1:]) < leaves:
-            tree = UniformTree(leaves=leaves, fanouts=fanouts)
-            best = leaves * mean_prefix_variance(tree, (0.0, *variances))
-            assert best <= refined * (1 + 1e-12), (leaves, fanouts)
-
-
 def test_refinement_of_simulated_counts() -> None:
     """Noise put through the estimates has the stated error; one 5 % off in scale is seen."""
     variances, draws = [1.0, 2.0], 40_000
@@ -183,14 +168,6 @@ def test_lemma_iii_1_and_iii_2() -> None:
         # "From Lemmas III.1 and III.2 ... for K >= 4."
         if leaves > 1:
             assert (histogram_error(leaves, 1) < independent_error(leaves, 1)) == (leaves >= 4)
-
-
-def test_one_level_is_the_histogram() -> None:
-    for leaves in (1, 2, 9, 997):
-        for fanout in (max(leaves, 2), leaves + 5):
-            assert tree_error(leaves, (fanout,), (0.3,)) == pytest.approx(
-                histogram_error(leaves, 0.3)
-            )
 
 
 def test_normalised_errors_of_figure_1() -> None:

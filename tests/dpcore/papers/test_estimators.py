@@ -193,40 +193,6 @@ def test_prefixes_are_sums_over_covers(cases: list[Case]) -> None:
             assert found.prefix_variances.min() >= 0
 
 
-def test_every_estimator_is_unbiased(cases: list[Case]) -> None:
-    rng = np.random.default_rng(3)
-    for case in cases:
-        truth = case.tree.level_counts(rng.integers(0, 99, case.tree.leaves))
-        given: list[Any] = [
-            exact if math.isfinite(v) else None
-            for exact, v in zip(truth, case.variances, strict=True)
-        ]
-        total = int(truth[0][0]) if case.public else None
-        given[0] = None if case.public else given[0]
-        for estimator in estimators(case):
-            found = estimate_tree(estimator, case.tree, case.variances, given, total=total)
-            for level, exact, spread in zip(
-                found.levels, truth, found.level_variances, strict=True
-            ):
-                np.testing.assert_allclose(level[np.isfinite(spread)], exact[np.isfinite(spread)])
-            np.testing.assert_allclose(found.prefixes, np.cumsum(truth[-1]))
-
-
-def test_the_order_of_the_estimators(cases: list[Case]) -> None:
-    """More information, less variance; at the leaves that from above is already the best."""
-    for case in cases:
-        found = {each: case.responses(each) for each in estimators(case)}
-        slack = 1 + 1e-9
-        for level in range(case.tree.height + 1):
-            of = {each: one.level_variances[level] for each, one in found.items()}
-            assert (of[Estimator.FULL] <= of[Estimator.BELOW] * slack + 1e-9).all()
-            assert (of[Estimator.FULL] <= of[Estimator.ABOVE] * slack + 1e-9).all()
-            assert (of[Estimator.BELOW] <= of[Estimator.NONE] * slack).all()
-        above, full = found[Estimator.ABOVE], found[Estimator.FULL]
-        np.testing.assert_allclose(above.levels[-1], full.levels[-1], atol=1e-9)
-        np.testing.assert_allclose(above.level_variances[-1], full.level_variances[-1], atol=1e-9)
-
-
 def sizes_for(estimator: Estimator, tree: UniformTree, variances: list[float]) -> TreeEstimate:
     """For the variances alone: any measurements do."""
     public = variances[0] == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,12 @@ def release(
     )
 
 
+def refuses(*questions: Question, match: str = "the noise does not keep", **given: Any) -> None:
+    """Check that a release of questions is refused."""
+    with pytest.raises(ValueError, match=match):
+        release(*questions, **given)
+
+
 EPS = Measure.EPSILON
 CONVERTED = zcdp_rho(*REST)
 TINY = Fraction(1, 10**30)
@@ -65,15 +72,13 @@ def test_a_mixed_release_keeps_the_sum(form: str) -> None:
     assert again == plan and again.digest == plan.digest
     for less in ((WHOLE[0] - SPARSE[0] / 2, WHOLE[1]), (WHOLE[0], WHOLE[1] - SPARSE[1] / 2)):
         if form == "digits":  # a chain: nothing but its rho is known
-            with pytest.raises(ValueError, match="the noise does not keep"):
-                release(sparse(), tree, stated=less, amount=CONVERTED)
+            refuses(sparse(), tree, stated=less, amount=CONVERTED)
 
 
 def test_where_only_rho_is_known_no_more_of_it_is_taken() -> None:
     more = CONVERTED * (1 + Fraction(1, 10**6))
     release(sparse(), hierarchy_question(budget=rho(CONVERTED)), amount=CONVERTED)
-    with pytest.raises(ValueError, match="the noise does not keep"):
-        release(sparse(), hierarchy_question(budget=rho(more)), amount=more)
+    refuses(sparse(), hierarchy_question(budget=rho(more)), amount=more)
 
 
 def test_where_the_laws_are_known_the_certificate_decides() -> None:
@@ -90,8 +95,7 @@ def test_where_the_laws_are_known_the_certificate_decides() -> None:
             kept |= percent > 100
         else:
             refused = True
-            with pytest.raises(ValueError, match="the noise does not keep"):
-                release(sparse(), tree, amount=amount)
+            refuses(sparse(), tree, amount=amount)
     assert kept and refused
 
 
@@ -99,25 +103,24 @@ def test_a_planted_doubling_is_refused() -> None:
     tree = hierarchy_question(budget=rho(CONVERTED))
     # The sparse tree twice, or with twice its epsilon, or with twice its delta.
     for spent in ((SPARSE[0] * 2, SPARSE[1]), (SPARSE[0], SPARSE[1] * 2)):
-        with pytest.raises(ValueError, match="the noise does not keep"):
-            release(sparse(spent), tree, amount=CONVERTED)
-    with pytest.raises(ValueError, match="the noise does not keep"):
-        release(sparse(), sparse(name="again"), tree, amount=CONVERTED)
-    with pytest.raises(ValueError, match=r"budgets sum to .*, above"):
-        release(
-            sparse(), tree, hierarchy_question(name="b", budget=rho(CONVERTED)), amount=CONVERTED
-        )
+        refuses(sparse(spent), tree, amount=CONVERTED)
+    refuses(sparse(), sparse(name="again"), tree, amount=CONVERTED)
+    refuses(
+        sparse(),
+        tree,
+        hierarchy_question(name="b", budget=rho(CONVERTED)),
+        amount=CONVERTED,
+        match=r"budgets sum to .*, above",
+    )
     doubled = hierarchy_question(budget=rho(CONVERTED * 2))
-    with pytest.raises(ValueError, match="the noise does not keep"):
-        release(sparse(), doubled, amount=CONVERTED * 2)
+    refuses(sparse(), doubled, amount=CONVERTED * 2)
 
 
 def test_sparse_trees_alone_add_up_exactly() -> None:
     two = [sparse(), sparse(REST, name="other")]
     assert release(*two, amount=Fraction(1)).spending.moved == ()
     for less in ((WHOLE[0] - TINY, WHOLE[1]), (WHOLE[0], WHOLE[1] - TINY)):
-        with pytest.raises(ValueError, match="the noise does not keep"):
-            release(*two, stated=less, amount=Fraction(1))
+        refuses(*two, stated=less, amount=Fraction(1))
     release(*two, stated=(WHOLE[0] + TINY, WHOLE[1] + TINY), amount=Fraction(1))
 
 
@@ -125,13 +128,11 @@ def test_nothing_left_for_the_others_is_refused() -> None:
     little = Fraction(1, 10**12)
     tree = hierarchy_question("bushy", budget=rho(little))
     for stated in (SPARSE, (SPARSE[0], WHOLE[1]), (WHOLE[0], SPARSE[1])):
-        with pytest.raises(ValueError, match="the noise does not keep"):
-            release(sparse(), tree, stated=stated, amount=little)
+        refuses(sparse(), tree, stated=stated, amount=little)
 
 
 def test_a_delta_that_is_spent_must_be_stated() -> None:
-    with pytest.raises(ValueError, match="delta: a tree spends one"):
-        release(sparse(), stated=None, amount=Fraction(1))
+    refuses(sparse(), stated=None, amount=Fraction(1), match="delta: a tree spends one")
 
 
 def test_an_epsilon_of_a_tree_of_its_own_is_added() -> None:
@@ -139,23 +140,21 @@ def test_an_epsilon_of_a_tree_of_its_own_is_added() -> None:
     pure = hierarchy_question("bushy", name="pure", budget=Budget(measure=EPS, amount=REST[0]))
     plan = release(sparse(), pure, stated=(WHOLE[0], SPARSE[1]), amount=Fraction(1))
     assert plan.composed == ()
-    with pytest.raises(ValueError, match="the noise does not keep"):
-        release(sparse(), pure, stated=(WHOLE[0] - TINY, SPARSE[1]), amount=Fraction(1))
+    refuses(sparse(), pure, stated=(WHOLE[0] - TINY, SPARSE[1]), amount=Fraction(1))
     tree = hierarchy_question(budget=rho(CONVERTED))
     whole = WHOLE[0] + REST[0], WHOLE[1]
     release(sparse(), pure, tree, stated=whole, amount=CONVERTED)
-    with pytest.raises(ValueError, match="the noise does not keep"):
-        release(
-            sparse(), pure, tree, stated=(whole[0] - REST[0] / 1000, WHOLE[1]), amount=CONVERTED
-        )
+    refuses(sparse(), pure, tree, stated=(whole[0] - REST[0] / 1000, WHOLE[1]), amount=CONVERTED)
 
 
 def test_guarantees_are_not_mixed() -> None:
     pure = hierarchy_question("bushy")
-    with pytest.raises(ValueError, match="places is planned for another guarantee"):
-        release(pure, stated=None, amount=CONVERTED)
-    with pytest.raises(ValueError, match="heavy is planned for another guarantee"):
-        release(sparse(unit=SUBSTITUTE_ROW), amount=Fraction(1))
+    refuses(pure, stated=None, amount=CONVERTED, match="places is planned for another guarantee")
+    refuses(
+        sparse(unit=SUBSTITUTE_ROW),
+        amount=Fraction(1),
+        match="heavy is planned for another guarantee",
+    )
 
 
 def test_questions_are_found_by_name() -> None:

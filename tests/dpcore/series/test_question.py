@@ -250,30 +250,40 @@ def test_days_have_noise_of_their_own_and_levels_too() -> None:
 # --- against dense linear algebra ---
 
 
-def measured_by_span(runs: Runs, patch: pytest.MonkeyPatch) -> dict[Span, list[Any]]:
-    """The noisy counts of every spatial level of every temporal node."""
+def drawn_by_span(runs: Runs) -> dict[Span, tuple[bytes, Any]]:
+    """The exact counts that every temporal node is measured from, and what is drawn of it."""
     found, draw = {}, TreeQuestion.draw
 
     def recorded(self: TreeQuestion, place: Any, counts: bytes, noise: Any) -> Any:
-        drawn = draw(self, place, counts, noise)
         level = runs.temporal.spans.index(int(self.name.split("@")[1]))
-        span = runs.temporal.find_span(level, len(runs.releases) + 1)
-        assert drawn.kept is not None
-        found[span] = [unpack(each) if each else None for each in unpack_many(drawn.kept)]
+        drawn = draw(self, place, counts, noise)
+        found[runs.temporal.find_span(level, len(runs.releases) + 1)] = counts, drawn
         return drawn
 
-    patch.setattr(TreeQuestion, "draw", recorded)
-    runs.run()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TreeQuestion, "draw", recorded)
+        runs.run()
     return found
 
 
+def exact_by_span(runs: Runs) -> dict[Span, Any]:
+    """The exact counts that every temporal node is measured from."""
+    return {span: unpack(counts) for span, (counts, _) in drawn_by_span(runs).items()}
+
+
+def measured_by_span(runs: Runs) -> dict[Span, list[Any]]:
+    """The noisy counts of every spatial level of every temporal node."""
+    return {
+        span: [unpack(each) if each else None for each in unpack_many(drawn.kept)]
+        for span, (_, drawn) in drawn_by_span(runs).items()
+    }
+
+
 @pytest.mark.parametrize("temporal", [BINARY, TemporalTree.from_fanout(5, 3)], ids=["2", "3"])
-def test_windows_are_least_squares_over_time_and_tree_at_once(
-    temporal: TemporalTree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_are_least_squares_over_time_and_tree_at_once(temporal: TemporalTree) -> None:
     tree = ordered_question("tree", measure=Measure.RHO, amount=Fraction(1, 200), chunk_leaves=30)
     runs = Runs.of(tree, temporal)
-    measured = measured_by_span(runs, monkeypatch)
+    measured = measured_by_span(runs)
     shape, periods = tree.plan.tree, temporal.periods
     design, values, precisions = [], [], []
     for span, levels in measured.items():
@@ -289,16 +299,15 @@ def test_windows_are_least_squares_over_time_and_tree_at_once(
     covariance = np.linalg.inv((matrix.T * weight) @ matrix)
     solved = covariance @ (matrix.T * weight) @ np.array(values)
     for first, last in [(1, periods), (2, 4), (3, 3), (2, periods)]:
-        for (_, level, node), row in window_nodes(runs, first, last).items():
-            inside = np.zeros((periods, shape.leaves))
-            inside[first - 1 : last, list(shape.leaf_range(level, node))] = 1
-            flat = inside.ravel()
-            assert row["estimate"] == pytest.approx(flat @ solved, rel=1e-10, abs=1e-9)
-            assert row["std_error"] ** 2 == pytest.approx(flat @ covariance @ flat, rel=1e-9)
+        summed = [
+            (list(shape.leaf_range(level, node)), row)
+            for (_, level, node), row in window_nodes(runs, first, last).items()
+        ]
         cdf = runs.window(first, last).part("cdf", 0, 0).to_pylist()
-        for leaf, row in enumerate(cdf):
+        summed += [(list(range(leaf + 1)), row) for leaf, row in enumerate(cdf)]
+        for leaves, row in summed:
             inside = np.zeros((periods, shape.leaves))
-            inside[first - 1 : last, : leaf + 1] = 1
+            inside[first - 1 : last, leaves] = 1
             flat = inside.ravel()
             assert row["estimate"] == pytest.approx(flat @ solved, rel=1e-10, abs=1e-9)
             assert row["std_error"] ** 2 == pytest.approx(flat @ covariance @ flat, rel=1e-9)
@@ -379,38 +388,22 @@ def test_a_spine_is_put_together_too() -> None:
 # --- what a row moves ---
 
 
-def exact_by_span(runs: Runs, patch: pytest.MonkeyPatch) -> dict[Span, Any]:
-    """The exact counts that every temporal node is measured from."""
-    found, draw = {}, TreeQuestion.draw
-
-    def recorded(self: TreeQuestion, place: Any, counts: bytes, noise: Any) -> Any:
-        level = runs.temporal.spans.index(int(self.name.split("@")[1]))
-        span = runs.temporal.find_span(level, len(runs.releases) + 1)
-        found[span] = unpack(counts)
-        return draw(self, place, counts, noise)
-
-    with patch.context() as context:
-        context.setattr(TreeQuestion, "draw", recorded)
-        runs.run()
-    return found
-
-
 @by_time
 @pytest.mark.parametrize("repeated", [False, True], ids=["once", "planted"])
 def test_a_row_moves_one_count_of_one_node_of_each_temporal_level(
-    temporal: TemporalTree, repeated: bool, monkeypatch: pytest.MonkeyPatch
+    temporal: TemporalTree, repeated: bool
 ) -> None:
     """What the guarantee rests on; seen to fail where a run is given a row of the run before."""
     if repeated and temporal.periods == 1:
         return
     tree = one_level(Budget(measure=Measure.RHO, amount=Fraction(1)), keys=5)
-    left = exact_by_span(Runs.of(tree, temporal), monkeypatch)
+    left = exact_by_span(Runs.of(tree, temporal))
     for period in range(1, temporal.periods + 1 - repeated):
         more = Runs.of(tree, temporal)
         more.counts[period - 1, 3] += 1
         if repeated:
             more.counts[period, 3] += 1
-        right = exact_by_span(more, monkeypatch)
+        right = exact_by_span(more)
         moved = {span: int(np.abs(left[span] - right[span]).sum()) for span in left}
         by_level = [
             sum(count for span, count in moved.items() if span.level == level)
