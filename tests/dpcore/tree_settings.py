@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
 from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 
 # The privacy unit, whether the total is public, and whether there are keys.
@@ -44,3 +46,25 @@ def planned_tree(
 ) -> TreePlan:
     """Return the planned tree of a setting."""
     return plan_tree(tree_setting(leaves, case, measure, amount), **choices)
+
+
+def tree_plan(
+    leaves: int,
+    fanouts: Iterable[int],
+    amounts: Iterable[Fraction],
+    case: Case = ROWS,
+    measure: Measure = Measure.EPSILON,
+    amount: Fraction | int | str = 1,
+    **fields: Any,
+) -> TreePlan:
+    """Return a plan with the amount of each level."""
+    setting = tree_setting(leaves, case, measure, amount)
+    return TreePlan(
+        tree=UniformTree(leaves=leaves, fanouts=tuple(fanouts)),
+        unit=setting.unit,
+        budget=setting.budget,
+        level_amounts=tuple(amounts),
+        public_total=setting.public_total,
+        keyed=setting.keyed,
+        **fields,
+    )

@@ -27,7 +27,7 @@ from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.ordered.question import Totals, chunk_quantiles
 from dptrees.dpcore.papers.cdf_mechanisms import independent_mechanism
 from dptrees.dpcore.papers.estimators import PapersForest
-from dptrees.dpcore.privacy.unit import Budget, Measure
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.questions.answer_errors import difference_ends
 from dptrees.dpcore.trees.error_laws import BLUR_VARIANCE, SMOOTHING, prefix_margin
 from dptrees.dpcore.trees.shapes import UniformTree
@@ -35,7 +35,7 @@ from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan
 from tests.dpcore.noise_laws import scaled
 from tests.dpcore.tree_runs import forest_of_runs, solve_runs
-from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, tree_setting
+from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, tree_plan, tree_setting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -65,22 +65,14 @@ def make_plan(
     units: tuple[int, ...] = (2, 3, 0, 4),
 ) -> TreePlan:
     """Unequal levels, one not measured; a private root that is; or independent prefixes."""
-    unit, public, keyed = SETTINGS[setting]
+    case, amount = SETTINGS[setting], AMOUNTS[measure]
     tree = tree or UniformTree(leaves=LEAVES, fanouts=(3, 2, 4))
-    budget = Budget(measure=measure, amount=AMOUNTS[measure])
     if name == "independent":
-        return independent_mechanism(
-            tree_setting(tree.leaves, SETTINGS[setting], measure, budget.amount)
-        )
-    units = (0, *units[1:]) if public else units
-    return TreePlan(
-        tree=tree,
-        unit=unit,
-        budget=budget,
-        level_amounts=tuple(budget.amount * Fraction(unit, sum(units)) for unit in units),
-        public_total=public,
-        keyed=keyed,
-        estimator=Estimator(name),
+        return independent_mechanism(tree_setting(tree.leaves, case, measure, amount))
+    units = (0, *units[1:]) if case is PUBLIC else units
+    amounts = [amount * Fraction(unit, sum(units)) for unit in units]
+    return tree_plan(
+        tree.leaves, tree.fanouts, amounts, case, measure, amount, estimator=Estimator(name)
     )
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.levels.uniform import range_error, range_margin
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.cases import for_each
 from tests.dpcore.tree_runs import unit_responses
+from tests.dpcore.tree_settings import tree_plan
 
 
 @for_each("seed", range(6))
@@ -102,12 +102,7 @@ def test_refuses(random_plan: Callable[..., TreePlan], start: int, stop: int) ->
 
 
 def test_an_empty_range_has_no_error_but_its_share_of_the_total() -> None:
-    plan = TreePlan(
-        tree=UniformTree(leaves=4, fanouts=(2, 2)),
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        level_amounts=(Fraction(0), Fraction(0), Fraction(1)),
-    )
+    plan = tree_plan(4, (2, 2), (Fraction(0), Fraction(0), Fraction(1)))
     errors = UniformErrors(plan)
     for place in range(5):
         assert errors.range(place, place).variance == 0

@@ -21,8 +21,7 @@ from dptrees.dpcore.levels.planner import predicted_cdf_rmse, predicted_error
 from dptrees.dpcore.ordered.workload import NamedPlan, candidates
 from dptrees.dpcore.papers.cdf_mechanisms import published_prefix_variance
 from dptrees.dpcore.papers.estimators import PapersForest
-from dptrees.dpcore.privacy.unit import Budget, Measure
-from dptrees.dpcore.trees.shapes import UniformTree
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.uniform.intervals import IntervalWidths
 from dptrees.dpcore.uniform.objectives import (
     CdfObjective,
@@ -36,7 +35,7 @@ from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.cases import for_each
 from tests.dpcore.noise_laws import scaled
 from tests.dpcore.tree_runs import released_cdf, solve_runs
-from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, planned_tree
+from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, planned_tree, tree_plan
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -121,16 +120,9 @@ def z_score(per_run: Array, predicted: float) -> float:
 
 def uneven_plan(setting: str, measure: Measure) -> TreePlan:
     """Levels of unequal variances, one not measured; a private root that is."""
-    unit, public, keyed = SETTINGS[setting]
-    amounts = [Fraction(0) if public else Fraction(1, 10), Fraction(1, 5), Fraction(0)]
-    return TreePlan(
-        tree=UniformTree(leaves=LEAVES, fanouts=(3, 2, 4)),
-        unit=unit,
-        budget=Budget(measure=measure, amount=Fraction(1, 2)),
-        level_amounts=(*amounts, Fraction(1, 5)),
-        public_total=public,
-        keyed=keyed,
-    )
+    root = Fraction(0) if setting == "N public" else Fraction(1, 10)
+    amounts = (root, Fraction(1, 5), Fraction(0), Fraction(1, 5))
+    return tree_plan(LEAVES, (3, 2, 4), amounts, SETTINGS[setting], measure, Fraction(1, 2))
 
 
 @pytest.fixture(scope="module")

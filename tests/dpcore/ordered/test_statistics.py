@@ -39,10 +39,9 @@ from dptrees.dpcore.questions.answer_errors import (
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.trees.estimation import estimation_weights, weighted_variance
 from dptrees.dpcore.trees.shapes import UniformTree
-from dptrees.dpcore.uniform.plan import TreePlan
 from tests.dpcore.cases import for_each
 from tests.dpcore.single_questions import KEY, alone
-from tests.dpcore.tree_settings import tree_setting
+from tests.dpcore.tree_settings import tree_plan, tree_setting
 
 CELLS = 60
 EPSILON = Budget(measure=Measure.EPSILON, amount=Fraction(1))
@@ -88,11 +87,8 @@ def test_weighted_sums_of_whole_levels(leaves: int, fanouts: tuple[int, ...], pu
 
 
 def whole_levels() -> UniformMechanism:
-    tree = UniformTree(leaves=CELLS, fanouts=(4, 5, 3))
-    amounts = tuple(map(Fraction, ("0", "1/5", "2/5", "2/5")))
-    return UniformMechanism(
-        plan=TreePlan(tree=tree, unit=ADD_REMOVE_ROW, budget=EPSILON, level_amounts=amounts)
-    )
+    amounts = map(Fraction, ("0", "1/5", "2/5", "2/5"))
+    return UniformMechanism(plan=tree_plan(CELLS, (4, 5, 3), amounts))
 
 
 def adaptive(*, counts: bool = False) -> AdaptiveMechanism:

@@ -16,21 +16,15 @@ from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource, add_noise
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 from dptrees.dpcore.trees.forests import LinearForest
-from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
-from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
+from dptrees.dpcore.trees.shapes import IrregularTree
+from dptrees.dpcore.uniform.plan import UniformForest
 from tests.dpcore.irregular_trees import EPSILON
+from tests.dpcore.tree_settings import tree_plan
 
 AMOUNTS = (Fraction(1, 3),) * 3
 SOURCE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"", global_digest=b"")
 FORESTS: dict[str, LinearForest] = {
-    "uniform": UniformForest(
-        TreePlan(
-            tree=UniformTree(leaves=6, fanouts=(3, 2)),
-            unit=ADD_REMOVE_ROW,
-            budget=EPSILON,
-            level_amounts=AMOUNTS,
-        )
-    ),
+    "uniform": UniformForest(tree_plan(6, (3, 2), AMOUNTS)),
     "irregular": IrregularForest(
         IrregularPlan(
             tree=IrregularTree.from_fanouts([[3], [1, 2, 3]]),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.levels.planner import plan_tree, predicted_error
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import (
@@ -26,7 +26,7 @@ from dptrees.dpcore.uniform.objectives import (
 from dptrees.dpcore.uniform.plan import TreePlan
 from dptrees.dpcore.uniform.prefix_errors import TreeBatch
 from tests.dpcore.cases import for_each
-from tests.dpcore.tree_settings import ROWS, tree_setting
+from tests.dpcore.tree_settings import ROWS, tree_plan, tree_setting
 
 GUESSES = (Guess(stop=3, density=2.5), Guess(stop=9, density=0.125))
 OBJECTIVES: list[Objective] = [
@@ -118,12 +118,7 @@ def test_refuses_a_kind_that_there_is_not(kind: object) -> None:
 
 def make_plan(fanouts: tuple[int, ...] = (3, 4)) -> TreePlan:
     amounts = (Fraction(1, 5), *[Fraction(4, 5) / len(fanouts)] * len(fanouts))
-    return TreePlan(
-        tree=UniformTree(leaves=11, fanouts=fanouts),
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        level_amounts=amounts,
-    )
+    return tree_plan(11, fanouts, amounts)
 
 
 def test_errors_of_one_plan_agree_for_the_same_queries() -> None:

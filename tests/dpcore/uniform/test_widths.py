@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.trees.error_laws import ErrorLaw, clipped_intervals, prefix_margin
 from dptrees.dpcore.trees.estimation import (
     estimation_weights,
@@ -24,7 +24,7 @@ from dptrees.dpcore.uniform.intervals import interval_widths
 from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.cases import for_each
 from tests.dpcore.tree_runs import unit_responses
-from tests.dpcore.tree_settings import PUBLIC, ROWS, planned_tree
+from tests.dpcore.tree_settings import PUBLIC, ROWS, planned_tree, tree_plan
 from tests.processor import takes_less
 
 
@@ -153,13 +153,8 @@ def test_the_laws_are_the_coefficients_of_all_measurements(
         units[:-1][rng.random(tree.height) < 0.25] = 0
         if public:
             units[0] = 0
-        plan = TreePlan(
-            tree=tree,
-            unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
-            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-            level_amounts=tuple(Fraction(int(each), 100) for each in units),
-            public_total=public,
-        )
+        amounts = [Fraction(int(each), 100) for each in units]
+        plan = tree_plan(tree.leaves, tree.fanouts, amounts, PUBLIC if public else ROWS)
         responses, errors = unit_responses(plan), UniformErrors(plan)
         for level, size in enumerate(tree.level_sizes):
             masks = level_matrix(tree, level)
@@ -234,13 +229,8 @@ def test_what_is_public_has_no_width() -> None:
 @pytest.mark.parametrize("epsilon", [Fraction(4, 5), Fraction(6, 5), 2, 4, Fraction(43, 5)])
 def test_every_prefix_of_a_flat_tree_is_covered(leaves: int, epsilon: Fraction) -> None:
     """Its error lies on the integers, where coverage jumps from one prefix to the next: exact."""
-    amount = Fraction(epsilon)
-    plan = TreePlan(
-        tree=UniformTree(leaves=leaves, fanouts=(leaves,)),
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=Measure.EPSILON, amount=amount),
-        level_amounts=(Fraction(0), amount),
-    )
+    amounts = (Fraction(0), Fraction(epsilon))
+    plan = tree_plan(leaves, (leaves,), amounts, amount=epsilon)
     widths, law = interval_widths(plan, 0.95), plan.laws[1]
     reach = 400
     one = law.pmf(np.arange(-reach, reach + 1))
@@ -301,13 +291,8 @@ def test_a_narrower_width_is_seen(random_plan: Callable[..., TreePlan]) -> None:
 @pytest.mark.parametrize("fanouts", [(2,) * 20, (16,) * 5, (1024, 1024)])
 @pytest.mark.parametrize("measure", list(Measure))
 def test_any_level_of_confidence_is_quick(measure: Measure, fanouts: tuple[int, ...]) -> None:
-    height = len(fanouts)
-    plan = TreePlan(
-        tree=UniformTree(leaves=700_001, fanouts=fanouts),
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=measure, amount=Fraction(1)),
-        level_amounts=(Fraction(1, height + 1),) * (height + 1),
-    )
+    levels = len(fanouts) + 1
+    plan = tree_plan(700_001, fanouts, [Fraction(1, levels)] * levels, ROWS, measure)
     assert takes_less(1.5, lambda: interval_widths(plan, 0.9))  # 0.3 measured
     assert interval_widths(plan, 0.9).prefix > 1.6
 
