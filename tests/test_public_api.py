@@ -26,11 +26,11 @@ def test_every_public_name_is_committed(api: dict[str, list[str]]) -> None:
     assert new == [], "new public names: run python -m tests.public_api --write"
 
 
-@pytest.mark.parametrize("part", committed_api())
-def test_a_name_that_disappears_is_found(part: str, api: dict[str, list[str]]) -> None:
-    name = api[part][-1]
-    without = api | {part: [each for each in api[part] if each != name]}
-    assert lost(api, without) == [f"{part}: {name}"]
+def test_a_name_that_disappears_is_found(api: dict[str, list[str]]) -> None:
+    for part in committed_api():
+        name = api[part][-1]
+        without = api | {part: [each for each in api[part] if each != name]}
+        assert lost(api, without) == [f"{part}: {name}"]
 
 
 def test_every_part_has_its_names(api: dict[str, list[str]]) -> None:

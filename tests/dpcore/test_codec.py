@@ -174,10 +174,10 @@ def test_values_of_the_context_are_not_read() -> None:
     assert Order.from_spec(SPEC | {"shape": 0}, currency="EUR", shape=square).shape == square
 
 
-@pytest.mark.parametrize("name", SPEC)
-def test_an_absent_entry_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"^(Order|Price) needs the field '{name}'"):
-        read({key: value for key, value in SPEC.items() if key != name})
+def test_an_absent_entry_is_refused() -> None:
+    for name in SPEC:
+        with pytest.raises(ValueError, match=f"^(Order|Price) needs the field '{name}'"):
+            read({key: value for key, value in SPEC.items() if key != name})
 
 
 def test_an_unknown_entry_is_refused() -> None:
@@ -213,13 +213,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "message"), WRONG)
-def test_a_wrong_value_is_refused_by_field_value_and_rule(
-    name: str, value: object, message: str
-) -> None:
-    with pytest.raises(ValueError, match=r".") as caught:
-        read(SPEC | {name: value})
-    assert str(caught.value) == message
+def test_a_wrong_value_is_refused_by_field_value_and_rule() -> None:
+    for name, value, message in WRONG:
+        with pytest.raises(ValueError, match=r".") as caught:
+            read(SPEC | {name: value})
+        assert str(caught.value) == message
 
 
 def test_what_is_written_by_hand_must_be_what_would_be_written() -> None:

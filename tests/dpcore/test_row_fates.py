@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dptrees.dpcore.boxes.domain import HypercubeDomain
 from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import (
@@ -35,13 +36,14 @@ from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
+from dptrees.dpcore.ordered.domain_kinds import CategoryDomain, make_domain
 from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys, UnlistedKeys
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
@@ -307,6 +309,7 @@ def test_each_row_by_itself(case: Case) -> None:
                 meaning = expected if meaning is None else meaning
                 assert expected == meaning, type
             check_odd_rows(case, ordinary, odd_rows(type), expected, turn)
+            check_reported_drops(case, odd_rows(type), next(turn))
 
 
 def accepted(case: Case) -> list[pa.DataType]:
@@ -373,3 +376,51 @@ def check_counter(case: Case, rows: pa.Array, expected: Counter[object]) -> None
         case.question.domain.paths(level, merged.keys).validate(full=True)
         totals[level] += partial.total
     assert totals[0] == totals[1] == expected.total()
+
+
+def check_reported_drops(case: Case, odd: pa.Array, turn: int) -> None:
+    """The rows that are reported to be dropped are those that are."""
+    column = FORMS[turn % len(FORMS)](odd) if len(odd) > 3 else odd
+    others = {name: pa.repeat(one[0], len(odd)) for name, one in case.others.items()}
+    columns = {case.column: column, **others}
+    kept = case.question.row_increments(columns).rows
+    dropped = np.ones(len(odd), np.bool_)
+    dropped[slice(None) if kept is None else kept] = False
+    fates = case.question.row_outcomes(columns)
+    drops = [each.rows for each in fates if each.policy == "drop"]
+    found = np.logical_or.reduce([np.zeros(len(odd), np.bool_), *drops])
+    assert found.tolist() == dropped.tolist(), odd.type
+
+
+def reported(fates) -> list[tuple[str, str, str, int]]:
+    return [(*fate[:3], int(fate.rows.sum())) for fate in fates if fate.rows.any()]
+
+
+def test_causes_and_policies_are_reported() -> None:
+    age = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
+    rows = {"age": pa.array([-1, None, 5, 100, 200])}
+    assert reported(make_domain(age).row_outcomes(rows)) == [
+        ("age", "missing", "drop", 1),
+        ("age", "below lower", "clamp", 1),
+        ("age", "at or above upper", "clamp", 2),
+    ]
+    sizes = make_domain({"column": "s", "type": "category", "categories": ["a"], "unknown": "last"})
+    assert reported(sizes.row_outcomes({"s": pa.array(["a", "b", None])})) == [
+        ("s", "missing", "drop", 1),
+        ("s", "unknown", "last", 1),
+    ]
+    box = HypercubeDomain(axes=(make_domain(age),), depths=(3,))
+    assert reported(box.row_outcomes(rows)) == reported(make_domain(age).row_outcomes(rows))
+    assert make_domain({"column": "u", "type": "unit_rows", "most": 5}).row_outcomes({}) == []
+
+
+def test_keys_report_what_is_not_listed() -> None:
+    rows = {"k": pa.array(["a", "b", None, "other"])}
+    for unknown in ("drop", "other"):
+        expected = [("k", "missing", unknown, 1), ("k", "unknown", unknown, 2)]
+        table = KeyTable(pa.table({"k": pa.array(["a"], pa.large_string())}))
+        listed = KeyList(column="k", keys=("a",), unknown=unknown)
+        unlisted = UnlistedKeys(table=table, unknown=unknown)
+        assert reported(listed.row_outcomes(rows)) == expected
+        assert reported(TableKeys(table=table, unknown=unknown).row_outcomes(rows)) == expected
+        assert reported(unlisted.row_outcomes(rows)) == expected[:1]
