@@ -48,8 +48,9 @@ def sent_through(laws: list[NoiseLaw], response: Floats) -> Coefficients:
 def law_coefficients(law: ErrorLaw) -> Coefficients:
     found: Coefficients = defaultdict(list)
     for each, value, count in law.terms:
-        found[each] += [abs(value)] * count
-    return {each: sorted(v for v in values if v > 1e-10) for each, values in found.items()}
+        if abs(value) > 1e-10:
+            found[each] += [abs(value)] * count
+    return {each: sorted(values) for each, values in found.items()}
 
 
 def check(law: ErrorLaw, laws: list[NoiseLaw], response: Floats, variance: float | None) -> None:
@@ -61,112 +62,69 @@ def check(law: ErrorLaw, laws: list[NoiseLaw], response: Floats, variance: float
         assert law.variance == pytest.approx(variance, rel=1e-8, abs=1e-7)
 
 
-def estimators(plan: TreePlan) -> list[Estimator]:
-    return [each for each in Estimator if plan.public_total or each is not Estimator.REFINED]
-
-
-@pytest.fixture(params=range(10))
-def plans(
-    request: pytest.FixtureRequest,
-) -> list[TreePlan]:
-    rng = np.random.default_rng(request.param)
-    return [
-        random_plan(rng, public=public, measure=measure, tree=random_tree(rng, height=3))
-        for public in (False, True)
-        for measure in Measure
-    ]
-
-
-def test_nodes(plans: list[TreePlan]) -> None:
-    for plan in plans:
-        for estimator in estimators(plan):
-            laws, found = unit_responses(plan, estimator)
-            errors = EstimatorErrors(estimator=estimator, plan=plan)
-            for level, spread in enumerate(found.level_variances):
-                for node, variance in enumerate(spread):
-                    if math.isinf(variance):
-                        with pytest.raises(ValueError, match="no estimate from above"):
-                            errors.node(level, node)
-                        continue
-                    check(errors.node(level, node), laws, found.levels[level][:, node], variance)
-
-
-def test_prefixes(plans: list[TreePlan]) -> None:
-    for plan in plans:
-        for estimator in estimators(plan):
-            laws, found = unit_responses(plan, estimator)
-            errors = EstimatorErrors(estimator=estimator, plan=plan)
-            for leaf, variance in enumerate(found.prefix_variances):
-                response = found.prefixes[:, leaf]
-                check(errors.prefix(leaf), laws, response, variance)
-                less = response - 0.3 * found.prefixes[:, -1]
-                check(errors.prefix(leaf, less_total=0.3), laws, less, None)
-
-
-def test_ranges(plans: list[TreePlan]) -> None:
-    rng = np.random.default_rng(1)
-    for plan in plans:
-        leaves = plan.tree.leaves
-        ends = np.sort(rng.integers(0, leaves + 1, (12, 2))).tolist()
-        for estimator in estimators(plan):
-            laws, found = unit_responses(plan, estimator)
-            before = np.concatenate([np.zeros((len(laws), 1)), found.prefixes], axis=1)
-            errors = EstimatorErrors(estimator=estimator, plan=plan)
-            for start, stop in [*ends, (0, leaves), (0, 0), (leaves, leaves), (0, leaves // 2)]:
-                response = before[:, stop] - before[:, start]
-                check(errors.range(start, stop), laws, response, None)
-
-
-def test_sums_of_ranges(plans: list[TreePlan]) -> None:
-    rng = np.random.default_rng(2)
-    for plan in plans:
-        edges = np.unique(rng.integers(0, plan.tree.leaves + 1, 6)).tolist()
-        runs = list(zip(edges[::2], edges[1::2], strict=False))
-        for estimator in estimators(plan):
-            laws, found = unit_responses(plan, estimator)
-            before = np.concatenate([np.zeros((len(laws), 1)), found.prefixes], axis=1)
-            response = sum(before[:, stop] - before[:, start] for start, stop in runs)
-            errors = EstimatorErrors(estimator=estimator, plan=plan)
-            check(errors.sum(runs), laws, np.asarray(response), None)
-
-
-def test_a_range_of_one_node_has_the_node_s_error_where_children_add_up(
-    plans: list[TreePlan],
+def check_all(
+    errors: EstimatorErrors | IndependentErrors,
+    laws: list[NoiseLaw],
+    found: TreeEstimate,
+    seed: int,
 ) -> None:
-    for plan in plans:
-        errors = EstimatorErrors(estimator=Estimator.FULL, plan=plan)
-        for level, size in enumerate(plan.tree.level_sizes):
-            for node in range(size):
-                held = plan.tree.leaf_range(level, node)
-                variance = errors.range(held.start, held.stop).variance
-                expected = errors.node(level, node).variance
-                assert variance == pytest.approx(expected, rel=1e-9, abs=1e-8)
+    """The laws of all nodes and prefixes, and of some ranges and sums of ranges."""
+    for level, spread in enumerate(found.level_variances):
+        for node, variance in enumerate(spread):
+            if math.isinf(variance):
+                with pytest.raises(ValueError, match="no estimate from above"):
+                    errors.node(level, node)
+                continue
+            check(errors.node(level, node), laws, found.levels[level][:, node], variance)
+    for leaf, variance in enumerate(found.prefix_variances):
+        response = found.prefixes[:, leaf]
+        check(errors.prefix(leaf), laws, response, variance)
+        for share in (0.3, 1.0):
+            less = response - share * found.prefixes[:, -1]
+            check(errors.prefix(leaf, less_total=share), laws, less, None)
+    rng, leaves = np.random.default_rng(seed), len(found.prefix_variances)
+    before = np.concatenate([np.zeros((len(laws), 1)), found.prefixes], axis=1)
+    ends = np.sort(rng.integers(0, leaves + 1, (12, 2))).tolist()
+    for start, stop in [*ends, (0, leaves), (0, 0), (leaves, leaves), (0, leaves // 2)]:
+        check(errors.range(start, stop), laws, before[:, stop] - before[:, start], None)
+    edges = np.unique(rng.integers(0, leaves + 1, 6)).tolist()
+    runs = list(zip(edges[::2], edges[1::2], strict=False))
+    if runs and isinstance(errors, EstimatorErrors):
+        response = sum(before[:, stop] - before[:, start] for start, stop in runs)
+        check(errors.sum(runs), laws, np.asarray(response), None)
 
 
-def test_independent_prefixes() -> None:
-    for public in (False, True):
-        rng = np.random.default_rng(2)
-        law = DiscreteLaplace(scale=Fraction(7, 2))
-        for _ in range(10):
-            tree = random_tree(rng, height=3)
-            leaves, count = tree.leaves, tree.leaves - public
-            laws: list[NoiseLaw] = [law] * count
-            total = 0 if public else None
-            found = independent_estimates(tree, np.eye(count), law.variance, total=total)
-            errors = IndependentErrors(tree=tree, law=law, public_total=public)
-            for level, spread in enumerate(found.level_variances):
-                for node, variance in enumerate(spread):
-                    check(errors.node(level, node), laws, found.levels[level][:, node], variance)
-            for leaf, variance in enumerate(found.prefix_variances):
-                response = found.prefixes[:, leaf]
-                check(errors.prefix(leaf), laws, response, variance)
-                for share in (0.3, 1.0):
-                    less = response - share * found.prefixes[:, -1]
-                    check(errors.prefix(leaf, less_total=share), laws, less, None)
-            before = np.concatenate([np.zeros((count, 1)), found.prefixes], axis=1)
-            for start, stop in np.sort(rng.integers(0, leaves + 1, (12, 2))).tolist():
-                response = before[:, stop] - before[:, start]
-                check(errors.range(start, stop), laws, response, None)
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_errors_are_the_coefficients_of_unit_noise(seed: int, public: bool) -> None:
+    rng = np.random.default_rng(seed)
+    tree, measure = random_tree(rng, height=3), list(Measure)[seed % 2]
+    plan = random_plan(rng, public=public, measure=measure, tree=tree)
+    for estimator in Estimator:
+        if estimator is Estimator.REFINED and not public:
+            continue
+        laws, found = unit_responses(plan, estimator)
+        check_all(EstimatorErrors(estimator=estimator, plan=plan), laws, found, seed)
+    # A range of one node has the node's error where children add up.
+    errors = EstimatorErrors(estimator=Estimator.FULL, plan=plan)
+    for level, size in enumerate(tree.level_sizes):
+        for node in range(size):
+            held = tree.leaf_range(level, node)
+            variance = errors.range(held.start, held.stop).variance
+            expected = errors.node(level, node).variance
+            assert variance == pytest.approx(expected, rel=1e-9, abs=1e-8)
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_independent_prefixes(public: bool) -> None:
+    rng = np.random.default_rng(2)
+    law = DiscreteLaplace(scale=Fraction(7, 2))
+    for seed in range(10):
+        tree = random_tree(rng, height=3)
+        count, total = tree.leaves - public, 0 if public else None
+        found = independent_estimates(tree, np.eye(count), law.variance, total=total)
+        errors = IndependentErrors(tree=tree, law=law, public_total=public)
+        check_all(errors, [law] * count, found, seed)
 
 
 def binary_plan(height: int, *, leaves: int | None = None) -> TreePlan:

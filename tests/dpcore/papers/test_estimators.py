@@ -112,24 +112,26 @@ def random_case(rng: np.random.Generator, *, public: bool) -> Case:
     return Case(tree=tree, variances=variances, public=public)
 
 
-@pytest.fixture(params=range(12))
-def cases(request: pytest.FixtureRequest) -> list[Case]:
-    rng = np.random.default_rng(request.param)
-    return [random_case(rng, public=public) for public in (False, True)]
+CASES = [
+    random_case(rng, public=public)
+    for rng in map(np.random.default_rng, range(12))
+    for public in (False, True)
+]
+Usable = Callable[[int, int], bool]
 
 
 def estimators(case: Case) -> list[Estimator]:
     return [each for each in Estimator if case.public or each is not Estimator.REFINED]
 
 
-def check_nodes(
-    case: Case, estimator: Estimator, usable: Callable[[int, int], Callable[[int, int], bool]]
-) -> None:
+def check_nodes(case: Case, estimator: Estimator) -> None:
     """Each node's estimate has the weights and the variance of least squares on what is usable."""
     found = case.responses(estimator)
     for level, size in enumerate(case.tree.level_sizes):
         for node in range(size):
-            weights = case.best_weights(case.row(level, node), usable(level, node))
+            weights = case.best_weights(
+                case.row(level, node), usable_by(case, estimator, (level, node))
+            )
             variance = found.level_variances[level][node]
             if weights is None:
                 assert math.isinf(variance)
@@ -139,40 +141,29 @@ def check_nodes(
             assert variance == pytest.approx(float(weights**2 @ case.spread()), abs=1e-9)
 
 
-def test_below_is_least_squares_on_the_subtree(cases: list[Case]) -> None:
-    for case in cases:
-        for estimator in set(estimators(case)) & {Estimator.BELOW, Estimator.REFINED}:
-            check_nodes(case, estimator, lambda *top, case=case: case.is_below(top))
+def usable_by(case: Case, estimator: Estimator, top: tuple[int, int]) -> Usable:
+    """What an estimator may use for a node: what is below it, what is not below, everything, or
+    the nearest measurements."""
+    below = case.is_below(top)
+    nearest = min(each for each in case.levels if each >= top[0])
+    return {
+        Estimator.BELOW: below,
+        Estimator.REFINED: below,
+        Estimator.ABOVE: lambda level, node: (level, node) == top or not below(level, node),
+        Estimator.FULL: lambda level, node: True,
+        Estimator.NONE: lambda level, node: level == nearest and below(level, node),
+    }[estimator]
 
 
-def test_above_is_least_squares_on_all_that_is_not_below(cases: list[Case]) -> None:
-    for case in cases:
-
-        def usable(level: int, node: int, case: Case = case) -> Callable[[int, int], bool]:
-            below = case.is_below((level, node))
-            return lambda other, at: (other, at) == (level, node) or not below(other, at)
-
-        check_nodes(case, Estimator.ABOVE, usable)
+@pytest.mark.parametrize("estimator", Estimator)
+def test_nodes_are_least_squares_on_what_an_estimator_may_use(estimator: Estimator) -> None:
+    for case in CASES:
+        if estimator in estimators(case):
+            check_nodes(case, estimator)
 
 
-def test_full_is_least_squares_on_everything(cases: list[Case]) -> None:
-    for case in cases:
-        check_nodes(case, Estimator.FULL, lambda level, node: lambda other, at: True)
-
-
-def test_none_is_the_measurement_or_the_nearest_below(cases: list[Case]) -> None:
-    for case in cases:
-
-        def usable(level: int, node: int, case: Case = case) -> Callable[[int, int], bool]:
-            nearest = min(each for each in case.levels if each >= level)
-            below = case.is_below((level, node))
-            return lambda other, at: other == nearest and below(other, at)
-
-        check_nodes(case, Estimator.NONE, usable)
-
-
-def test_prefixes_are_sums_over_covers(cases: list[Case]) -> None:
-    for case in cases:
+def test_prefixes_are_sums_over_covers() -> None:
+    for case in CASES:
         leaves = case.tree.leaves
         for estimator in estimators(case):
             found = case.responses(estimator)
