@@ -33,8 +33,7 @@ from dptrees.dpcore.trees.error_laws import BLUR_VARIANCE, SMOOTHING, prefix_mar
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan
-from tests.dpcore.noise_laws import scaled
-from tests.dpcore.tree_runs import forest_of_runs, solve_runs
+from tests.dpcore.tree_runs import forest_of_runs, scaled, solve_runs
 from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, tree_plan, tree_setting
 
 Make = Callable[..., Any]

@@ -33,8 +33,7 @@ from dptrees.dpcore.uniform.objectives import (
 )
 from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.cases import for_each
-from tests.dpcore.noise_laws import scaled
-from tests.dpcore.tree_runs import released_cdf, solve_runs
+from tests.dpcore.tree_runs import released_cdf, scaled, solve_runs
 from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, planned_tree, tree_plan
 
 Make = Callable[..., Any]
