@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -64,11 +62,3 @@ def unit_responses(plan: TreePlan) -> list[tuple[int, np.ndarray[Any, Any]]]:
             noise[level][node] = 1.0
             responses.append((level, estimate_down(weights, estimate_up(weights, noise), root)[-1]))
     return responses
-
-
-def scaled(law: NoiseLaw, factor: Fraction) -> NoiseLaw:
-    """Return the law with its scale multiplied."""
-    if isinstance(law, DiscreteLaplace):
-        return DiscreteLaplace(scale=law.scale * factor)
-    assert isinstance(law, DiscreteGaussian)
-    return DiscreteGaussian(sigma_squared=law.sigma_squared * factor**2)

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from dptrees.dpcore.levels.planner import plan_tree
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
@@ -68,3 +69,11 @@ def tree_plan(
         keyed=setting.keyed,
         **fields,
     )
+
+
+def scaled(law: NoiseLaw, factor: Fraction) -> NoiseLaw:
+    """Return the law with its scale multiplied."""
+    if isinstance(law, DiscreteLaplace):
+        return DiscreteLaplace(scale=law.scale * factor)
+    assert isinstance(law, DiscreteGaussian)
+    return DiscreteGaussian(sigma_squared=law.sigma_squared * factor**2)

@@ -20,7 +20,7 @@ from dptrees.dpcore.questions.answer_errors import SumError
 from dptrees.dpcore.release.released import release_counts
 from tests.dpcore.hierarchy_questions import all_nodes, hierarchy_question, make_release_plan
 from tests.dpcore.test_coverage import limits
-from tests.dpcore.tree_runs import scaled
+from tests.dpcore.tree_settings import scaled
 
 KEYS, CONFIDENCES = 2500, (0.9, 0.95, 0.99)
 # State and single county of one block; a county; two blocks of other counties.

@@ -33,8 +33,8 @@ from dptrees.dpcore.trees.error_laws import BLUR_VARIANCE, SMOOTHING, prefix_mar
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan
-from tests.dpcore.tree_runs import forest_of_runs, scaled, solve_runs
-from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, tree_plan, tree_setting
+from tests.dpcore.tree_runs import forest_of_runs, solve_runs
+from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, scaled, tree_plan, tree_setting
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

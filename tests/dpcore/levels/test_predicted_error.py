@@ -33,8 +33,8 @@ from dptrees.dpcore.uniform.objectives import (
 )
 from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.cases import for_each
-from tests.dpcore.tree_runs import released_cdf, scaled, solve_runs
-from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, planned_tree, tree_plan
+from tests.dpcore.tree_runs import released_cdf, solve_runs
+from tests.dpcore.tree_settings import KEYED, PUBLIC, ROWS, planned_tree, scaled, tree_plan
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

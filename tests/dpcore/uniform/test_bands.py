@@ -19,8 +19,8 @@ from dptrees.dpcore.uniform import intervals as bands
 from dptrees.dpcore.uniform.error_laws import UniformErrors
 from dptrees.dpcore.uniform.plan import TreePlan
 from tests.dpcore.cases import for_each
-from tests.dpcore.tree_runs import released_cdf, scaled
-from tests.dpcore.tree_settings import PUBLIC, ROWS, planned_tree
+from tests.dpcore.tree_runs import released_cdf
+from tests.dpcore.tree_settings import PUBLIC, ROWS, planned_tree, scaled
 from tests.processor import takes_less
 
 FALSE_ALARM = 1e-6
