@@ -27,6 +27,7 @@ from dptrees.dpcore.release.released import ReleaseReader
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.rows.policies import MeasureColumn
 from tests.dpcore.mechanisms import take_mechanism
+from tests.dpcore.released_tables import all_rows
 
 # State, county, block; state 9 has one county of one block: a chain. Leading zeros are kept.
 CODES = ["0100", "0101", "0110", "0111", "0112", "1200", "1201", "1310", "1400", "9001"]
@@ -216,11 +217,6 @@ def leaf_counts(
 
 def all_nodes(release: ReleaseReader, name: str) -> pa.Table:
     """Every row of the nodes of a tree, straight from the parts, in one order for all cuts."""
-    question = release.plan.question(name)
-    chunking = question.forest.chunking
-    places = {(chunk.key, chunk.index) for chunk in chunking}
-    if chunking.split_level:
-        places |= {(key, -1) for key in range(question.key_count)}
-    table = pa.concat_tables(release._read("nodes", name, *place) for place in sorted(places))
+    table = all_rows(release, "nodes", name)
     table = table.set_column(1, "key", table["key"].cast(pa.string()))
     return table.sort_by([("key", "ascending"), ("level", "ascending"), ("node", "ascending")])

@@ -27,8 +27,8 @@ from dptrees.dpcore.uniform.intervals import interval_widths
 from dptrees.dpcore.uniform.plan import TreePlan
 from tests.dpcore.conftest import make_question, make_release_plan, replace_laws
 from tests.dpcore.mechanisms import changed
+from tests.dpcore.noise_laws import scaled
 from tests.dpcore.released_tables import columns_of
-from tests.dpcore.tree_settings import scaled
 
 LEAVES, KEYS, REPETITIONS = 48, 2500, 6
 CONFIDENCES = (0.9, 0.95, 0.99)

@@ -28,6 +28,7 @@ from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.specification import Refusal
 from tests.dpcore.neighboring import largest
+from tests.dpcore.noise_laws import p_value, scaled
 from tests.dpcore.single_questions import KEY, alone, released, silenced
 
 FALSE_ALARM = 1e-6
@@ -182,22 +183,8 @@ def test_the_noise_has_the_law_of_the_sensitivity(budget: Budget, law: NoiseLaw)
     assert question.plan.law == law
     none = {"value": pa.array([], pa.string()), "group": pa.array([], pa.int64())}
     rows = none | {"user": pa.array([], pa.int64())}
-    noise = numbers(question, rows)["estimate"].to_numpy()
-
-    def chance(law: NoiseLaw) -> float:
-        edges = np.arange(-12, 13)
-        seen = np.array([(noise == edge).sum() for edge in edges])
-        expected = law.pmf(edges) * len(noise)
-        rest = len(noise) - expected.sum()
-        return float(stats.chisquare([*seen, len(noise) - seen.sum()], [*expected, rest]).pvalue)
-
-    assert chance(law) > FALSE_ALARM
-    smaller = (
-        DiscreteLaplace(scale=Fraction(21, 10))
-        if budget is EPSILON
-        else DiscreteGaussian(sigma_squared=Fraction(441, 100))
-    )
-    assert chance(smaller) < FALSE_ALARM
+    noise = numbers(question, rows)["estimate"].to_numpy().astype(np.int64)
+    assert p_value(noise, law) > FALSE_ALARM > p_value(noise, scaled(law, Fraction(7, 10)))
 
 
 def test_intervals_hold_the_exact_number_as_often_as_stated() -> None:

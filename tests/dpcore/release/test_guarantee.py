@@ -32,9 +32,9 @@ from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.intervals import IntervalWidths
 from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.conftest import make_question, make_release_plan, replace_laws
-from tests.dpcore.noise_laws import p_value
+from tests.dpcore.noise_laws import p_value, scaled
 from tests.dpcore.released_tables import columns_of
-from tests.dpcore.tree_settings import PUBLIC, planned_tree, scaled
+from tests.dpcore.tree_settings import PUBLIC, planned_tree
 
 Make = Callable[..., Any]
 Array = np.ndarray[Any, Any]

@@ -42,7 +42,7 @@ from dptrees.dpcore.sparse.question import SparseWorkload
 from dptrees.dpcore.specification import Refusal
 
 TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
-EPSILON, RHO = Measure.EPSILON, Measure.RHO
+EPSILON, RHO, DELTA = Measure.EPSILON, Measure.RHO, Fraction(1, 10**6)
 FOUND = [BudgetSplit.EQUAL_ERRORS, BudgetSplit.LEAST_ERROR]
 # Places whose counts are read relative to their size, which thresholds may measure.
 PLACES = HierarchyDomain(
@@ -56,11 +56,17 @@ def tree(name: str, cells: int, **choices: Any) -> OrderedWorkload:
     return OrderedWorkload(name=name, domain=domain, **choices)
 
 
-def guaranteed(
-    split: BudgetSplit, measure: Measure, amount: Fraction | int, delta: Fraction | None = None
-) -> Guarantee:
+def planned(
+    split: BudgetSplit,
+    workloads: Sequence[Workload[Any]],
+    measure: Measure,
+    amount: Fraction | int,
+    delta: Fraction | None = None,
+) -> ReleasePlan:
+    """The plan of a release whose budget is split so."""
     budget = Budget(measure=measure, amount=Fraction(amount))
-    return Guarantee(budget=budget, delta=delta, split=split)
+    guarantee = Guarantee(budget=budget, delta=delta, split=split)
+    return plan_release("r", guarantee, TERMS, workloads)
 
 
 def weighted_errors(plan: ReleasePlan, workloads: Sequence[Workload[Any]]) -> Floats:
@@ -173,7 +179,7 @@ def test_errors_that_jump_leave_the_nearest_shares() -> None:
 # ---------------------------------------------------------------------------- plans
 
 BUDGETS = [(EPSILON, 1, None), (EPSILON, 20, None), (RHO, Fraction(1, 2), None)]
-BUDGETS.append((EPSILON, 1, Fraction(1, 10**6)))
+BUDGETS.append((EPSILON, 1, DELTA))
 TREES = {
     "cells": [tree("a", 10), tree("b", 3000)],
     "weights": [tree("a", 10, weight=Fraction(3)), tree("b", 300), tree("c", 5000, weight=1)],
@@ -185,29 +191,24 @@ TREES = {
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_errors_are_equal(trees: str, budget: Any) -> None:
     workloads = TREES[trees]
-    errors = weighted_errors(
-        plan_release("r", guaranteed(BudgetSplit.EQUAL_ERRORS, *budget), TERMS, workloads),
-        workloads,
-    )
+    errors = weighted_errors(planned(BudgetSplit.EQUAL_ERRORS, workloads, *budget), workloads)
     assert max(errors) <= min(errors) * (1 + EQUALITY)
     # By weight they are not, but for trees that are alike.
-    errors = weighted_errors(
-        plan_release("r", guaranteed(BudgetSplit.WEIGHTS, *budget), TERMS, workloads), workloads
-    )
+    errors = weighted_errors(planned(BudgetSplit.WEIGHTS, workloads, *budget), workloads)
     assert (max(errors) <= min(errors) * (1 + EQUALITY)) == (trees == "alike")
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_the_sum_of_errors_is_the_least(budget: Any) -> None:
     workloads = TREES["cells"]
-    best = plan_release("r", guaranteed(BudgetSplit.LEAST_ERROR, *budget), TERMS, workloads)
+    best = planned(BudgetSplit.LEAST_ERROR, workloads, *budget)
     least = weighted_errors(best, workloads).sum()
     first, second = workloads
 
     def at(part: float) -> float:
         weights = Fraction(part), 1 - Fraction(part)
         weighted = [replace(first, weight=weights[0]), replace(second, weight=weights[1])]
-        plan = plan_release("r", guaranteed(BudgetSplit.WEIGHTS, *budget), TERMS, weighted)
+        plan = planned(BudgetSplit.WEIGHTS, weighted, *budget)
         return float(weighted_errors(plan, workloads).sum())
 
     own, other = (float(question.budget.amount) for question in best.questions)
@@ -224,16 +225,11 @@ def test_noise_of_both_laws_is_split_too() -> None:
         tree("b", 4096, noise=Noise.GAUSSIAN),
         tree("c", 512, noise=Noise.GAUSSIAN, weight=Fraction(2)),
     ]
-    delta = Fraction(1, 10**6)
-    plan = plan_release(
-        "r", guaranteed(BudgetSplit.EQUAL_ERRORS, EPSILON, 1, delta), TERMS, workloads
-    )
+    plan = planned(BudgetSplit.EQUAL_ERRORS, workloads, EPSILON, 1, DELTA)
     assert len(plan.composed) == 2
     errors = weighted_errors(plan, workloads)
     assert max(errors) <= min(errors) * (1 + 2 * EQUALITY)
-    least = plan_release(
-        "r", guaranteed(BudgetSplit.LEAST_ERROR, EPSILON, 1, delta), TERMS, workloads
-    )
+    least = planned(BudgetSplit.LEAST_ERROR, workloads, EPSILON, 1, DELTA)
     assert weighted_errors(least, workloads).sum() < errors.sum() * 0.99
 
 
@@ -247,20 +243,16 @@ def test_a_tree_with_a_delta_of_its_own_is_split_too() -> None:
         ),
         tree("b", 256, noise=Noise.GAUSSIAN),
     ]
-    delta = Fraction(1, 10**6)
-    plan = plan_release(
-        "r", guaranteed(BudgetSplit.EQUAL_ERRORS, EPSILON, 2, delta), TERMS, workloads
-    )
+    plan = planned(BudgetSplit.EQUAL_ERRORS, workloads, EPSILON, 2, DELTA)
     own = plan.questions[0].spending
-    assert 0 < own.epsilon < 2 and 0 < own.delta < delta
-    assert own.epsilon / 2 == own.delta / delta
+    assert 0 < own.epsilon < 2 and 0 < own.delta < DELTA
+    assert own.epsilon / 2 == own.delta / DELTA
     errors = weighted_errors(plan, workloads)
     assert max(errors) <= min(errors) * (1 + 2 * EQUALITY)
 
 
 def test_the_same_shares_every_time() -> None:
-    guarantee = guaranteed(BudgetSplit.EQUAL_ERRORS, RHO, 1)
-    one, two = (plan_release("r", guarantee, TERMS, TREES["weights"]) for _ in range(2))
+    one, two = (planned(BudgetSplit.EQUAL_ERRORS, TREES["weights"], RHO, 1) for _ in range(2))
     assert one.digest == two.digest
     for question in one.questions:
         assert question.budget is not None and question.budget.amount % SHARE_UNIT == 0
@@ -287,7 +279,7 @@ def test_no_release_spends_more_than_the_whole(
         tree(f"t{n}", cells, weight=weight, **(choices if n == 0 else {}))
         for n, (cells, weight) in enumerate(shapes)
     ]
-    plan = plan_release("r", guaranteed(split, measure, amount, delta), TERMS, workloads)
+    plan = planned(split, workloads, measure, amount, delta)
     check_spent(plan, amount, delta)
 
 
@@ -314,19 +306,18 @@ def test_planted_shares_that_sum_to_more_are_refused(monkeypatch: pytest.MonkeyP
     for planted, budget in product((counted_twice, all_rounded_up), BUDGETS[:3]):
         monkeypatch.setattr(composition, "solve_shares", planted)
         with pytest.raises(ValueError, match="budgets sum to"):
-            plan_release("r", guaranteed(BudgetSplit.EQUAL_ERRORS, *budget), TERMS, TREES["cells"])
+            planned(BudgetSplit.EQUAL_ERRORS, TREES["cells"], *budget)
 
 
 @pytest.mark.parametrize("split", FOUND)
 def test_trees_without_an_error_that_compares_are_refused(split: BudgetSplit) -> None:
     codes = SparseWorkload(name="codes", domain=CodeDomain(column="code", widths=(8, 24)))
-    given_ = guaranteed(split, EPSILON, 1, Fraction(1, 10**6))
     with pytest.raises(Refusal, match=r"split: .*, and codes has none that compares; use weights"):
-        plan_release("r", given_, TERMS, [tree("a", 9), codes])
+        planned(split, [tree("a", 9), codes], EPSILON, 1, DELTA)
     levels = WholeLevels(fanouts=(3, 3), level_budgets=(Fraction(1, 9), Fraction(1, 9)))
     fixed = tree("b", 9, candidate=levels)
     with pytest.raises(Refusal, match=r"split: .* does not go with level_budgets of b"):
-        plan_release("r", guaranteed(split, EPSILON, 1), TERMS, [tree("a", 9), fixed])
+        planned(split, [tree("a", 9), fixed], EPSILON, 1)
 
 
 def test_errors_of_several_units_are_not_added_up() -> None:
@@ -334,4 +325,4 @@ def test_errors_of_several_units_are_not_added_up() -> None:
     levels = IrregularLevels(objective=relative)
     workloads = [tree("a", 9), HierarchyWorkload(name="b", domain=PLACES, candidate=levels)]
     with pytest.raises(Refusal, match="that of a is in rows and that of b in part of the count"):
-        plan_release("r", guaranteed(BudgetSplit.LEAST_ERROR, EPSILON, 1), TERMS, workloads)
+        planned(BudgetSplit.LEAST_ERROR, workloads, EPSILON, 1)
