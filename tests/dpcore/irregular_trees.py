@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +17,18 @@ from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
 
 EPSILON = Budget(measure=Measure.EPSILON, amount=Fraction(1))
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
+
+
+def make_plan(
+    tree: IrregularTree | Sequence[Sequence[int]], *amounts: Fraction | int, **fields: Any
+) -> IrregularPlan:
+    """The plan of a tree, or of fan-outs, with these parts of epsilon 1 for its levels."""
+    if not isinstance(tree, IrregularTree):
+        tree = IrregularTree.from_fanouts(tree)
+    given: dict[str, Any] = {"unit": ADD_REMOVE_ROW, "budget": EPSILON}
+    if amounts:
+        given["level_amounts"] = tuple(map(Fraction, amounts))
+    return IrregularPlan(tree=tree, **given | fields)
 
 
 def random_irregular_tree(

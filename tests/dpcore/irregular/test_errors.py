@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import dptrees.dpcore.irregular.error_laws
+from dptrees.dpcore.irregular import error_laws
 from dptrees.dpcore.irregular.error_laws import IrregularErrors
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 from dptrees.dpcore.trees.error_laws import ErrorLaw, MergedLaw, noise_cumulant
 from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
 from dptrees.dpcore.trees.shapes import IrregularTree
 from tests.dpcore.irregular_trees import (
     EPSILON,
     RHO,
+    make_plan,
     node_chains,
     node_variances,
     random_irregular_plan,
@@ -109,17 +109,19 @@ def test_moments_are_those_of_the_laws_and_variances_are_g() -> None:
                     assert value == pytest.approx(summed, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("law", [
-    DiscreteLaplace(scale=Fraction(1, 3)), DiscreteLaplace(scale=Fraction(7, 2)),
-    DiscreteGaussian(sigma_squared=Fraction(1, 4)), DiscreteGaussian(sigma_squared=Fraction(5)),
-])  # fmt: skip
-def test_cumulants_of_the_noise(law: Any) -> None:
+def test_cumulants_of_the_noise() -> None:
     k = np.arange(-300, 301)
-    second, fourth, sixth = (float(law.pmf(k) @ k ** float(power)) for power in (2, 4, 6))
-    assert noise_cumulant(law, 2) == pytest.approx(second)
-    assert noise_cumulant(law, 4) == pytest.approx(fourth - 3 * second**2, rel=1e-7, abs=1e-9)
-    expected = sixth - 15 * fourth * second + 30 * second**3
-    assert noise_cumulant(law, 6) == pytest.approx(expected, rel=1e-7, abs=1e-6)
+    for law in (
+        DiscreteLaplace(scale=Fraction(1, 3)),
+        DiscreteLaplace(scale=Fraction(7, 2)),
+        DiscreteGaussian(sigma_squared=Fraction(1, 4)),
+        DiscreteGaussian(sigma_squared=Fraction(5)),
+    ):
+        second, fourth, sixth = (float(law.pmf(k) @ k ** float(power)) for power in (2, 4, 6))
+        assert noise_cumulant(law, 2) == pytest.approx(second)
+        assert noise_cumulant(law, 4) == pytest.approx(fourth - 3 * second**2, rel=1e-7, abs=1e-9)
+        expected = sixth - 15 * fourth * second + 30 * second**3
+        assert noise_cumulant(law, 6) == pytest.approx(expected, rel=1e-7, abs=1e-6)
 
 
 # --- merged laws ----------------------------------------------------------------------------------
@@ -145,12 +147,12 @@ def test_merged_laws_differ_by_what_they_say(seed: int, monkeypatch: pytest.Monk
     nodes = [(level, size // 2) for level, size in enumerate(plan.tree.level_sizes)]
     expected = [exact.node(*each) for each in nodes]
     assert all(law.difference == 0 for law in expected)
-    monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_MOST_GROUPS", 60)
-    monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_COARSE_GROUPS", 12)
-    monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_FEW", 0)
+    monkeypatch.setattr(error_laws, "_MOST_GROUPS", 60)
+    monkeypatch.setattr(error_laws, "_COARSE_GROUPS", 12)
+    monkeypatch.setattr(error_laws, "_FEW", 0)
     differences = []
     for large in (10**9, 0):
-        monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_LARGE", large)
+        monkeypatch.setattr(error_laws, "_LARGE", large)
         for each, law in zip(nodes, expected, strict=True):
             merged = IrregularErrors(plan).node(*each)
             assert merged.variance == pytest.approx(law.variance, rel=1e-9)
@@ -165,15 +167,16 @@ def test_merged_laws_differ_by_what_they_say(seed: int, monkeypatch: pytest.Monk
     assert max(differences) > 0
 
 
-@pytest.mark.parametrize("seed", range(6))
 def test_merging_into_the_usual_groups_changes_next_to_nothing(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_FEW", 0)
-    plan = wide_plan(seed, (EPSILON, RHO)[seed % 2])
-    errors = IrregularErrors(plan)
-    merged = [errors.node(level, size // 2) for level, size in enumerate(plan.tree.level_sizes)]
-    assert all(law.difference < 1e-6 * law.variance for law in merged)
+    monkeypatch.setattr(error_laws, "_FEW", 0)
+    for seed in range(6):
+        plan = wide_plan(seed, (EPSILON, RHO)[seed % 2])
+        errors = IrregularErrors(plan)
+        for level, size in enumerate(plan.tree.level_sizes):
+            law = errors.node(level, size // 2)
+            assert law.difference < 1e-6 * law.variance
 
 
 def test_the_allowance_covers_a_difference_that_is_known() -> None:
@@ -199,13 +202,7 @@ def test_the_allowance_covers_a_difference_that_is_known() -> None:
 
 
 def test_one_node_and_no_node() -> None:
-    plan = IrregularPlan(
-        tree=IrregularTree(child_starts=()),
-        unit=ADD_REMOVE_ROW,
-        budget=EPSILON,
-        level_amounts=(Fraction(1),),
-    )
-    errors = IrregularErrors(plan)
+    errors = IrregularErrors(make_plan(IrregularTree(child_starts=()), 1))
     assert errors.node(0, 0).law.terms == ((DiscreteLaplace(scale=Fraction(1)), 1.0, 1),)
     assert errors.moments(0).variance[0] == pytest.approx(errors.node(0, 0).variance)
     for level, node in itertools.product((-1, 0, 1), (-1, 1)):
@@ -229,9 +226,9 @@ def test_a_wrong_gain_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_siblings_taken_apart_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for plan in random_plans(60, seed=2):
         nodes = [(level, size - 1) for level, size in enumerate(plan.tree.level_sizes)]
-        monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_LARGE", 10**9)
+        monkeypatch.setattr(error_laws, "_LARGE", 10**9)
         whole = [IrregularErrors(plan).node(*each) for each in nodes]
-        monkeypatch.setattr(dptrees.dpcore.irregular.error_laws, "_LARGE", 0)
+        monkeypatch.setattr(error_laws, "_LARGE", 0)
         for each, law in zip(nodes, whole, strict=True):
             apart = IrregularErrors(plan).node(*each)
             assert apart.variance == pytest.approx(law.variance, rel=1e-9, abs=1e-9)

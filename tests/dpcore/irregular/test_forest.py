@@ -17,7 +17,7 @@ from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.irregular.planner import with_best_shares
 from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dptrees.dpcore.noise.source import LARGEST_MEASURED, NoiseSource
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
 from dptrees.dpcore.trees.chunks import SPINE, branch_index
 from dptrees.dpcore.trees.consistency import consistent_counts, root_count
 from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
@@ -25,9 +25,9 @@ from dptrees.dpcore.trees.forests import LevelSolution, RootSolutions
 from dptrees.dpcore.trees.shapes import IrregularTree
 from dptrees.dpcore.uniform.plan import TreePlan, UniformForest
 from tests.dpcore.irregular_trees import (
-    EPSILON,
     RHO,
     irregular,
+    make_plan,
     node_chains,
     node_variances,
     random_irregular_plan,
@@ -113,6 +113,13 @@ class Solved:
     estimates: list[Array]
     variances: list[Array]
     counts: list[Array]
+
+
+def check_equal(one: Solved, other: Solved) -> None:
+    """Check that two solutions have the same bits."""
+    for name in ("estimates", "variances", "counts"):
+        for ours, theirs in zip(getattr(one, name), getattr(other, name), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
 
 def solve(forest: IrregularForest, counts: Array, noise: Any) -> Solved:
@@ -247,12 +254,11 @@ def test_public_counts_come_back_as_they_are() -> None:
                 np.testing.assert_array_equal(found.variances[level], 0)
 
 
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("known", [False, True])
-def test_zero_noise_gives_the_truth_back(size: int, known: bool) -> None:
+def test_zero_noise_gives_the_truth_back(known: bool) -> None:
     """Whether the plan knows that there is no noise (variance 0) or believes in some."""
     rng = np.random.default_rng(11)
-    for _ in range(8):
+    for size in (1, 2, 4, 8, 16, 40, 2**17) * 2:
         plan = with_laws(random_irregular_plan(rng), lambda law: ZeroNoise())
         if known:
             plan.__dict__["class_variances"] = tuple(
@@ -309,13 +315,7 @@ def source(release_key: Any) -> NoiseSource:
 
 
 def chained_plan() -> IrregularPlan:
-    return IrregularPlan(
-        tree=CHAINED,
-        unit=ADD_REMOVE_ROW,
-        budget=EPSILON,
-        level_amounts=tuple(Fraction(n, 10) for n in (2, 3, 1, 4)),
-        keyed=True,
-    )
+    return make_plan(CHAINED, *(Fraction(n, 10) for n in (2, 3, 1, 4)), keyed=True)
 
 
 def error_z(
@@ -401,28 +401,19 @@ def test_noise_is_drawn_once_and_afresh_for_every_class_chunk_and_count(release_
 def test_streams_have_distinct_names() -> None:
     forest = IrregularForest(chained_plan())
     codes = [forest.stream_code(level, chain) for level in range(4) for chain in range(level + 1)]
-    assert len(set(codes)) == len(codes) and [forest.stream_code(n, 0) for n in range(4)] == [
-        0,
-        1,
-        2,
-        3,
-    ]
+    assert len(set(codes)) == len(codes)
+    assert [forest.stream_code(level, 0) for level in range(4)] == [0, 1, 2, 3]
 
 
 def test_refuses() -> None:
-    tree = IrregularTree.from_fanouts([[2]])
-    plan = with_best_shares(IrregularPlan(tree=tree, budget=RHO, unit=SUBSTITUTE_ROW))
+    plan = with_best_shares(make_plan([[2]], budget=RHO, unit=SUBSTITUTE_ROW))
     with pytest.raises(ValueError, match="is for one tree, not 2"):
         IrregularForest(plan, keys=2)
 
 
 def test_a_tree_of_one_node() -> None:
-    plan = with_laws(
-        with_best_shares(
-            IrregularPlan(tree=IrregularTree(child_starts=()), budget=EPSILON, unit=ADD_REMOVE_ROW)
-        ),
-        lambda law: ZeroNoise(),
-    )
+    best = with_best_shares(make_plan(IrregularTree(child_starts=())))
+    plan = with_laws(best, lambda law: ZeroNoise())
     forest = IrregularForest(plan, keys=2)
     found = solve(forest, np.array([[5], [7]]), PlacedNoise(forest))
     assert found.counts[0].tolist() == [[5], [7]]

@@ -28,11 +28,13 @@ from dptrees.dpcore.trees.shapes import IrregularTree
 from tests.dpcore.irregular_trees import (
     EPSILON,
     RHO,
+    make_plan,
     node_variances,
     random_irregular_plan,
     random_irregular_tree,
     rhode_island,
 )
+from tests.dpcore.refusals import check_refusals
 from tests.memory import stays_below
 
 BUDGETS = {
@@ -104,32 +106,20 @@ def test_derivatives_equal_differences_and_the_parts_sum_to_the_error() -> None:
         assert parts == pytest.approx(error(spread), rel=1e-9)
 
 
-@pytest.mark.parametrize("measure", ["epsilon", "rho"])
-def test_weights_of_public_counts_alone_are_no_error(measure: str) -> None:
+def test_weights_of_public_counts_alone_are_no_error() -> None:
     """No split is better than another then."""
-    plan = IrregularPlan(
-        tree=IrregularTree.from_fanouts([[2], [3, 2]]),
-        budget=BUDGETS[measure],
-        unit=SUBSTITUTE_ROW,
-        public_level=0,
-    )
-    best = with_best_shares(plan, NodeWeights(levels=(1, 0, 0)))
-    assert sum(best.level_amounts) == plan.budget.amount and best.level_amounts[-1] > 0
-    assert predicted_node_rmse(best, NodeWeights(levels=(1, 0, 0))) == 0
-
-
-LEVELS = ("state", "county", "tract", "block group", "block")
+    root = NodeWeights(levels=(1, 0, 0))
+    for budget in (EPSILON, RHO):
+        plan = make_plan([[2], [3, 2]], budget=budget, unit=SUBSTITUTE_ROW, public_level=0)
+        best = with_best_shares(plan, root)
+        assert sum(best.level_amounts) == plan.budget.amount and best.level_amounts[-1] > 0
+        assert predicted_node_rmse(best, root) == 0
 
 
 def test_known_figures_of_rhode_island(shared_data: Path) -> None:
     tree, _ = rhode_island(shared_data)
     assert tree.level_sizes == (1, 5, 244, 815, 25181)
-    flat = IrregularPlan(
-        tree=tree,
-        unit=ADD_REMOVE_ROW,
-        budget=EPSILON,
-        level_amounts=(*[Fraction(0)] * 4, Fraction(1)),
-    )
+    flat = make_plan(tree, 0, 0, 0, 0, 1)
     rounded = [float(f"{rmse:.4g}") for rmse in predicted_level_rmse(flat)]
     assert rounded == [215.3, 96.3, 13.79, 7.543, 1.357]
     equal = with_shares(flat, [0.2] * 5)
@@ -149,7 +139,7 @@ def test_predicted_is_the_mean_of_all_variances_on_rhode_island(
     shared_data: Path, measure: str
 ) -> None:
     tree, _ = rhode_island(shared_data)
-    plan = with_best_shares(IrregularPlan(tree=tree, budget=BUDGETS[measure], unit=ADD_REMOVE_ROW))
+    plan = with_best_shares(make_plan(tree, budget=BUDGETS[measure]))
     assert sum(plan.level_amounts) == plan.budget.amount
     leaves = np.repeat(plan.leaf_variances, tree.fanouts[-1])
     whole = estimation_weights(tree, [*plan.variances_above_leaves, leaves])  # type: ignore[arg-type]
@@ -181,7 +171,7 @@ def test_as_good_as_the_best_of_150_random_splits(
     tree, _ = rhode_island(shared_data)
     weights = NodeWeights(levels=levels)
     unit = SUBSTITUTE_ROW if "large" in measure else ADD_REMOVE_ROW
-    plan = with_best_shares(IrregularPlan(tree=tree, budget=BUDGETS[measure], unit=unit), weights)
+    plan = with_best_shares(make_plan(tree, budget=BUDGETS[measure], unit=unit), weights)
     rng = np.random.default_rng(3)
     splits = rng.dirichlet(np.ones(5), 120)
     sparse = rng.dirichlet(np.ones(5), 30) * (rng.random((30, 5)) < [0.5, 0.5, 0.5, 0.5, 1])
@@ -211,8 +201,8 @@ def test_no_small_change_of_shares_is_better(measure: str, public: bool) -> None
             levels=tuple(rng.uniform(0.1, 1, tree.height + 1)), nodes=((1, node, 1.0),)
         )
         plan = with_best_shares(
-            IrregularPlan(
-                tree=tree,
+            make_plan(
+                tree,
                 budget=BUDGETS[measure],
                 unit=SUBSTITUTE_ROW if public else ADD_REMOVE_ROW,
                 public_level=0 if public else None,
@@ -241,43 +231,30 @@ def test_the_search_of_large_trees_finds_what_trying_all_levels_finds(
         errors = []
         for exhaustive in (2**22, 0):
             monkeypatch.setattr(irregular_planner, "_EXHAUSTIVE", exhaustive)
-            plan = with_best_shares(
-                IrregularPlan(tree=tree, budget=BUDGETS[measure], unit=ADD_REMOVE_ROW),
-                weights,
-            )
+            plan = with_best_shares(make_plan(tree, budget=BUDGETS[measure]), weights)
             errors.append(predicted_node_rmse(plan, weights))
         assert errors[1] <= errors[0] * 1.001
 
 
-@pytest.mark.parametrize(
-    ("fanouts", "measure", "levels"),
-    [
+def test_in_small_trees_no_other_levels_are_better() -> None:
+    """Even if the measured ones share the budget equally."""
+    for fanouts, measure, levels in (
         ([[1], [1], [1], [6]], "large rho", (0.484, 0.0001, 0.577, 0.0003, 0.328)),
         ([[1], [4], [1, 5, 1, 2]], "epsilon", (0.0014, 0.0161, 0.0192, 0.0002)),
-    ],
-)
-def test_in_small_trees_no_other_levels_are_better(
-    fanouts: list[list[int]], measure: str, levels: tuple[float, ...]
-) -> None:
-    """Even if the measured ones share the budget equally."""
-    tree, weights = IrregularTree.from_fanouts(fanouts), NodeWeights(levels=levels)
-    best = with_best_shares(
-        IrregularPlan(tree=tree, budget=BUDGETS[measure], unit=ADD_REMOVE_ROW), weights
-    )
-    for kept in itertools.product((0, 1), repeat=tree.height):
-        shares = [each / (sum(kept) + 1) for each in (*kept, 1)]
-        other = predicted_node_rmse(with_shares(best, shares), weights)
-        assert predicted_node_rmse(best, weights) <= other * (1 + 1e-6)
+    ):
+        weights = NodeWeights(levels=levels)
+        best = with_best_shares(make_plan(fanouts, budget=BUDGETS[measure]), weights)
+        least = predicted_node_rmse(best, weights)
+        for kept in itertools.product((0, 1), repeat=best.tree.height):
+            shares = [each / (sum(kept) + 1) for each in (*kept, 1)]
+            other = predicted_node_rmse(with_shares(best, shares), weights)
+            assert least <= other * (1 + 1e-6), (fanouts, kept)
 
 
 def test_the_search_of_large_trees_goes_on_where_the_first_change_is_worse(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plan = IrregularPlan(
-        tree=IrregularTree.from_fanouts([[5], [1] * 5, [1, 1, 5, 1, 1]]),
-        budget=EPSILON,
-        unit=ADD_REMOVE_ROW,
-    )
+    plan = make_plan([[5], [1] * 5, [1, 1, 5, 1, 1]])
     weights = NodeWeights(levels=(0.41, 0.45, 0.0042, 0.0026))
     exhaustive = predicted_node_rmse(with_best_shares(plan, weights), weights)
     monkeypatch.setattr(irregular_planner, "_EXHAUSTIVE", 0)
@@ -295,24 +272,17 @@ def test_a_search_ends_where_shares_have_settled(monkeypatch: pytest.MonkeyPatch
         return steps[-1]
 
     monkeypatch.setattr(irregular_planner._Search, "_step", counted)
-    tree = IrregularTree.from_fanouts([[3], [4, 2, 5], np.arange(2, 13)])
-    plan = IrregularPlan(tree=tree, budget=BUDGETS["rho"], unit=ADD_REMOVE_ROW)
+    plan = make_plan([[3], [4, 2, 5], range(2, 13)], budget=RHO)
     assert sum(with_best_shares(plan).level_amounts) == plan.budget.amount
     assert len(steps) < 150
     np.testing.assert_allclose(steps[-1], steps[-2], atol=1e-6)
 
 
 def test_levels_not_worth_a_measurement_get_none() -> None:
-    tree = IrregularTree.from_fanouts([[2], [2, 2], [50, 40, 60, 70]])
-    leaves_only = with_best_shares(
-        IrregularPlan(tree=tree, budget=EPSILON, unit=ADD_REMOVE_ROW),
-        NodeWeights(levels=(0, 0, 0, 1)),
-    )
+    plan = make_plan([[2], [2, 2], [50, 40, 60, 70]])
+    leaves_only = with_best_shares(plan, NodeWeights(levels=(0, 0, 0, 1)))
     assert leaves_only.level_amounts == (0, 0, 0, 1)
-    named = with_best_shares(
-        IrregularPlan(tree=tree, budget=EPSILON, unit=ADD_REMOVE_ROW),
-        NodeWeights(levels=(0, 0, 0, 0), nodes=((1, 1, 1.0),)),
-    )
+    named = with_best_shares(plan, NodeWeights(levels=(0, 0, 0, 0), nodes=((1, 1, 1.0),)))
     assert [round(float(amount), 2) for amount in named.level_amounts] == [0, 1, 0, 0]
 
 
@@ -322,39 +292,30 @@ def test_planning_takes_no_memory_of_the_size_of_the_leaves() -> None:
     assert tree.leaves > 7_000_000
 
     def plan() -> None:
-        best = with_best_shares(IrregularPlan(tree=tree, budget=EPSILON, unit=ADD_REMOVE_ROW))
-        predicted_level_rmse(best)
+        predicted_level_rmse(with_best_shares(make_plan(tree)))
 
     assert stays_below(tree.leaves / 4, plan)
 
 
 def test_a_tree_of_one_node() -> None:
-    tree = IrregularTree(child_starts=())
-    plan = with_best_shares(IrregularPlan(tree=tree, budget=EPSILON, unit=ADD_REMOVE_ROW))
+    plan = with_best_shares(make_plan(IrregularTree(child_starts=())))
     assert plan.level_amounts == (1,)
     law = DiscreteLaplace(scale=Fraction(1))
     assert predicted_level_rmse(plan) == (math.sqrt(law.variance),)
     assert predicted_node_rmse(plan, NodeWeights(levels=(2,))) == math.sqrt(law.variance)
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
+def test_refuses() -> None:
+    rows: list[tuple[dict[str, Any], str]] = [
         ({"levels": (1, -1)}, "at least 0"),
         ({"levels": (1, math.nan)}, "finite"),
         ({"levels": (0, 0)}, "above 0"),
         ({"levels": (1,)}, "1 levels, the tree has 2"),
         ({"levels": (1, 1), "nodes": ((1, 2, 1.0),)}, "level 1 has no node 2"),
         ({"levels": (1, 1), "nodes": ((2, 0, 1.0),)}, "level 2 has no node 0"),
-    ],
-)
-def test_refuses(weights: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        with_best_shares(
-            IrregularPlan(
-                tree=IrregularTree.from_fanouts([[2]]),
-                budget=EPSILON,
-                unit=ADD_REMOVE_ROW,
-            ),
-            NodeWeights(**weights),
-        )
+    ]
+
+    def plan_with(**weights: Any) -> IrregularPlan:
+        return with_best_shares(make_plan([[2]]), NodeWeights(**weights))
+
+    check_refusals(plan_with, rows)

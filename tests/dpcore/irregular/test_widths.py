@@ -21,11 +21,14 @@ from dptrees.dpcore.irregular.intervals import (
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.irregular.planner import with_best_shares
 from dptrees.dpcore.noise.laws import DiscreteLaplace
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.trees.error_laws import blurred_excess
 from dptrees.dpcore.trees.estimation import estimate_down, estimate_up, estimation_weights
 from dptrees.dpcore.trees.shapes import IrregularTree
 from tests.dpcore.irregular_trees import (
+    EPSILON,
+    RHO,
+    make_plan,
     node_chains,
     node_variances,
     random_irregular_plan,
@@ -36,7 +39,6 @@ from tests.processor import takes_less
 
 Array = np.ndarray[Any, Any]
 DATA = Path(__file__).parents[4] / "shared" / "data"
-ADD = ADD_REMOVE_ROW
 
 
 def draws(law: Any, rng: np.random.Generator, shape: tuple[int, int], scale: float) -> Array:
@@ -116,11 +118,10 @@ def test_every_node_of_a_small_tree_is_covered(seed: int, confidence: float) -> 
 
 @pytest.mark.parametrize("measure", list(Measure))
 def test_noise_30_percent_off_is_noticed(measure: Measure) -> None:
-    plan = IrregularPlan(
-        tree=random_irregular_tree(np.random.default_rng(4)),
-        unit=ADD,
+    plan = make_plan(
+        random_irregular_tree(np.random.default_rng(4)),
+        *(0, *[Fraction(1, 100)] * 3),
         budget=Budget(measure=measure, amount=Fraction(1, 20)),
-        level_amounts=(Fraction(0), *[Fraction(1, 100)] * 3),
     )
     assert uncovered_nodes(plan, 0.95, 4000) == 0
     assert uncovered_nodes(plan, 0.95, 4000, scale=1.3) > sum(plan.tree.level_sizes) / 2
@@ -133,19 +134,11 @@ def blocks() -> IrregularTree:
     return rhode_island(DATA)[0]
 
 
-@pytest.mark.parametrize(
-    ("measure", "amount", "confidence"),
-    [
-        (Measure.EPSILON, Fraction(1), 0.95),
-        (Measure.RHO, Fraction(1, 2), 0.99),
-    ],
-)
+@pytest.mark.parametrize("budget, confidence", [(EPSILON, 0.95), (RHO, 0.99)])
 def test_every_node_of_the_blocks_is_covered(
-    blocks: IrregularTree, measure: Measure, amount: Fraction, confidence: float
+    blocks: IrregularTree, budget: Budget, confidence: float
 ) -> None:
-    plan = with_best_shares(
-        IrregularPlan(tree=blocks, unit=ADD, budget=Budget(measure=measure, amount=amount))
-    )
+    plan = with_best_shares(make_plan(blocks, budget=budget))
     assert uncovered_nodes(plan, confidence, 240, batch=80) == 0
 
 
@@ -192,12 +185,8 @@ def test_a_narrower_width_is_seen() -> None:
 
 def test_the_width_of_a_level_is_that_of_its_widest_node() -> None:
     """Coverage fails only if intervals are too short; these are no longer than they must be."""
-    plan = IrregularPlan(
-        tree=IrregularTree.from_fanouts([[13], list(range(1, 14))]),
-        unit=ADD,
-        budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
-        level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
-    )
+    half, budget = Fraction(1, 2), Budget(measure=Measure.RHO, amount=Fraction(1))
+    plan = make_plan([[13], range(1, 14)], 0, half, half, budget=budget)
     errors = IrregularErrors(plan)
     level, moments = irregular_widths(plan, 0.95, errors).levels[1], errors.moments(1)
     assert level.blur == 1.0 and len(level.widths) == 1 and moments.variance.min() > 1 / 4
@@ -229,10 +218,10 @@ def test_the_widest_serves_all_and_cells_are_found_again() -> None:
         LevelWidths(bounds=(1.0,), widths=(2.0,), blur=0.0)
 
 
-@pytest.mark.parametrize("confidence", [0.0, 1.0, 0.99995, math.nan])
-def test_refuses_a_confidence(confidence: float) -> None:
-    with pytest.raises(ValueError, match="confidence"):
-        irregular_widths(small_plan(0), confidence)
+def test_refuses_a_confidence() -> None:
+    for confidence in (0.0, 1.0, 0.99995, math.nan):
+        with pytest.raises(ValueError, match="confidence"):
+            irregular_widths(small_plan(0), confidence)
 
 
 def test_a_tree_of_millions_of_leaves_is_quick() -> None:
@@ -243,12 +232,8 @@ def test_a_tree_of_millions_of_leaves_is_quick() -> None:
         count = int(sizes[-1].sum())
     tree = IrregularTree.from_fanouts(sizes)
     assert count > 7_500_000 and tree.height == 5
-    plan = IrregularPlan(
-        tree=tree,
-        unit=ADD,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),  # the laws that are inverted
-        level_amounts=tuple(Fraction(each, 20) for each in (0, 2, 3, 4, 5, 6)),
-    )
+    # An epsilon: the laws that are inverted.
+    plan = make_plan(tree, *(Fraction(each, 20) for each in (0, 2, 3, 4, 5, 6)))
     found = []
     assert takes_less(6, lambda: found.append(irregular_widths(plan, 0.95)))  # 1.6 measured
     widths = found[-1]
