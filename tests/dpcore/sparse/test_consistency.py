@@ -25,7 +25,7 @@ from dptrees.dpcore.sparse import pruning as sparse_consistency
 from dptrees.dpcore.sparse.domain import CodeDomain
 from dptrees.dpcore.sparse.plan import plan_sparse, publish_shard
 from dptrees.dpcore.sparse.pruning import KnownLevel, PrunedLevel, _lowered, _met, solve_levels
-from dptrees.dpcore.sparse.question import level_counts
+from tests.dpcore.sparse.counts import counts_by_key, exact_levels, node_counts
 
 NOISE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"", global_digest=b"")
 # Widths, and the rows of leaves.
@@ -112,9 +112,7 @@ def released(tree: str, runs: int) -> tuple[list[NodeCounts], list[list[PrunedLe
     widths, rows = TREES[tree]
     domain = CodeDomain(column="c", widths=widths, notation="hex")
     plan = plan_sparse(domain.names, Fraction(1), Fraction(1, 10**4), ADD_REMOVE_ROW)
-    leaves = NodeCounts.grouped(pa.array(list(rows), pa.uint64()), np.array(list(rows.values())))
-    exact = dict(level_counts(domain, leaves))
-    truth = [exact[level] for level in range(domain.height + 1)]
+    truth = exact_levels(domain, node_counts(rows))
     settled = []
     for run in range(runs):
         noise = replace(NOISE, global_digest=run.to_bytes(4, "big"))
@@ -133,7 +131,7 @@ def margins(truth: list[NodeCounts], settled: list[list[PrunedLevel]]) -> list[f
     estimate less that of the count is above 0."""
     found = []
     for number, exact in enumerate(truth):
-        known = dict(zip(exact.keys.to_pylist(), exact.counts.tolist(), strict=True))
+        known = counts_by_key(exact)
         sums = []
         for levels in settled:
             level = levels[number]

@@ -7,6 +7,8 @@ import json
 import pickle
 from collections import Counter
 from decimal import Decimal
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,8 @@ from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain, domain_from_sp
 from dptrees.dpcore.sparse.question import level_counts
 from tests.dpcore.odd_rows import TEXTS
 from tests.dpcore.odd_rows import as_texts as raw_texts
+from tests.dpcore.refusals import check_refusals
+from tests.dpcore.sparse.counts import counts_by_path
 from tests.memory import stays_below
 
 # Letters that could be mistaken for a separator, an escape, or the end of a text.
@@ -33,17 +37,7 @@ def as_texts(values: list[str | None]) -> pa.Array:
 
 def counted(domain: SparseDomain, columns: dict[str, pa.Array]) -> list[dict[str, int]]:
     """The counts of each level by path, root first."""
-    levels = dict(level_counts(domain, domain.leaf_counts(columns)))
-    return [
-        dict(
-            zip(
-                domain.paths(level, levels[level].keys).to_pylist(),
-                levels[level].counts.tolist(),
-                strict=True,
-            )
-        )
-        for level in range(domain.height + 1)
-    ]
+    return counts_by_path(domain, domain.leaf_counts(columns))
 
 
 @settings(deadline=None)
@@ -59,15 +53,14 @@ def test_addresses_are_read_and_prefixes_written_as_the_standard_library_does(
             assert counted(BYTES, {"a": column})[level] == dict(expected)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_other_texts_are_no_addresses() -> None:
+    texts = [
         *("", "1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.", ".1.2.3", "1..2.3", "01.2.3.4"),
         *("1.2.3.4 ", "1.2.3.-4", "a.b.c.d", "1.2.3.1000", "...", "1.2.3.é"),
-    ],
-)
-def test_other_texts_are_no_addresses(text: str) -> None:
-    assert read_addresses(as_texts(["9.9.9.9", text, "0.0.0.0"])).tolist() == [151587081, -1, 0]
+    ]
+    for text in texts:
+        found = read_addresses(as_texts(["9.9.9.9", text, "0.0.0.0"])).tolist()
+        assert found == [151587081, -1, 0], text
 
 
 @settings(deadline=None)
@@ -184,22 +177,17 @@ ODD = [b"a/b", b"\xff/b", None, b"a/\xc3", b"a/b", b"10.1.0.7", b"10.1.0.\xff", 
 
 
 @pytest.mark.parametrize("type", [pa.string(), pa.large_string()])
-@pytest.mark.parametrize("encoded", ["plain", "dictionary", "sliced", "chunked"])
-def test_texts_that_are_not_utf8_are_dropped_row_by_row(type: pa.DataType, encoded: str) -> None:
-    texts = unchecked(ODD, type)
-    if encoded == "dictionary":
-        texts = texts.dictionary_encode()
-    elif encoded == "sliced":
-        texts = unchecked([b"\xff", *ODD, b"\xff"], type)[1:-1]
-    elif encoded == "chunked":
-        texts = pa.chunked_array([texts[:3], texts[3:]])
-    paths = PathDomain(column="p", depth=2)
-    assert counted(paths, {"p": texts})[2] == {"a/b": 2, "a/é": 1}
-    assert counted(BYTES, {"a": texts})[4] == {"10.1.0.7/32": 1}
-    pairs = LabelDomain(label_columns=("x", "y"))
+def test_texts_that_are_not_utf8_are_dropped_row_by_row(type: pa.DataType) -> None:
+    plain = unchecked(ODD, type)
+    sliced = unchecked([b"\xff", *ODD, b"\xff"], type)[1:-1]
+    chunked = pa.chunked_array([plain[:3], plain[3:]])
+    paths, pairs = PathDomain(column="p", depth=2), LabelDomain(label_columns=("x", "y"))
     numbers = pa.array([1, 2, 3, 4, 5, 6, None, 8])
     leaves = {"a\\/b/1": 1, "a\\/b/5": 1, "10.1.0.7/6": 1, "a\\/é/8": 1}
-    assert counted(pairs, {"x": texts, "y": numbers})[2] == leaves
+    for texts in (plain, plain.dictionary_encode(), sliced, chunked):
+        assert counted(paths, {"p": texts})[2] == {"a/b": 2, "a/é": 1}
+        assert counted(BYTES, {"a": texts})[4] == {"10.1.0.7/32": 1}
+        assert counted(pairs, {"x": texts, "y": numbers})[2] == leaves
 
 
 def test_empty_first_labels_do_not_take_the_path_of_the_root() -> None:
@@ -228,29 +216,24 @@ def test_parts_depend_on_the_key_alone(texts: list[str]) -> None:
     assert parts == [int(key_parts(as_texts([text]), 1000)[0]) for text in texts]
 
 
-@pytest.mark.parametrize("letters", [1, 7, 100])
 def test_parts_are_the_same_however_many_letters_are_hashed_at_once(
-    letters: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     texts = as_texts(["", "a" * 5000, "ba", "", "ab", "c" * 9, "", ""])
     whole = key_parts(texts, 2**40).tolist()
     assert len(set(whole)) == 5
-    monkeypatch.setattr("dptrees.dpcore.questions.sparse_counts._LETTERS_AT_ONCE", letters)
-    assert key_parts(texts, 2**40).tolist() == whole
+    for letters in (1, 7, 100):
+        monkeypatch.setattr("dptrees.dpcore.questions.sparse_counts._LETTERS_AT_ONCE", letters)
+        assert key_parts(texts, 2**40).tolist() == whole
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        pa.array(np.arange(64_000, dtype=np.uint64)),
-        pa.array(np.arange(64_000, dtype=np.uint64) << np.uint64(40)),
-        as_texts([f"user-{n:06d}" for n in range(64_000)]),
-    ],
-)
-def test_parts_are_of_like_sizes(keys: pa.Array) -> None:
-    sizes = np.bincount(key_parts(keys, 64), minlength=64)
-    # 1000 on average; six standard deviations of a binomial count.
-    assert sizes.min() > 810 and sizes.max() < 1190
+def test_parts_are_of_like_sizes() -> None:
+    numbers = np.arange(64_000, dtype=np.uint64)
+    texts = as_texts([f"user-{n:06d}" for n in range(64_000)])
+    for keys in (pa.array(numbers), pa.array(numbers << np.uint64(40)), texts):
+        sizes = np.bincount(key_parts(keys, 64), minlength=64)
+        # 1000 on average; six standard deviations of a binomial count.
+        assert sizes.min() > 810 and sizes.max() < 1190
 
 
 def test_digests_distinguish_keys() -> None:
@@ -281,19 +264,16 @@ def test_parents_are_the_shorter_keys() -> None:
     assert wide.parent_keys(1, pa.array([2**64 - 1], pa.uint64())).equals(wide.root_keys)
 
 
-@pytest.mark.parametrize(
-    "domain",
-    [
+def test_domains_come_back_from_what_is_stored_and_sent() -> None:
+    for domain in (
         BYTES,
         CodeDomain(column="c", widths=(64,), notation="hex"),
         LabelDomain(label_columns=("x", "y")),
         PathDomain(column="p", depth=3, separator="."),
-    ],
-)
-def test_domains_come_back_from_what_is_stored_and_sent(domain: SparseDomain) -> None:
-    assert domain_from_spec(json.loads(json.dumps(domain.spec()))) == domain
-    assert len(domain.names) == domain.height and domain.root_keys.type == domain.key_type
-    assert pickle.loads(pickle.dumps(domain)) == domain
+    ):
+        assert domain_from_spec(json.loads(json.dumps(domain.spec()))) == domain
+        assert len(domain.names) == domain.height and domain.root_keys.type == domain.key_type
+        assert pickle.loads(pickle.dumps(domain)) == domain
     with pytest.raises(ValueError, match="form is 'x'"):
         domain_from_spec({"form": "x"})
 
@@ -302,33 +282,32 @@ def test_an_odd_number_of_bits() -> None:
     assert prefix_texts(np.array([0b10110], np.uint64), 4, hex_digits=2).to_pylist() == ["16/4"]
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: CodeDomain(column="c", widths=()), "widths"),
-        (lambda: CodeDomain(column="c", widths=(0, 32)), "widths"),
-        (lambda: CodeDomain(column="c", widths=(33, 32), notation="hex"), "widths"),
-        (lambda: CodeDomain(column="c", widths=(16,)), "an ipv4 address has 32"),
-        (lambda: CodeDomain(column="c", widths=(32,), notation="x"), "notation is 'x'"),
-        (lambda: LabelDomain(label_columns=()), "label_columns"),
-        (lambda: LabelDomain(label_columns=("a", "a")), "label_columns"),
-        (lambda: LabelDomain(label_columns=("a", "root")), "a column is called root"),
-        (lambda: PathDomain(column="c", depth=0), "depth is 0"),
-        (lambda: PathDomain(column="c", depth=1, separator="::"), "separator is '::'"),
-        (lambda: PathDomain(column="c", depth=1, separator="é"), "separator is 'é'"),
-        (lambda: BYTES.leaf_counts({"a": pa.array([True])}), "it must be integers or texts of"),
-        (
-            lambda: CodeDomain(column="c", widths=(8,), notation="hex").leaf_counts(
-                {"c": pa.array(["x"])}
-            ),
-            "it must be integers$",
-        ),
-        (
-            lambda: PathDomain(column="c", depth=1).leaf_counts({"c": pa.array([1])}),
-            "it must be texts",
-        ),
-    ],
-)
-def test_bad_arguments_are_named(make: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()  # type: ignore[operator]
+def test_bad_arguments_are_named() -> None:
+    codes: list[tuple[dict[str, Any], str]] = [
+        ({"widths": ()}, "widths"),
+        ({"widths": (0, 32)}, "widths"),
+        ({"widths": (33, 32), "notation": "hex"}, "widths"),
+        ({"widths": (16,)}, "an ipv4 address has 32"),
+        ({"widths": (32,), "notation": "x"}, "notation is 'x'"),
+    ]
+    check_refusals(partial(CodeDomain, column="c"), codes)
+    labels: list[tuple[dict[str, Any], str]] = [
+        ({"label_columns": ()}, "label_columns"),
+        ({"label_columns": ("a", "a")}, "label_columns"),
+        ({"label_columns": ("a", "root")}, "a column is called root"),
+    ]
+    check_refusals(LabelDomain, labels)
+    paths: list[tuple[dict[str, Any], str]] = [
+        ({"depth": 0}, "depth is 0"),
+        ({"depth": 1, "separator": "::"}, "separator is '::'"),
+        ({"depth": 1, "separator": "é"}, "separator is 'é'"),
+    ]
+    check_refusals(partial(PathDomain, column="c"), paths)
+    hexadecimal = CodeDomain(column="a", widths=(8,), notation="hex")
+    for domain, column, words in (
+        (BYTES, pa.array([True]), "it must be integers or texts of"),
+        (hexadecimal, pa.array(["x"]), "it must be integers$"),
+        (PathDomain(column="a", depth=1), pa.array([1]), "it must be texts"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            domain.leaf_counts({"a": column})

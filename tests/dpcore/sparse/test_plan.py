@@ -8,6 +8,8 @@ import math
 import pickle
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dptrees.dpcore.sparse.plan import SparseLevel, SparsePlan, plan_sparse, pure_epsilon_refusal
+from tests.dpcore.refusals import check_refusals
 from tests.dpcore.units import bounded_unit
 
 ADD_REMOVE, SUBSTITUTE = ADD_REMOVE_ROW, SUBSTITUTE_ROW
@@ -117,26 +120,23 @@ def test_a_level_keeps_its_epsilon_and_delta(
 
 
 @pytest.mark.parametrize(("unit", "epsilon", "delta", "rows"), BUDGETS[:5])
-@pytest.mark.parametrize("wrong", ["radius one less", "threshold one less", "scale 30 % less"])
 def test_planted_errors_break_the_guarantee(
-    unit: PrivacyUnit, epsilon: Fraction, delta: Fraction, rows: int, wrong: str
+    unit: PrivacyUnit, epsilon: Fraction, delta: Fraction, rows: int
 ) -> None:
+    """A radius that is one less, a threshold that is, and a scale that is 30 % less."""
     law, threshold = one_level(unit, epsilon, delta, rows)
-    if wrong == "radius one less":
-        law, threshold = replace(law, radius=law.radius - 1), threshold - 1
-    elif wrong == "threshold one less":
-        threshold -= 1
-    else:
-        law = replace(law, scale=law.scale * Fraction(7, 10))
-    assert worst_delta(law, threshold, unit, float(epsilon), rows) > delta + ROUNDING
+    for planted, lowest in (
+        (replace(law, radius=law.radius - 1), threshold - 1),
+        (law, threshold - 1),
+        (replace(law, scale=law.scale * Fraction(7, 10)), threshold),
+    ):
+        assert worst_delta(planted, lowest, unit, float(epsilon), rows) > delta + ROUNDING
 
 
-@pytest.mark.parametrize("budget", [(1, Fraction(1, 10)), (2, Fraction(1, 50))])
-def test_noise_for_added_rows_is_too_little_for_substituted_ones(
-    budget: tuple[object, Fraction],
-) -> None:
-    law, threshold = one_level(ADD_REMOVE, *budget)
-    assert worst_delta(law, threshold, SUBSTITUTE, float(budget[0])) > budget[1] + ROUNDING
+def test_noise_for_added_rows_is_too_little_for_substituted_ones() -> None:
+    for epsilon, delta in ((1, Fraction(1, 10)), (2, Fraction(1, 50))):
+        law, threshold = one_level(ADD_REMOVE, epsilon, delta)
+        assert worst_delta(law, threshold, SUBSTITUTE, float(epsilon)) > delta + ROUNDING
 
 
 def test_the_delta_of_add_remove_is_exact() -> None:
@@ -267,32 +267,31 @@ def test_pure_epsilon_is_refused_where_it_must_be() -> None:
 LEVEL = SparseLevel(name="a", epsilon=Fraction(1), delta=Fraction(1, 10))
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: replace(LEVEL, name=""), "name"),
-        (lambda: replace(LEVEL, epsilon=Fraction(-1)), "epsilon of level a is -1"),
-        (lambda: replace(LEVEL, delta=Fraction(1, 2)), "delta of level a is 1/2"),
-        (lambda: SparsePlan(levels=(LEVEL,), unit=ADD_REMOVE), "at least one level below"),
-        (lambda: SparsePlan(levels=(LEVEL, LEVEL), unit=ADD_REMOVE), "not all different"),
-        (
-            lambda: plan_sparse(["a"], 1, Fraction(1, 9), ADD_REMOVE, public_total=True),
-            "public_total",
-        ),
-        (
-            lambda: SparsePlan(
-                levels=(replace(LEVEL, delta=Fraction(0)), replace(LEVEL, name="b")),
-                unit=ADD_REMOVE,
-            ),
-            "must both be above 0",
-        ),
-        (lambda: plan_sparse(["a"], 0, Fraction(1, 9), ADD_REMOVE), "epsilon is 0"),
-        (lambda: plan_sparse(["a"], 1, Fraction(1), ADD_REMOVE), "delta: it is 1"),
-        (lambda: plan_sparse(["a"], 1, Fraction(1, 9), ADD_REMOVE, weights=[1, 1]), "there are 2"),
-        (lambda: plan_sparse(["a"], 1, Fraction(1, 9), ADD_REMOVE, weights=[0]), "above 0"),
-        (lambda: plan_sparse(["a"], 1, Fraction(1, 9), ADD_REMOVE).heavy_count(1, 0.0), "is 0.0"),
-    ],
-)
-def test_bad_arguments_are_named(make: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()  # type: ignore[operator]
+def test_bad_arguments_are_named() -> None:
+    levels: list[tuple[dict[str, Any], str]] = [
+        ({"name": ""}, "name"),
+        ({"epsilon": Fraction(-1)}, "epsilon of level a is -1"),
+        ({"delta": Fraction(1, 2)}, "delta of level a is 1/2"),
+    ]
+    check_refusals(partial(replace, LEVEL), levels)
+    public = (replace(LEVEL, delta=Fraction(0)), replace(LEVEL, name="b"))
+    plans: list[tuple[dict[str, Any], str]] = [
+        ({"levels": (LEVEL,)}, "at least one level below"),
+        ({"levels": (LEVEL, LEVEL)}, "not all different"),
+        ({"levels": public}, "must both be above 0"),
+    ]
+    check_refusals(partial(SparsePlan, unit=ADD_REMOVE), plans)
+    budgets: list[tuple[dict[str, Any], str]] = [
+        ({"public_total": True}, "public_total"),
+        ({"epsilon": 0}, "epsilon is 0"),
+        ({"delta": Fraction(1)}, "delta: it is 1"),
+        ({"weights": [1, 1]}, "there are 2"),
+        ({"weights": [0]}, "above 0"),
+    ]
+
+    def plan(epsilon: Any = 1, delta: Any = Fraction(1, 9), **fields: Any) -> SparsePlan:
+        return plan_sparse(["a"], epsilon, delta, ADD_REMOVE, **fields)
+
+    check_refusals(plan, budgets)
+    with pytest.raises(ValueError, match=r"is 0\.0"):
+        plan().heavy_count(1, 0.0)

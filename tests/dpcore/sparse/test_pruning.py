@@ -18,7 +18,7 @@ from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain
 from dptrees.dpcore.sparse.plan import plan_sparse, publish_shard
 from dptrees.dpcore.sparse.pruning import PrunedLevel, Pruning, child_sums, known_tree, solve_levels
-from dptrees.dpcore.sparse.question import level_counts
+from tests.dpcore.sparse.counts import counts_by_key, exact_levels, node_counts
 
 CODES = CodeDomain(column="c", widths=(2, 2, 4), notation="hex")
 NAMES = LabelDomain(label_columns=("x", "y", "z"))
@@ -53,27 +53,19 @@ def release(
     return solve_levels(PLAN, domain, parts, **options)  # type: ignore[arg-type]
 
 
-def true_counts(truth: NodeCounts, keys: pa.Array) -> np.ndarray:
-    known = dict(zip(truth.keys.to_pylist(), truth.counts.tolist(), strict=True))
-    return np.array([known[key] for key in keys.to_pylist()], np.int64)
-
-
 @pytest.mark.parametrize("domain", [CODES, NAMES])
 @pytest.mark.parametrize("pruning", [None, Pruning(rows=5)])
 def test_what_holds_always(domain: SparseDomain, pruning: Pruning | None) -> None:
     generator, implied = np.random.default_rng(3), 0
     for run in range(60):
         rows = draw_rows(domain, generator, int(generator.integers(0, 600)))
-        found = dict(level_counts(domain, domain.leaf_counts(rows)))
-        truth = [found[level] for level in range(4)]
-        truth[0] = (
-            truth[0]
-            if len(truth[0])
-            else NodeCounts(keys=domain.root_keys, counts=np.zeros(1, np.int64))
-        )
+        truth = exact_levels(domain, domain.leaf_counts(rows))
+        if not len(truth[0]):
+            truth[0] = NodeCounts(keys=domain.root_keys, counts=np.zeros(1, np.int64))
         levels = release(domain, truth, run, pruning=pruning)
         for number, level in enumerate(levels):
-            true = true_counts(truth[number], level.keys)
+            known = counts_by_key(truth[number])
+            true = np.array([known[key] for key in level.keys.to_pylist()], np.int64)
             assert (level.least <= true).all() and (true <= level.most).all()
             assert (level.least <= level.count).all() and (level.count <= level.most).all()
             assert (level.least <= level.ci_low).all() and (level.ci_high <= level.most).all()
@@ -96,10 +88,7 @@ def test_intervals_cover_given_publication() -> None:
     assert law is not None and threshold is not None
     # Nodes of few rows are seldom published.
     for count, runs in ((3, 400), (threshold, 100), (2 * threshold, 100)):
-        leaves = NodeCounts(
-            keys=pa.array(np.arange(size) * 16, pa.uint64()), counts=np.full(size, count)
-        )
-        truth = [counts for _, counts in sorted(level_counts(CODES, leaves), key=lambda x: x[0])]
+        truth = exact_levels(CODES, node_counts({16 * number: count for number in range(size)}))
         seen = covered = naive = 0
         width = law.bound(0.1)
         for run in range(runs):
@@ -116,13 +105,7 @@ def test_intervals_cover_given_publication() -> None:
 
 
 def published(*levels: dict[int, int]) -> list[NodeCounts]:
-    return [
-        NodeCounts(
-            keys=pa.array(sorted(level), pa.uint64()),
-            counts=np.array([level[key] for key in sorted(level)], np.int64),
-        )
-        for level in levels
-    ]
+    return [node_counts(level) for level in levels]
 
 
 def test_a_node_without_published_ancestors_brings_them_along() -> None:

@@ -24,6 +24,7 @@ from dptrees.dpcore.sparse.labels import PathDomain
 from dptrees.dpcore.sparse.plan import SparsePlan, plan_sparse, publish_shard
 from dptrees.dpcore.sparse.pruning import PrunedLevel, solve_levels
 from dptrees.dpcore.sparse.question import SparseCounter, merge_shard
+from tests.dpcore.sparse.counts import node_counts
 
 FALSE_ALARM = 1e-6
 DOMAIN = CodeDomain(column="c", widths=(8, 24))
@@ -32,21 +33,17 @@ KEY = ReleaseKey(bytes(32))
 NOISE = NoiseSource(key=KEY, release="r", spec_digest=b"s", global_digest=b"g")
 
 
-def nodes(keys: list[int], counts: list[int]) -> NodeCounts:
-    return NodeCounts(keys=pa.array(keys, pa.uint64()), counts=np.array(counts, np.int64))
-
-
 def published(counts: NodeCounts, level: int = 1, shard: int = 0, **changed: object) -> NodeCounts:
     noise = replace(NOISE, **changed)  # type: ignore[arg-type]
     return publish_shard(PLAN, DOMAIN, "t", level, shard, counts, noise)
 
 
 def many(count: int, size: int = 100_000) -> NodeCounts:
-    return nodes(list(range(size)), [count] * size)
+    return node_counts(dict.fromkeys(range(size), count))
 
 
 def test_a_retry_draws_the_same_and_anything_else_draws_anew() -> None:
-    large = nodes(list(range(50)), [1000] * 50)
+    large = node_counts(dict.fromkeys(range(50), 1000))
     first = published(large)
     assert published(large).counts.tolist() == first.counts.tolist()
     others = [
@@ -57,8 +54,8 @@ def test_a_retry_draws_the_same_and_anything_else_draws_anew() -> None:
         published(large, global_digest=b"other"),
         published(large, key=ReleaseKey(b"1" * 32)),
         # One key, or one count, is another.
-        published(nodes([*range(49), 99], [1000] * 50)),
-        published(nodes(list(range(50)), [1001] + [1000] * 49)),
+        published(node_counts(dict.fromkeys([*range(49), 99], 1000))),
+        published(node_counts(dict.fromkeys(range(50), 1000) | {0: 1001})),
         publish_shard(PLAN, DOMAIN, "other", 1, 0, large, NOISE),
     ]
     draws = [tuple((found.counts[1:49]).tolist()) for found in (first, *others)]
@@ -144,12 +141,12 @@ def test_batches_and_their_order_do_not_matter_to_a_single_bit() -> None:
 
 
 def test_the_root_is_always_there() -> None:
-    for counts in (NodeCounts.empty(pa.uint64()), nodes([0], [0]), nodes([0], [7])):
+    for counts in (NodeCounts.empty(pa.uint64()), node_counts({0: 0}), node_counts({0: 7})):
         found = published(counts, level=0)
         assert found.keys.to_pylist() == [0]
         assert abs(int(found.counts[0]) - counts.total) <= PLAN.radius(0)
     seen = {
-        int(published(nodes([0], [0]), level=0, global_digest=bytes([n])).counts[0])
+        int(published(node_counts({0: 0}), level=0, global_digest=bytes([n])).counts[0])
         for n in range(60)
     }
     assert min(seen) < 0 < max(seen)
@@ -168,15 +165,15 @@ def test_a_public_root_is_exact() -> None:
         unit=SUBSTITUTE_ROW,
         public_total=True,
     )
-    assert publish_shard(plan, DOMAIN, "t", 0, 0, nodes([0], [7]), NOISE).counts.tolist() == [7]
+    assert publish_shard(plan, DOMAIN, "t", 0, 0, node_counts({0: 7}), NOISE).counts.tolist() == [7]
 
 
 def test_digests_cover_keys_counts_and_places() -> None:
-    counts = nodes([1, 2], [3, 4])
+    counts = node_counts({1: 3, 2: 4})
     digests = {
         counts.digest(KEY, "r", "t", Place(1, 0)),
-        nodes([1, 3], [3, 4]).digest(KEY, "r", "t", Place(1, 0)),
-        nodes([1, 2], [3, 5]).digest(KEY, "r", "t", Place(1, 0)),
+        node_counts({1: 3, 3: 4}).digest(KEY, "r", "t", Place(1, 0)),
+        node_counts({1: 3, 2: 5}).digest(KEY, "r", "t", Place(1, 0)),
         counts.digest(KEY, "r", "t", Place(1, 1)),
         counts.digest(KEY, "r", "t", Place(2, 0)),
         counts.digest(KEY, "r", "u", Place(1, 0)),
@@ -184,7 +181,7 @@ def test_digests_cover_keys_counts_and_places() -> None:
         counts.digest(ReleaseKey(b"1" * 32), "r", "t", Place(1, 0)),
     }
     assert len(digests) == 8
-    assert nodes([1, 2], [3, 4]).digest(KEY, "r", "t", Place(1, 0)) in digests
+    assert node_counts({1: 3, 2: 4}).digest(KEY, "r", "t", Place(1, 0)) in digests
 
 
 def test_plans_of_another_height_are_refused() -> None:

@@ -14,16 +14,17 @@ from scipy import stats
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 from dptrees.dpcore.questions.released import NODES_SCHEMA
-from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
 from dptrees.dpcore.sparse.pruning import Pruning
-from dptrees.dpcore.sparse.question import SparseQuestion, level_counts
+from dptrees.dpcore.sparse.question import SparseQuestion
 from dptrees.dpcore.sparse.released import ReleasedSparse
+from tests.dpcore.sparse.counts import counts_by_path, exact_levels, release_plan
 
 EPSILON, DELTA = Fraction(3), Fraction(1, 100)
 RNG = np.random.default_rng(8)
@@ -56,31 +57,18 @@ def question(form: str, *, prune: int = 0, **fields: Any) -> SparseQuestion:
     )
 
 
+def exact_leaves(domain: SparseDomain) -> NodeCounts:
+    return domain.leaf_counts({name: ROWS[name] for name in ROWS.column_names})
+
+
 def released(*questions: SparseQuestion, run: int = 0) -> ReleaseReader:
-    many = len(questions)
-    plan = ReleasePlan(
-        name="sparse",
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=Measure.EPSILON, amount=EPSILON * many),
-        questions=questions,
-        stated=(EPSILON * many, DELTA * many),
-    )
-    columns = {name: ROWS[name] for name in ROWS.column_names}
-    leaves = {each.name: each.domain.leaf_counts(columns) for each in questions}
-    return release_counts(plan, leaves, ReleaseKey(run.to_bytes(32, "big")))
+    leaves = {each.name: exact_leaves(each.domain) for each in questions}
+    return release_counts(release_plan(*questions), leaves, ReleaseKey(run.to_bytes(32, "big")))
 
 
 def exact_counts(form: str) -> list[dict[str, int]]:
     """Per level, the rows of every node by its path."""
-    domain = DOMAINS[form]
-    leaves = domain.leaf_counts({name: ROWS[name] for name in ROWS.column_names})
-    found = {
-        level: dict(
-            zip(domain.paths(level, counts.keys).to_pylist(), counts.counts.tolist(), strict=True)
-        )
-        for level, counts in level_counts(domain, leaves)
-    }
-    return [found[level] for level in range(domain.height + 1)]
+    return counts_by_path(DOMAINS[form], exact_leaves(DOMAINS[form]))
 
 
 def read_tree(release: ReleaseReader, form: str) -> ReleasedSparse:
@@ -132,8 +120,7 @@ def test_children_are_the_nodes_one_label_below(release: ReleaseReader, form: st
 
 def parent_paths(domain: SparseDomain, level: int, paths: list[str], form: str) -> list[str]:
     """The paths of parents, from the exact tree: it knows the keys behind the paths."""
-    leaves = domain.leaf_counts({name: ROWS[name] for name in ROWS.column_names})
-    keys = dict(level_counts(domain, leaves))[level].keys
+    keys = exact_levels(domain, exact_leaves(domain))[level].keys
     own = domain.paths(level, keys).to_pylist()
     above = domain.paths(level - 1, domain.parent_keys(level, keys)).to_pylist()
     known = dict(zip(own, above, strict=True))
@@ -219,12 +206,11 @@ def test_intervals_cover_at_the_confidence() -> None:
 
 
 def test_shards_do_not_change_what_is_counted() -> None:
-    columns = {name: ROWS[name] for name in ROWS.column_names}
     for form, domain in DOMAINS.items():
         totals = []
         for shards in (1, 3, 50):
             planned = replace(question(form), shards=shards)
-            partials = list(planned.split_counts(domain.leaf_counts(columns), CHOICES))
+            partials = list(planned.split_counts(exact_leaves(domain), CHOICES))
             assert sorted(partial.place for partial in partials) == planned.places
             assert len(partials) == 1 + domain.height * shards
             levels = [0] * (domain.height + 1)

@@ -16,14 +16,13 @@ from scipy import stats
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.questions.sparse_counts import NodeCounts
-from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.sparse.domain import CodeDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
 from dptrees.dpcore.sparse.question import SparseQuestion
 from dptrees.dpcore.sparse.released import ReleasedSparse
+from tests.dpcore.sparse.counts import node_counts, release_plan
 
 DOMAIN = CodeDomain(column="code", widths=(12,), notation="hex")
 PLAN = plan_sparse(DOMAIN.names, Fraction(1), Fraction(1, 1000), ADD_REMOVE_ROW)
@@ -40,16 +39,8 @@ def exact(near: bool) -> np.ndarray[Any, Any]:
 
 
 def released(counts: np.ndarray[Any, Any]) -> ReleasedSparse:
-    keys = pa.array(np.arange(counts.size, dtype=np.uint64))
-    plan = ReleasePlan(
-        name="sums",
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        questions=(QUESTION,),
-        stated=(Fraction(1), Fraction(1, 1000)),
-    )
-    leaves = {"codes": NodeCounts(keys=keys, counts=counts)}
-    tree = release_counts(plan, leaves, ReleaseKey(bytes(32))).tree("codes")
+    leaves = {"codes": node_counts(dict(enumerate(counts.tolist())))}
+    tree = release_counts(release_plan(QUESTION), leaves, ReleaseKey(bytes(32))).tree("codes")
     assert isinstance(tree, ReleasedSparse)
     return tree
 
