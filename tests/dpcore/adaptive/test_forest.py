@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from tests.dpcore.adaptive_trees import (
 from tests.dpcore.irregular_trees import random_irregular_tree
 
 SIZES = [1, 3, 7, 16, 40, 2**17]
+KINDS = ("uniform", "irregular")
 
 
 class CodedSource:
@@ -58,93 +59,90 @@ def random_tree(rng: np.random.Generator, kind: str) -> Shape:
     )
 
 
-@pytest.mark.parametrize("kind", ["uniform", "irregular"])
-@pytest.mark.parametrize("public", [False, True], ids=["N private", "N public"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(8))
-def test_chunked_equals_whole(
-    monkeypatch: pytest.MonkeyPatch, kind: str, public: bool, seed: int
-) -> None:
-    monkeypatch.setattr(drawing, "add_noise", coded_noise)
-    rng = np.random.default_rng(seed)
-    tree = random_tree(rng, kind)
-    keys = 1 if public else int(rng.integers(1, 4))
-    plan = random_adaptive_plan(
-        rng, tree, public=public, keyed=keys > 1, counts=bool(rng.random() < 0.5)
-    )
-    counts = rng.poisson(rng.choice([0.3, 5, 40], (keys, tree.leaves)))
-    whole = solve_adaptive(AdaptiveForest(plan, keys=keys), counts, CodedSource())
-    for size in SIZES:
-        forest = AdaptiveForest(plan, keys=keys, chunk_leaves=size)
-        found = solve_adaptive(forest, counts, CodedSource())
-        for ours, theirs in zip(found.levels, whole.levels, strict=True):
-            for name in LEVELS:
-                np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-9, atol=1e-7)
-        if whole.prefixes is not None:
-            assert found.prefixes is not None
-            for name in PREFIXES:
-                np.testing.assert_allclose(
-                    found.prefixes[name], whole.prefixes[name], rtol=1e-9, atol=1e-7
-                )
+def test_chunked_equals_whole(monkeypatch: pytest.MonkeyPatch, kind: str, seed: int) -> None:
+    for public in (False, True):
+        monkeypatch.setattr(drawing, "add_noise", coded_noise)
+        rng = np.random.default_rng(seed)
+        tree = random_tree(rng, kind)
+        keys = 1 if public else int(rng.integers(1, 4))
+        plan = random_adaptive_plan(
+            rng, tree, public=public, keyed=keys > 1, counts=bool(rng.random() < 0.5)
+        )
+        counts = rng.poisson(rng.choice([0.3, 5, 40], (keys, tree.leaves)))
+        whole = solve_adaptive(AdaptiveForest(plan, keys=keys), counts, CodedSource())
+        for size in SIZES:
+            forest = AdaptiveForest(plan, keys=keys, chunk_leaves=size)
+            found = solve_adaptive(forest, counts, CodedSource())
+            for ours, theirs in zip(found.levels, whole.levels, strict=True):
+                for name in LEVELS:
+                    np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-9, atol=1e-7)
+            if whole.prefixes is not None:
+                assert found.prefixes is not None
+                for name in PREFIXES:
+                    np.testing.assert_allclose(
+                        found.prefixes[name], whole.prefixes[name], rtol=1e-9, atol=1e-7
+                    )
 
 
-@pytest.mark.parametrize("kind", ["uniform", "irregular"])
-@pytest.mark.parametrize("counts", [True, False], ids=["counts", "estimates"])
 @pytest.mark.parametrize("seed", range(6))
-def test_estimates_are_dense_least_squares_on_the_drawn_tree(
-    kind: str, counts: bool, seed: int
-) -> None:
-    rng = np.random.default_rng(100 + seed)
-    tree = random_tree(rng, kind)
-    plan = random_adaptive_plan(rng, tree, counts=counts)
-    exact, forest = rng.poisson(rng.choice([0.3, 5, 40], tree.leaves)), AdaptiveForest(plan)
-    numbers = forest.measure("t", forest.chunking[0], exact, source(seed))
-    solved = solve_adaptive(forest, exact, source(seed))
-    ended = [level["ended"][0] for level in solved.levels]
-    estimates, covariance = dense_drawn(forest, numbers, ended)
-    drawn = DrawnTree(plan, ended)
-    edges = drawn.edges
-    assert len(edges) == len(estimates) + 1
-    for level, answers in enumerate(solved.levels):
-        for node in range(tree.level_sizes[level]):
-            leaves = tree.leaf_range(level, node)
-            if 0 <= ended[level][node] < level:
-                assert np.isnan(answers["variance"][0, node]) and np.isnan(drawn.node(level, node))
-                continue
-            mine = np.searchsorted(edges, [leaves.start, leaves.stop])
-            weights = np.zeros(len(estimates))
-            weights[mine[0] : mine[1]] = 1
-            variance = weights @ covariance @ weights
-            assert answers["estimate"][0, node] == pytest.approx(weights @ estimates, abs=1e-7)
-            assert answers["variance"][0, node] == pytest.approx(variance, rel=1e-9)
-            assert drawn.node(level, node) == pytest.approx(variance, rel=1e-9)
-    if solved.prefixes is not None:
-        _check_prefixes(solved.prefixes, edges, estimates, covariance)
+def test_estimates_are_dense_least_squares_on_the_drawn_tree(seed: int) -> None:
+    for kind, counts in product(KINDS, (True, False)):
+        rng = np.random.default_rng(100 + seed)
+        tree = random_tree(rng, kind)
+        plan = random_adaptive_plan(rng, tree, counts=counts)
+        exact, forest = rng.poisson(rng.choice([0.3, 5, 40], tree.leaves)), AdaptiveForest(plan)
+        numbers = forest.measure("t", forest.chunking[0], exact, source(seed))
+        solved = solve_adaptive(forest, exact, source(seed))
+        ended = [level["ended"][0] for level in solved.levels]
+        estimates, covariance = dense_drawn(forest, numbers, ended)
+        drawn = DrawnTree(plan, ended)
+        edges = drawn.edges
+        assert len(edges) == len(estimates) + 1
+        for level, answers in enumerate(solved.levels):
+            for node in range(tree.level_sizes[level]):
+                leaves = tree.leaf_range(level, node)
+                if 0 <= ended[level][node] < level:
+                    assert np.isnan(answers["variance"][0, node]) and np.isnan(
+                        drawn.node(level, node)
+                    )
+                    continue
+                mine = np.searchsorted(edges, [leaves.start, leaves.stop])
+                weights = np.zeros(len(estimates))
+                weights[mine[0] : mine[1]] = 1
+                variance = weights @ covariance @ weights
+                assert answers["estimate"][0, node] == pytest.approx(weights @ estimates, abs=1e-7)
+                assert answers["variance"][0, node] == pytest.approx(variance, rel=1e-9)
+                assert drawn.node(level, node) == pytest.approx(variance, rel=1e-9)
+        if solved.prefixes is not None:
+            _check_prefixes(solved.prefixes, edges, estimates, covariance)
 
 
-@pytest.mark.parametrize("kind", ["uniform", "irregular"])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_released_reports_all_that_was_solved(kind: str, seed: int) -> None:
+def test_what_is_released_reports_all_that_was_solved(seed: int) -> None:
     """Rebuild all solved values of several keys, with trees cut in chunks, from `DrawnTrees` of the
     ended nodes and the estimates alone."""
-    rng = np.random.default_rng(500 + seed)
-    tree = random_tree(rng, kind)
-    plan = random_adaptive_plan(rng, tree, keyed=True, counts=seed % 2 == 0)
-    forest = AdaptiveForest(plan, keys=3, chunk_leaves=max(2, tree.leaves // 2))
-    exact = rng.poisson(rng.choice([0.3, 5, 40], (3, tree.leaves)))
-    solved = solve_adaptive(forest, exact, source(seed))
-    drawn = DrawnTrees(plan, [level["ended"] for level in solved.levels])
-    levels = drawn.levels(
-        [(np.arange(each["ended"].shape[1]), each["estimate"]) for each in solved.levels]
-    )
-    for own, level in zip(levels, solved.levels, strict=True):
-        np.testing.assert_allclose(own.variance, level["variance"], rtol=1e-9)
-        np.testing.assert_allclose(own.holder_variance, level["holder_variance"], rtol=1e-9)
-        np.testing.assert_allclose(own.holder_estimate, level["holder_estimate"], atol=1e-7)
-    if solved.prefixes is not None:
-        prefixes = drawn.prefixes(solved.prefixes["estimate"])
-        for name in set(PREFIXES) - {"count", "alpha"}:
-            found = getattr(prefixes, name)
-            np.testing.assert_allclose(found, solved.prefixes[name], rtol=1e-9, atol=1e-7)
+    for kind in KINDS:
+        rng = np.random.default_rng(500 + seed)
+        tree = random_tree(rng, kind)
+        plan = random_adaptive_plan(rng, tree, keyed=True, counts=seed % 2 == 0)
+        forest = AdaptiveForest(plan, keys=3, chunk_leaves=max(2, tree.leaves // 2))
+        exact = rng.poisson(rng.choice([0.3, 5, 40], (3, tree.leaves)))
+        solved = solve_adaptive(forest, exact, source(seed))
+        drawn = DrawnTrees(plan, [level["ended"] for level in solved.levels])
+        levels = drawn.levels(
+            [(np.arange(each["ended"].shape[1]), each["estimate"]) for each in solved.levels]
+        )
+        for own, level in zip(levels, solved.levels, strict=True):
+            np.testing.assert_allclose(own.variance, level["variance"], rtol=1e-9)
+            np.testing.assert_allclose(own.holder_variance, level["holder_variance"], rtol=1e-9)
+            np.testing.assert_allclose(own.holder_estimate, level["holder_estimate"], atol=1e-7)
+        if solved.prefixes is not None:
+            prefixes = drawn.prefixes(solved.prefixes["estimate"])
+            for name in set(PREFIXES) - {"count", "alpha"}:
+                found = getattr(prefixes, name)
+                np.testing.assert_allclose(found, solved.prefixes[name], rtol=1e-9, atol=1e-7)
 
 
 def test_shapes_of_no_tree_are_refused() -> None:
@@ -152,15 +150,8 @@ def test_shapes_of_no_tree_are_refused() -> None:
     plan = replace(plan, level_amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)))
     ends = [[-1], [1, -1], [1, 1, 2, 2]]
     DrawnTree(plan, [np.array(each) for each in ends])
-    for level, node, wrong in [
-        (0, 0, 0),
-        (0, 0, 1),
-        (1, 0, 0),
-        (2, 0, 2),
-        (2, 0, -1),
-        (2, 3, -1),
-        (2, 3, 1),
-    ]:
+    wrongs = [(0, 0, 0), (0, 0, 1), (1, 0, 0), (2, 0, 2), (2, 0, -1), (2, 3, -1), (2, 3, 1)]
+    for level, node, wrong in wrongs:
         other = [np.array(each) for each in ends]
         other[level][node] = wrong
         with pytest.raises(ValueError, match="those of no tree of the plan"):
@@ -179,26 +170,26 @@ def _check_prefixes(prefixes: Any, edges: Any, estimates: Any, covariance: Any) 
         assert np.isnan(prefixes["variance"][0, leaf]) == (stops[0] != stops[1])
 
 
-@pytest.mark.parametrize("kind", ["uniform", "irregular"])
 @pytest.mark.parametrize("seed", range(6))
-def test_integers_add_up_and_are_spread_evenly(kind: str, seed: int) -> None:
-    rng = np.random.default_rng(200 + seed)
-    tree = random_tree(rng, kind)
-    plan = random_adaptive_plan(rng, tree, counts=bool(seed % 2))
-    exact = rng.poisson(rng.choice([0.3, 5, 40], tree.leaves))
-    solved = solve_adaptive(AdaptiveForest(plan, chunk_leaves=5), exact, source(seed))
-    for level in range(tree.height):
-        children = solved.levels[level + 1]["count"]
-        np.testing.assert_array_equal(
-            tree.child_sum(level, children), solved.levels[level]["count"]
-        )
-        assert children.min() >= 0
-    leaves, ended = solved.levels[-1]["count"][0], [each["ended"][0] for each in solved.levels]
-    edges = DrawnTree(plan, ended).edges
-    for start, stop in pairwise(edges):
-        assert np.ptp(leaves[start:stop]) <= 1
-    if solved.prefixes is not None:
-        np.testing.assert_array_equal(solved.prefixes["count"][0], np.cumsum(leaves))
+def test_integers_add_up_and_are_spread_evenly(seed: int) -> None:
+    for kind in KINDS:
+        rng = np.random.default_rng(200 + seed)
+        tree = random_tree(rng, kind)
+        plan = random_adaptive_plan(rng, tree, counts=bool(seed % 2))
+        exact = rng.poisson(rng.choice([0.3, 5, 40], tree.leaves))
+        solved = solve_adaptive(AdaptiveForest(plan, chunk_leaves=5), exact, source(seed))
+        for level in range(tree.height):
+            children = solved.levels[level + 1]["count"]
+            np.testing.assert_array_equal(
+                tree.child_sum(level, children), solved.levels[level]["count"]
+            )
+            assert children.min() >= 0
+        leaves, ended = solved.levels[-1]["count"][0], [each["ended"][0] for each in solved.levels]
+        edges = DrawnTree(plan, ended).edges
+        for start, stop in pairwise(edges):
+            assert np.ptp(leaves[start:stop]) <= 1
+        if solved.prefixes is not None:
+            np.testing.assert_array_equal(solved.prefixes["count"][0], np.cumsum(leaves))
 
 
 def test_every_path_spends_the_budget() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion, ordered_question_from_spec
 from dptrees.dpcore.ordered.released import ReleasedCdf
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.rows.keys import KeyList
@@ -75,18 +77,18 @@ def released(
     return tree
 
 
-@pytest.mark.parametrize("measure", Measure)
-@pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW], ids=str)
-@pytest.mark.parametrize("counts", [False, True])
-def test_a_specification_reads_back(measure: Measure, unit: PrivacyUnit, counts: bool) -> None:
-    question = make_question(measure=measure, unit=unit, counts=counts, guessed_rows=12.0)
-    spec = question.spec()
-    given = {"measure": measure, "keyed": question.is_keyed}
-    again = ordered_question_from_spec(
-        spec, unit, lambda left, own: AdaptiveMechanism.from_entries(left, unit=own, **given)
-    )
-    assert again == question
-    assert again.law_spec() == changed(question, quantiles=(), guessed_rows=None).law_spec()
+def read_mechanism(given: Any, left: Any, unit: PrivacyUnit) -> AdaptiveMechanism:
+    return AdaptiveMechanism.from_entries(left, unit=unit, **given)
+
+
+def test_a_specification_reads_back() -> None:
+    for measure, unit, counts in product(Measure, ROW_UNITS, (False, True)):
+        question = make_question(measure=measure, unit=unit, counts=counts, guessed_rows=12.0)
+        spec = question.spec()
+        given = {"measure": measure, "keyed": question.is_keyed}
+        again = ordered_question_from_spec(spec, unit, partial(read_mechanism, given))
+        assert again == question
+        assert again.law_spec() == changed(question, quantiles=(), guessed_rows=None).law_spec()
 
 
 def test_a_released_quantile_is_the_one_requested() -> None:

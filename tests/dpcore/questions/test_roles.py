@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from abc import ABC
 
-import pytest
-
 from dptrees.dpcore.questions import question
 from dptrees.dpcore.questions.question import Question
 
@@ -24,9 +22,9 @@ def members(role: type) -> set[str]:
     return {name for name in names if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.__name__)
-def test_a_caller_sees_few_members(role: type) -> None:
-    assert 1 <= len(members(role)) <= MOST_MEMBERS
+def test_a_caller_sees_few_members() -> None:
+    for role in ROLES:
+        assert 1 <= len(members(role)) <= MOST_MEMBERS, role
 
 
 def test_roles_differ() -> None:

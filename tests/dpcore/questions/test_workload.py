@@ -22,14 +22,14 @@ def quantiles(**fields: Any) -> ExponentialWorkload:
     )
 
 
-@pytest.mark.parametrize("weight", [0, Fraction(-1, 2)])
-def test_a_weight_is_above_zero(weight: Fraction) -> None:
-    with pytest.raises(Refusal, match="is not above 0"):
-        quantiles(weight=Fraction(weight))
+def test_a_weight_is_above_zero() -> None:
+    for weight in (Fraction(0), Fraction(-1, 2)):
+        with pytest.raises(Refusal, match="is not above 0"):
+            quantiles(weight=weight)
 
 
-@pytest.mark.parametrize("split", BudgetSplit)
-def test_trees_without_amounts_of_their_own_go_with_every_split(split: BudgetSplit) -> None:
+def test_trees_without_amounts_of_their_own_go_with_every_split() -> None:
     workload = quantiles()
     assert not workload.has_fixed_amounts
-    check_split(split, [workload, workload])
+    for split in BudgetSplit:
+        check_split(split, [workload, workload])

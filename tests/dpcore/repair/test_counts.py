@@ -7,6 +7,7 @@ so the stated factor of 1.25 leaves more than 5 of them.
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,27 @@ STATED = 1.25  # the factor within which predictions hold
 RANGES, QUARTILES = RangeObjective(), QuantileObjective(quantiles=(0.25, 0.5, 0.75))
 
 
-def make_setting(leaves: int, measure: Measure = Measure.EPSILON, amount: int = 1) -> TreeSetting:
+def make_setting(
+    leaves: int,
+    measure: Measure = Measure.EPSILON,
+    amount: Fraction | int = 1,
+    *,
+    public_total: bool = False,
+) -> TreeSetting:
     return TreeSetting(
         leaves=leaves,
         budget=Budget(measure=measure, amount=Fraction(amount)),
-        unit=ADD_REMOVE_ROW,
+        unit=SUBSTITUTE_ROW if public_total else ADD_REMOVE_ROW,
+        public_total=public_total,
+    )
+
+
+def make_skipped(measure: Measure = Measure.EPSILON) -> TreePlan:
+    """A plan of 90 leaves, one of whose levels is not measured."""
+    return TreePlan.from_amounts(
+        make_setting(90, measure),
+        UniformTree(leaves=90, fanouts=(4, 5, 5)),
+        tuple(map(Fraction, ("0.1", "0.3", "0", "0.6"))),
     )
 
 
@@ -133,11 +150,7 @@ def test_predictions_hold_on_histograms_that_are_no_references(
 @pytest.mark.parametrize("shrunk", [False, True])
 def test_a_path_is_a_release(shrunk: bool) -> None:
     """Along paths and of whole releases the errors are equal in the mean, at every boundary."""
-    plan = TreePlan.from_amounts(
-        make_setting(90),
-        UniformTree(leaves=90, fanouts=(4, 5, 5)),
-        tuple(map(Fraction, ("0.1", "0.3", "0", "0.6"))),
-    )
+    plan = make_skipped()
     reference, rows = REFERENCES[3], 300
     exact = np.diff(rows_below(reference, rows, np.arange(91) / 90))
     whole = count_errors(plan, exact, shrunk=shrunk)
@@ -156,11 +169,7 @@ def test_a_path_is_a_release(shrunk: bool) -> None:
 def test_histograms_together_are_as_each_alone_bit_for_bit(shrunk: bool) -> None:
     """So are draws that are kept and those that are made anew, with Laplace and Gaussian noise."""
     for measure in Measure:
-        plan = TreePlan.from_amounts(
-            make_setting(90, measure),
-            UniformTree(leaves=90, fanouts=(4, 5, 5)),
-            tuple(map(Fraction, ("0.1", "0.3", "0", "0.6"))),
-        )
+        plan = make_skipped(measure)
         stops = [np.array([[3, 61], [7, 90]]), np.array([[0, 1], [40, 45]])]
         sides = list(zip(REFERENCES[:2], stops, strict=True))
         errors, totals = path_errors(plan, lay_paths(plan.tree, 300, sides), shrunk=shrunk)
@@ -202,22 +211,15 @@ def test_where_rows_are_many_counts_err_as_estimates_do() -> None:
     assert abs(predicted.most / predicted_error(plan, RANGES) - 1) < 0.1
 
 
-@pytest.mark.parametrize("amount", [200, 10_000])  # the second leaves no variance in a float
-def test_no_noise_no_error(amount: int) -> None:
-    plan = plan_tree(make_setting(100, amount=amount))
-    error = count_error(plan, RANGES, 1000)
-    assert (error.least, error.most) == (0, 0)
+def test_no_noise_no_error() -> None:
+    for amount in (200, 10_000):  # the second leaves no variance in a float
+        error = count_error(plan_tree(make_setting(100, amount=amount)), RANGES, 1000)
+        assert (error.least, error.most) == (0, 0)
 
 
 @pytest.mark.parametrize("shrunk", [False, True])
 def test_a_public_total_is_kept(shrunk: bool) -> None:
-    setting = TreeSetting(
-        leaves=64,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        unit=SUBSTITUTE_ROW,
-        public_total=True,
-    )
-    best = plan_tree(setting)
+    best = plan_tree(make_setting(64, public_total=True))
     plan = plan_for_counts(best, CDF, 200)
     assert plan.public_total and plan.level_amounts[0] == 0
     stops = np.tile([[5, 64]], (50, 1))
@@ -321,9 +323,9 @@ def test_what_cannot_be_simulated_stays() -> None:
         count_error(flat, CDF, 100)
 
 
-@pytest.mark.parametrize(
-    "objective",
-    [
+def test_every_objective_reads_boundaries_of_the_leaves() -> None:
+    tree = UniformTree(leaves=61, fanouts=(8, 8))
+    objectives: list[Objective] = [
         CDF,
         RANGES,
         QUARTILES,
@@ -331,11 +333,8 @@ def test_what_cannot_be_simulated_stays() -> None:
         CountObjective(),
         NodeObjective(weights=(1, 0, 2)),
         QuantileObjective(quantiles=(0.5,), guesses=(Guess(stop=9, density=4.0),)),
-    ],
-)
-def test_every_objective_reads_boundaries_of_the_leaves(objective: Objective) -> None:
-    tree = UniformTree(leaves=61, fanouts=(8, 8))
-    for reference in REFERENCES:
+    ]
+    for objective, reference in product(objectives, REFERENCES):
         reading = objective_reading(objective, tree, reference, 100)
         assert reading.stops.shape == (100, 2)
         assert reading.stops.min() >= 0 and reading.stops.max() <= 61
@@ -371,11 +370,7 @@ def test_nodes_are_read_by_the_weights_of_their_levels_and_alike_within_a_level(
 
 def test_rows_are_assumed_in_scales_of_noise() -> None:
     assert assumed_rows(make_setting(16)) == pytest.approx(10_000, rel=0.05)
-    ten = TreeSetting(
-        leaves=16,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1, 10)),
-        unit=ADD_REMOVE_ROW,
-    )
+    ten = make_setting(16, amount=Fraction(1, 10))
     assert assumed_rows(ten) == pytest.approx(100_000, rel=0.01)
 
 

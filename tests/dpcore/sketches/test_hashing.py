@@ -26,17 +26,17 @@ def make_codes(values: list[int]) -> np.ndarray:
     return np.array(values, np.uint64)
 
 
-@pytest.mark.parametrize("bits", [1, 2, 20, 33])
-def test_the_formula_in_whole_numbers(bits: int) -> None:
-    stream, pieces = public_stream("formula", bits), 1 if bits == 1 else 2
-    multipliers = stream.uint64(2 * pieces).reshape(2, pieces).tolist()
-    addends = stream.uint64(2).tolist()
-    hashing = MultiplyShift(public_stream("formula", bits), functions=2, bits=bits)
-    for number, (factors, addend) in enumerate(zip(multipliers, addends, strict=True)):
-        for code, found in zip(EDGES, hashing(number, make_codes(EDGES)).tolist(), strict=True):
-            parts = [code, code >> 32][:pieces]
-            total = sum(a * x for a, x in zip(factors, parts, strict=True)) + addend
-            assert found == (total % 2**64) >> (64 - bits)
+def test_the_formula_in_whole_numbers() -> None:
+    for bits in (1, 2, 20, 33):
+        stream, pieces = public_stream("formula", bits), 1 if bits == 1 else 2
+        multipliers = stream.uint64(2 * pieces).reshape(2, pieces).tolist()
+        addends = stream.uint64(2).tolist()
+        hashing = MultiplyShift(public_stream("formula", bits), functions=2, bits=bits)
+        for number, (factors, addend) in enumerate(zip(multipliers, addends, strict=True)):
+            for code, found in zip(EDGES, hashing(number, make_codes(EDGES)).tolist(), strict=True):
+                parts = [code, code >> 32][:pieces]
+                total = sum(a * x for a, x in zip(factors, parts, strict=True)) + addend
+                assert found == (total % 2**64) >> (64 - bits)
 
 
 def test_scrambling_in_whole_numbers_is_one_to_one() -> None:
@@ -165,29 +165,24 @@ def test_functions_follow_from_the_name_of_the_stream() -> None:
     assert columns("a") != columns("b")
 
 
-@pytest.mark.parametrize(
-    "secret",
-    [
+def test_the_numbers_do_not_show_or_travel() -> None:
+    for secret in (
         MultiplyShift(public_stream("secret"), functions=1, bits=1),
         SketchHashes(public_stream("secret"), rows=2, bits=3, signed=True),
-    ],
-    ids=lambda secret: type(secret).__name__,
-)
-def test_the_numbers_do_not_show_or_travel(secret: object) -> None:
-    assert "<secret>" in repr(secret) and not hasattr(secret, "__dict__")
-    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="cannot be copied or pickled"):
-            attempt(secret)
+    ):
+        assert "<secret>" in repr(secret) and not hasattr(secret, "__dict__")
+        for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="cannot be copied or pickled"):
+                attempt(secret)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("rows", 0), ("bits", 0), ("bits", 34), ("code_bits", 0), ("code_bits", 65)]
-)
-def test_numbers_out_of_range(name: str, value: int) -> None:
-    given = {"rows": 1, "bits": 1, "code_bits": 64} | {name: value}
-    said = "functions" if name == "rows" else name
-    with pytest.raises(ValueError, match=f"{said}: {value} must be"):
-        SketchHashes(public_stream("range"), signed=True, **given)
+def test_numbers_out_of_range() -> None:
+    out = [("rows", 0), ("bits", 0), ("bits", 34), ("code_bits", 0), ("code_bits", 65)]
+    for name, value in out:
+        given = {"rows": 1, "bits": 1, "code_bits": 64} | {name: value}
+        said = "functions" if name == "rows" else name
+        with pytest.raises(ValueError, match=f"{said}: {value} must be"):
+            SketchHashes(public_stream("range"), signed=True, **given)
 
 
 def test_what_are_no_codes() -> None:

@@ -66,20 +66,22 @@ def brute_force(atoms: np.ndarray, rows: int, statistic: object) -> tuple[float,
     return float(np.mean(found)), float(np.var(found))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
-def test_order_statistics_by_brute_force(rows: int) -> None:
-    atoms = np.array([-4.0, -1.0, -1.0, 0.5, 2.0, 9.0])
-    law = RowError(shape=make_shape(SketchKind.COUNT_MIN, rows), unbiased=atoms, counted=atoms + 3)
-    expected = {
-        SketchEstimator.MEAN: brute_force(atoms, rows, np.mean),
-        SketchEstimator.MINIMUM: brute_force(atoms + 3, rows, min),
-    }
-    if rows % 2:
-        expected[SketchEstimator.MEDIAN] = brute_force(atoms, rows, np.median)
-    for estimator, (bias, variance) in expected.items():
-        moments = law.moments(estimator)
-        assert (moments.bias, moments.variance) == pytest.approx((bias, variance))
-        assert moments.mean_square == pytest.approx(bias**2 + variance)
+def test_order_statistics_by_brute_force() -> None:
+    for rows in (1, 2, 3, 4, 5):
+        atoms = np.array([-4.0, -1.0, -1.0, 0.5, 2.0, 9.0])
+        law = RowError(
+            shape=make_shape(SketchKind.COUNT_MIN, rows), unbiased=atoms, counted=atoms + 3
+        )
+        expected = {
+            SketchEstimator.MEAN: brute_force(atoms, rows, np.mean),
+            SketchEstimator.MINIMUM: brute_force(atoms + 3, rows, min),
+        }
+        if rows % 2:
+            expected[SketchEstimator.MEDIAN] = brute_force(atoms, rows, np.median)
+        for estimator, (bias, variance) in expected.items():
+            moments = law.moments(estimator)
+            assert (moments.bias, moments.variance) == pytest.approx((bias, variance))
+            assert moments.mean_square == pytest.approx(bias**2 + variance)
 
 
 @pytest.mark.parametrize("rows", [2, 4, 6])
@@ -110,24 +112,22 @@ def mean_squares(
 
 
 @pytest.mark.parametrize("kind", SketchKind)
-@pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("scale", [NONE, SOME, Fraction(2000)])
 @pytest.mark.parametrize("rows", [2, 3, 5])
-def test_the_errors_that_a_table_predicts(
-    kind: SketchKind, data: str, scale: Fraction, rows: int
-) -> None:
+def test_the_errors_that_a_table_predicts(kind: SketchKind, scale: Fraction, rows: int) -> None:
     """They are those found; and the best estimator by them is the best, or within 10 %."""
-    shape = make_shape(kind, rows)
-    found = mean_squares(shape, DATA[data], scale)
-    laws = [
-        RowError.from_table(shape, noisy_table(shape, DATA[data], scale, draw)[0])
-        for draw in range(60)
-    ]
-    for estimator, value in found.items():
-        predicted = np.mean([law.moments(estimator).mean_square for law in laws])
-        assert predicted == pytest.approx(value, rel=0.15)
-    chosen = np.mean([found[law.best_estimator()] for law in laws])
-    assert chosen <= 1.1 * min(found.values())
+    for data in DATA:
+        shape = make_shape(kind, rows)
+        found = mean_squares(shape, DATA[data], scale)
+        laws = [
+            RowError.from_table(shape, noisy_table(shape, DATA[data], scale, draw)[0])
+            for draw in range(60)
+        ]
+        for estimator, value in found.items():
+            predicted = np.mean([law.moments(estimator).mean_square for law in laws])
+            assert predicted == pytest.approx(value, rel=0.15)
+        chosen = np.mean([found[law.best_estimator()] for law in laws])
+        assert chosen <= 1.1 * min(found.values())
 
 
 @pytest.mark.parametrize("kind", SketchKind)
@@ -144,15 +144,15 @@ def test_what_is_chosen(kind: SketchKind) -> None:
 
 
 @pytest.mark.parametrize("kind", SketchKind)
-@pytest.mark.parametrize("rows", [1, 3, 4])
-def test_plans_agree_with_tables_of_flat_data(kind: SketchKind, rows: int) -> None:
-    shape = make_shape(kind, rows)
-    planned = RowError.planned(
-        shape,
-        total=float(FLAT.sum()),
-        f2=float((FLAT**2).sum()),
-        noise_variance=DiscreteLaplace(scale=NONE).variance,
-    )
-    found = mean_squares(shape, FLAT, NONE)
-    for estimator, value in found.items():
-        assert planned.moments(estimator).mean_square == pytest.approx(value, rel=0.15)
+def test_plans_agree_with_tables_of_flat_data(kind: SketchKind) -> None:
+    for rows in (1, 3, 4):
+        shape = make_shape(kind, rows)
+        planned = RowError.planned(
+            shape,
+            total=float(FLAT.sum()),
+            f2=float((FLAT**2).sum()),
+            noise_variance=DiscreteLaplace(scale=NONE).variance,
+        )
+        found = mean_squares(shape, FLAT, NONE)
+        for estimator, value in found.items():
+            assert planned.moments(estimator).mean_square == pytest.approx(value, rel=0.15)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.tables.plan import MarginalsPlan, PairDesign, TableShape, mean_size
+from tests.dpcore.refusals import check_refusals
 from tests.dpcore.tables.tiny_tables import make_plan
 
 
@@ -56,20 +59,20 @@ def test_more_rows_have_a_second_round() -> None:
 
 def test_other_plans_are_refused() -> None:
     plan = make_plan(1)
-    with pytest.raises(Refusal, match="sum to"):
-        replace(plan, pair_amount=plan.pair_amount + Fraction(1, 10**9))
-    for name in ("column_amount", "choice_amount", "pair_amount"):
-        with pytest.raises(Refusal, match=name):
-            replace(plan, **{name: Fraction(0)})
-    with pytest.raises(Refusal, match="designs"):
-        replace(plan, designs=plan.designs[1:])
+    rows: list[tuple[dict[str, Any], str]] = [
+        ({"pair_amount": plan.pair_amount + Fraction(1, 10**9)}, "sum to"),
+        ({"column_amount": Fraction(0)}, "column_amount"),
+        ({"choice_amount": Fraction(0)}, "choice_amount"),
+        ({"pair_amount": Fraction(0)}, "pair_amount"),
+        ({"designs": plan.designs[1:]}, "designs"),
+    ]
+    check_refusals(partial(replace, plan), rows, Refusal)
     with pytest.raises(Refusal, match="too little"):
         make_plan(Fraction(1, 10**15))
-    with pytest.raises(Refusal, match="further_part"):
-        PairDesign(least_rows=1, further_pairs=2)
-    with pytest.raises(Refusal, match="clique_columns"):
-        PairDesign(least_rows=1, clique_columns=5)
-    with pytest.raises(Refusal, match="least_rows"):
-        PairDesign(least_rows=-1)
-    with pytest.raises(Refusal, match="further_pairs"):
-        PairDesign(least_rows=1, further_pairs=-1)
+    designs: list[tuple[dict[str, Any], str]] = [
+        ({"least_rows": 1, "further_pairs": 2}, "further_part"),
+        ({"least_rows": 1, "clique_columns": 5}, "clique_columns"),
+        ({"least_rows": -1}, "least_rows"),
+        ({"least_rows": 1, "further_pairs": -1}, "further_pairs"),
+    ]
+    check_refusals(PairDesign, designs, Refusal)

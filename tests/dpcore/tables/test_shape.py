@@ -36,10 +36,8 @@ def test_a_shape_is_written_and_read() -> None:
         assert TableShape.from_spec(shape.spec()) == shape
 
 
-@pytest.mark.parametrize(
-    ("sizes", "ordered"),
-    [((3,), ()), ((3,) * 65, ()), ((3, 0), ()), ((3, 3), (True,)), ((2048, 2049), ())],
-)
-def test_other_shapes_are_refused(sizes: tuple[int, ...], ordered: tuple[bool, ...]) -> None:
-    with pytest.raises(Refusal):
-        TableShape(sizes=sizes, ordered=ordered)
+def test_other_shapes_are_refused() -> None:
+    shapes = [((3,), ()), ((3,) * 65, ()), ((3, 0), ()), ((3, 3), (True,)), ((2048, 2049), ())]
+    for sizes, ordered in shapes:
+        with pytest.raises(Refusal):
+            TableShape(sizes=sizes, ordered=ordered)
