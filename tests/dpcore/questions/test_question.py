@@ -105,8 +105,9 @@ def test_refuses_a_specification_of_another_format(
 
 def test_a_question_refuses_parts_that_do_not_fit(make_question: Make) -> None:
     keys = KeyList(column="carrier", keys=("UA",))
+    wider = IntegerDomain(column="delay", lower=0, upper=13)
     rows: list[tuple[dict[str, Any], str]] = [
-        ({"domain": IntegerDomain(column="delay", lower=0, upper=13)}, "plan: 12 leaves for a domain of 13 cells"),
+        ({"domain": wider}, "plan: 12 leaves for a domain of 13 cells"),
         ({"keys": keys}, "keyed"),
         ({"quantiles": (0.5, 1.01)}, "quantiles: 1.01"),
         ({"quantiles": (float("nan"),)}, "quantiles: nan"),
