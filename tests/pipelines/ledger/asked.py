@@ -13,6 +13,7 @@ from dptrees.pipelines.config.configuration import parse_configuration
 from dptrees.pipelines.ledger.accounts import Account, Loss
 from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger, open_account
 from dptrees.pipelines.sections.values import LedgerUrl
+from tests.pipelines.configuration_text import text_with
 
 KEY = 64 * "a"
 TREE = "{name: all, domain: {column: x, lower: 0, upper: 100, cells: 16}}"
@@ -24,16 +25,11 @@ def plan_of(
     name: str = "small",
     neighbors: str = "add_remove",
     tree: str = TREE,
+    series: str | None = None,
 ) -> ReleasePlan:
     """The plan of a small release."""
-    text = f"""
-release: {name}
-input: {{format: parquet, path: rows.parquet}}
-output: out
-key_file: release.key
-privacy: {{{privacy}, neighbors: {neighbors}}}
-trees: [{tree}]
-"""
+    privacy = f"{{{privacy}, neighbors: {neighbors}}}"
+    text = text_with(release=name, privacy=privacy, trees=f"[{tree}]", series=series)
     return parse_configuration(text).plan()
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from dptrees.dpcore.privacy.unit import Measure, Neighbors
 from dptrees.dpcore.release.guarantee import guarantee_in_words
-from dptrees.pipelines.config.configuration import parse_configuration
 from dptrees.pipelines.ledger.accounts import Account, Loss, LossRefused, release_loss
 from dptrees.pipelines.ledger.database import LedgerError
 from tests.pipelines.ledger.asked import plan_of
@@ -75,15 +74,11 @@ def test_a_unit_may_be_in_every_period_of_a_series(unit: str) -> None:
     """Which protects its rows of one period; a row is in one."""
     privacies = ("epsilon: 0.5", "rho: 0.1", DELTA)
     pure, concentrated, approximate = (
-        parse_configuration(f"""
-release: days
-input: {{format: parquet, path: rows.parquet}}
-output: out
-key_file: release.key
-privacy: {{{privacy}, neighbors: add_remove{unit}}}
-series: {{periods: 4, period: 2}}
-trees: [{GAUSSIAN if privacy != privacies[0] else LAPLACE}]
-""").plan()
+        plan_of(
+            privacy + unit,
+            tree=GAUSSIAN if privacy != privacies[0] else LAPLACE,
+            series="{periods: 4, period: 2}",
+        )
         for privacy in privacies
     )
     times = 4 if unit else 1
