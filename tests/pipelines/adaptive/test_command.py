@@ -29,30 +29,6 @@ def changed(*trees: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-def test_released_queried_verified_and_shown(workspace: Workspace) -> None:
-    by = {
-        "group_by": {"column": "place", "keys": ["north", "south"]},
-        "optimize_for": "counts",
-        "name": "keyed",
-    }
-    workspace.make(changed(TREE, TREE | by))
-    requested = workspace.run(
-        "query", workspace.output, "cdf", "--tree", "delay", "40", "500", "--json"
-    )
-    first, last = json.loads(requested.out)["answers"]
-    assert first["std_error"] > 0 and "remark" not in first
-    assert first["ci_low"] < first["estimate"] < first["ci_high"]
-    assert last["std_error"] is None and "not split" in last["remark"]
-    reported = workspace.run(
-        "query", workspace.output, "range", "--tree", "keyed", "--key", "north", "3", "400"
-    ).out
-    assert "[3, 400)" in reported
-    verified = workspace.succeed("verify", workspace.output)
-    assert "of delay, keyed with the resulting trees" in verified.out
-    page = (workspace.output / "report.html").read_text(encoding="utf-8")
-    assert "not divided down to cells" in page and "Split from" in page
-
-
 def test_the_plan_says_what_depends_on_the_data(workspace: Workspace) -> None:
     path = workspace.configure(changed(TREE))
     reported = workspace.run("plan", path).out

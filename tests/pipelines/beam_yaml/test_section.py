@@ -11,6 +11,7 @@ import yaml
 from dptrees.dpcore.release.guarantee import plan_manifest
 from dptrees.pipelines.beam_yaml import check_rows, configuration_of_text, section_text
 from dptrees.pipelines.sections.document import ConfigurationError
+from tests.pipelines.refusals import not_refused
 
 SECTION = """
 release: visits
@@ -44,32 +45,23 @@ def test_days_are_reported_as_strings() -> None:
         section_text({"from": object()})
 
 
-@pytest.mark.parametrize(
-    ("added", "sentence"),
-    [
-        (
-            "ledger: sqlite:///x.db",
-            "ledger: does not go with DPTree, which does nothing before the",
-        ),
-        (
-            "signing_key: x.pem",
-            "signing_key: does not go with DPTree, which does nothing after the job",
-        ),
-        ("input: {format: delta, table: lake/x}", "input: tables do not go with DPTree; dptrees"),
-        ("input: {format: iceberg, table: shop.x}", "input: tables do not go with DPTree"),
-        ("input: {format: bigquery, table: a.b.c}", "input: tables do not go with DPTree"),
-        (
-            "input: {format: postgresql, table: x, connection: env:URL}",
-            "input: tables do not go with DPTree",
-        ),
-        ("colour: red", "colour: unknown key"),
-        ("confidence: 2", "confidence: 2 must be a number above 0 and at most 0.9999"),
-    ],
-)
-def test_what_is_impossible_is_reported_in_one_sentence(added: str, sentence: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^DPTree: {sentence}") as raised:
+def test_what_is_impossible_is_reported_in_one_sentence() -> None:
+    tables = "DPTree: input: tables do not go with DPTree"
+    rows = [
+        ("ledger: sqlite:///x.db", "DPTree: ledger: does not go with DPTree, which does nothing b"),
+        ("signing_key: x.pem", "DPTree: signing_key: does not go with DPTree, which does nothing"),
+        ("input: {format: delta, table: lake/x}", f"{tables}; dptrees"),
+        ("input: {format: iceberg, table: shop.x}", tables),
+        ("input: {format: bigquery, table: a.b.c}", tables),
+        ("input: {format: postgresql, table: x, connection: env:URL}", tables),
+        ("colour: red", "DPTree: colour: unknown key"),
+        ("confidence: 2", "DPTree: confidence: 2 must be a number above 0 and at most 0.9999"),
+    ]
+
+    def attempt(added: str) -> None:
         configuration_of_text(SECTION + added)
-    assert "\n" not in str(raised.value)
+
+    assert not not_refused(attempt, rows, ConfigurationError)
 
 
 def test_private_keys_take_a_release_of_their_own() -> None:

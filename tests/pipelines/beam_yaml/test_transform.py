@@ -152,39 +152,26 @@ def test_example(workspace: Workspace) -> None:
     assert row["checksum"] == json.loads((folder / "manifest.json").read_text())["checksum"]
 
 
-@pytest.mark.parametrize(
-    ("option", "sentence"),
-    [
+def test_what_the_command_refuses_is_refused(workspace: Workspace) -> None:
+    section = small_section(workspace, workspace.folder / "own")
+    for option, sentence in (
         ("--experiments=enable_data_sampling", "since it shows rows"),
         ("--dataflow_service_options=enable_data_sampling", "since it shows rows"),
         ("--s3_secret_access_key=planted", "--s3_secret_access_key: holds a secret"),
         ("--streaming", "since a release is a batch job"),
-    ],
-)
-def test_what_the_command_refuses_is_refused(
-    workspace: Workspace, option: str, sentence: str
-) -> None:
-    section = small_section(workspace, workspace.folder / "own")
-    options = PipelineOptions([f"--runner={RUNNER}", option])
-    with pytest.raises(UserError, match=sentence):
-        beam.Pipeline(options=options) | beam.Create([beam.Row(x=1.0)]) | DPTree(**section)
-    assert not (workspace.folder / "own").exists()
-
-
-@pytest.mark.parametrize(
-    ("runner", "sentence"),
-    [
+    ):
+        options = PipelineOptions([f"--runner={RUNNER}", option])
+        with pytest.raises(UserError, match=sentence):
+            beam.Pipeline(options=options) | beam.Create([beam.Row(x=1.0)]) | DPTree(**section)
+    for runner, sentence in (
         ("DaskRunner", "in tests it lost parts of a job"),
         ("InteractiveRunner", "it keeps copies of the exact counts"),
-    ],
-)
-def test_runners_that_lose_rows_are_refused(
-    workspace: Workspace, runner: str, sentence: str
-) -> None:
-    pipeline = beam.Pipeline(RUNNER)
-    pipeline.options.view_as(StandardOptions).runner = runner
-    with pytest.raises(UserError, match=sentence):
-        pipeline | DPTree(**small_section(workspace, workspace.folder / "own"))
+    ):
+        pipeline = beam.Pipeline(RUNNER)
+        pipeline.options.view_as(StandardOptions).runner = runner
+        with pytest.raises(UserError, match=sentence):
+            pipeline | DPTree(**section)
+    assert not (workspace.folder / "own").exists()
 
 
 def test_options_of_dataflow_are_those_of_the_pipeline(

@@ -19,6 +19,7 @@ from dptrees.pipelines.run import stage as stages
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import parquet_rows
 from dptrees.transforms.readers import read as reading
+from tests.pipelines.daily import DAYS, daily_series
 from tests.pipelines.test_private_keys import change as private_keys
 from tests.pipelines.test_private_keys import shops  # noqa: F401, a fixture
 
@@ -293,22 +294,10 @@ def test_a_release_with_private_keys(
     assert report(shops)["state"] == "finished"
 
 
-DAYS = ("2026-11-01", "2026-11-02", "2026-11-03")
-
-
 @pytest.fixture
 def daily(workspace: Workspace) -> str:
     """The configuration of a series of days, the third without a file."""
-    for number, day in enumerate(DAYS[:2]):
-        workspace.file(number).rename(workspace.rows / f"{day}.parquet")
-
-    def change(settings: Settings) -> None:
-        settings["input"]["path"] = str(workspace.rows / "${date}.parquet")
-        settings["parameters"] = {"date": {"type": "date"}}
-        settings["series"] = {"periods": 4, "start": DAYS[0], "period": "${date}"}
-        settings["trees"] = settings["trees"][:1]
-
-    return workspace.configure(change)
+    return daily_series(workspace)
 
 
 def test_a_series(workspace: Workspace, daily: str) -> None:
@@ -367,9 +356,8 @@ def test_memory_is_stated_before_a_release_starts(
 
 def test_memory_that_grows_with_the_rows_is_named(workspace: Workspace) -> None:
     def distinct(settings: Settings) -> None:
-        settings["trees"] = [
-            {"name": "n", "domain": {"kind": "distinct", "column": "place"}, "max_values": 1}
-        ]
+        domain = {"kind": "distinct", "column": "place"}
+        settings["trees"] = [{"name": "n", "domain": domain, "max_values": 1}]
 
     workspace.configure(distinct)
     assert "boxes, sparse trees and distinct values need more" in dry(workspace).out

@@ -78,31 +78,6 @@ def test_every_column_of_a_schema(workspace: Workspace, tmp_path: Path, kind: st
     assert "# nested: struct<x: int64>; docs/configuration/ordered.md says what reads it" in text
 
 
-def test_types_of_csv_are_not_guessed(workspace: Workspace, tmp_path: Path) -> None:
-    rows, file = tmp_path / "rows.csv", tmp_path / "ages.yaml"
-    rows.write_text('age,"my day"\n41,2024-01-01\n')
-    assert workspace.run("init", file, "--input", rows, "--header").code == 0
-    text = file.read_text()
-    assert text.count("type: <fill in number, integer, date, timestamp or category>") == 2
-    assert 'column: "my day"' in text and "41" not in text and "2024" not in text
-
-
-def test_without_rows_all_is_to_be_filled_in(workspace: Workspace, tmp_path: Path) -> None:
-    file = tmp_path / "ages.yaml"
-    assert workspace.run("init", file).code == 0
-    assert "input.format: must be filled in" in workspace.run("plan", file).err
-
-
-def test_a_file_that_is_there_stays(workspace: Workspace, tmp_path: Path) -> None:
-    file = tmp_path / "ages.yaml"
-    file.write_text("mine")
-    outcome = workspace.run("init", file)
-    assert outcome.code == 2 and outcome.err == (
-        f"dptrees: {file} exists already, and is not overwritten\n"
-    )
-    assert [path.read_text() for path in tmp_path.glob("ages*")] == ["mine"]
-
-
 def test_a_folder_of_files(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "in" / "year=2024").mkdir(parents=True)
     (tmp_path / "in" / "_SUCCESS").touch()
@@ -112,9 +87,8 @@ def test_a_folder_of_files(workspace: Workspace, tmp_path: Path) -> None:
     assert "column: x  # int64" in (tmp_path / "x.yaml").read_text()
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
+def test_rows_that_cannot_be_read(workspace: Workspace, tmp_path: Path) -> None:
+    for name, content, words in (
         ("absent.csv", None, "no file matches"),
         ("rows.txt", b"a", "read of files that end with .parquet"),
         ("rows.parquet", b"PAR1", "is not a Parquet file, or is damaged"),
@@ -122,13 +96,9 @@ def test_a_folder_of_files(workspace: Workspace, tmp_path: Path) -> None:
         ("rows.csv", b"PAR1\x15\x04", "is a Parquet file"),
         ("rows.csv", b"", "is empty, without even a header"),
         ("rows.csv", b"Anna Example,+41 31", "its names are not shown"),
-    ],
-)
-def test_rows_that_cannot_be_read(
-    workspace: Workspace, tmp_path: Path, name: str, content: bytes | None, words: str
-) -> None:
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    outcome = workspace.run("init", tmp_path / "x.yaml", "--input", tmp_path / name, "--header")
-    assert outcome.code == 2 and words in outcome.err and outcome.err.count("\n") == 1
-    assert not (tmp_path / "x.yaml").exists()
+    ):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        outcome = workspace.run("init", tmp_path / "x.yaml", "--input", tmp_path / name, "--header")
+        assert outcome.code == 2 and words in outcome.err and outcome.err.count("\n") == 1
+        assert not (tmp_path / "x.yaml").exists()

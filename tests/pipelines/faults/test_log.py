@@ -29,9 +29,9 @@ def test_every_event_bears_the_id_of_its_run(
     assert run_ids(again.release(None, "--log-format=json").err) == {"of-the-scheduler"}
 
 
-@pytest.mark.parametrize("text", ["two words", "line\nbreak", "é", "x" * 201])
-def test_what_is_no_id(workspace: Workspace, text: str) -> None:
-    with pytest.raises(ValueError, match="must be one word"):
-        run_id(text)
-    outcome = workspace.release(None, f"--run-id={text}")
-    assert outcome.code == 2 and "must be one word" in outcome.err
+def test_what_is_no_id(workspace: Workspace) -> None:
+    for text in ("two words", "line\nbreak", "é", "x" * 201):
+        with pytest.raises(ValueError, match="must be one word"):
+            run_id(text)
+        outcome = workspace.release(None, f"--run-id={text}")
+        assert outcome.code == 2 and "must be one word" in outcome.err

@@ -125,17 +125,6 @@ def test_a_value_lies_in_a_node_of_each_level(places: Places) -> None:
         )
 
 
-def test_another_confidence(places: Places) -> None:
-    wide, narrow = (
-        query_json(places, "node", "--path", "0101", "--tree", "people", "--confidence", c)[
-            "answers"
-        ][0]
-        for c in ("0.99", "0.5")
-    )
-    assert wide["ci_low"] < narrow["ci_low"] <= narrow["ci_high"] < wide["ci_high"]
-    assert wide["estimate"] == narrow["estimate"]
-
-
 def test_sums_follow_the_policies_of_bad_values(places: Places) -> None:
     """Null, NaN and strings are dropped; what is out of bounds is clamped."""
     rows = places.made().rows("nodes", "paid").to_pylist()

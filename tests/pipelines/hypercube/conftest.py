@@ -13,9 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.cli.command import main
-from dptrees.pipelines.config.configuration import parse_configuration
 from tests.docs.demo import require_flights
 from tests.pipelines.conftest import NONCE, PROJECT, Workspace
 
@@ -70,19 +68,6 @@ def write_inputs(workspace: Workspace, table: pa.Table, *trees: dict[str, Any]) 
         pq.write_table(part, workspace.file(number))
     privacy = {"epsilon": EXACT_EPSILON * len(trees), "neighbors": "add_remove"}
     return workspace.configure(lambda s: s.update(trees=list(trees), privacy=privacy))
-
-
-def plan_of(tree: Mapping[str, Any], **privacy: Any) -> ReleasePlan:
-    """Plan a release of one tree, of no rows."""
-    sections = {
-        "release": "one",
-        "input": {"format": "parquet", "path": "rows.parquet"},
-        "output": "out",
-        "key_file": "release.key",
-        "privacy": privacy or {"epsilon": 1, "neighbors": "add_remove"},
-        "trees": [dict(tree)],
-    }
-    return parse_configuration(yaml.safe_dump(sections), "x.yaml").plan()
 
 
 def plan_entry_of(workspace: Workspace, tree: Mapping[str, Any], **privacy: Any) -> Any:

@@ -47,22 +47,3 @@ def below_64(workspace: Workspace) -> Any:
     requested = ["query", workspace.output, "box", "--tree", "box", "--side", "age", "0", "64"]
     (answer,) = json.loads(workspace.succeed(*requested, "--json").out)["answers"]
     return answer
-
-
-@pytest.mark.parametrize("read_as", ["counts", "estimates"])
-def test_intervals_are_stated_for_estimates_alone(workspace: Workspace, read_as: str) -> None:
-    workspace.succeed("release", configured(workspace, adaptive(optimize_for=read_as)))
-    apart = read_as == "estimates"
-    page = (workspace.output / "report.html").read_text()
-    assert ("separate noisy numbers decided" in page) == apart
-    assert ("There is no interval and no standard error" in page) != apart
-    answer = below_64(workspace)
-    stated = [answer[name] is not None for name in ("ci_low", "ci_high")]
-    assert stated == [apart, apart] and ("remark" in answer) != apart
-    for options in ([], ["--csv"]):
-        workspace.succeed("query", workspace.output, "top", "-n", "2", *options)
-    workspace.succeed("verify", workspace.output)
-    entry = json.loads((workspace.output / "manifest.json").read_text())["trees"][0]
-    assert entry["mechanism"] == "adaptive"
-    assert ("decision_scale" in entry["levels"][1]) == apart
-    assert "last_scale" in entry["levels"][1]

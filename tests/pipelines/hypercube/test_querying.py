@@ -225,13 +225,6 @@ def test_under_a_public_total_no_interval_passes_it(workspace: Workspace) -> Non
         assert 0 <= found["ci_low"] <= found["ci_high"] <= ROWS
 
 
-def test_errors_of_sketches_are_not_known(workspace: Workspace) -> None:
-    tree = box("ages", [AGE], counts="sketch", width=256)
-    assert workspace.run("release", write_inputs(workspace, rows(), tree), *NONCE).code == 0
-    (found,) = answers(workspace, "box", "--side", "age", "", "50")
-    assert found["std_error"] is None and found["ci_low"] == 0 and found["ci_high"] is None
-
-
 # Unusual values
 
 

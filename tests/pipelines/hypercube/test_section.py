@@ -14,7 +14,8 @@ import pytest
 from dptrees.pipelines.kinds.domains import read_hypercube
 from dptrees.pipelines.sections.document import ConfigurationError, RuleBroken
 from tests.pipelines.conftest import Workspace
-from tests.pipelines.hypercube.conftest import AGE, AT, DAY, KIND, box, plan_entry_of, plan_of
+from tests.pipelines.hypercube.conftest import AGE, AT, DAY, KIND, box, plan_entry_of
+from tests.pipelines.plans import plan_of
 from tests.pipelines.refusals import not_refused
 
 SHORT = {"kind": "hypercube", "columns": ["x", "age"], "lower": [0, 0], "upper": [100, 128]}

@@ -11,28 +11,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dptrees.pipelines.run import stage as stages
 from dptrees.pipelines.run.output import RunRecord
+from tests.pipelines.daily import DAYS, daily_series
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.pipelines.conftest import Workspace
 
-DAYS = ("2026-11-01", "2026-11-02", "2026-11-03")
-
 
 @pytest.fixture
 def daily(workspace: Workspace) -> str:
     """The configuration of a series of days, the third without a file."""
-    for number, day in enumerate(DAYS[:2]):
-        workspace.file(number).rename(workspace.rows / f"{day}.parquet")
-
-    def change(settings: dict[str, Any]) -> None:
-        settings["input"]["path"] = str(workspace.rows / "${date}.parquet")
-        settings["parameters"] = {"date": {"type": "date"}}
-        settings["series"] = {"periods": 4, "start": DAYS[0], "period": "${date}"}
-        settings["trees"] = settings["trees"][:1]
-
-    return workspace.configure(change)
+    return daily_series(workspace)
 
 
 def values(file: Path) -> dict[str, float]:

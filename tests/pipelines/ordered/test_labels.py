@@ -9,7 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dptrees.pipelines.sections.document import ConfigurationError
 from tests.pipelines.conftest import FILES, ROWS, Workspace
+from tests.pipelines.plans import plan_of
+from tests.pipelines.refusals import not_refused
 
 CODES = {"column": "sex", "categories": [0, 1]}
 BY = {"column": "sex", "keys": [0, 1]}
@@ -55,9 +58,8 @@ def test_labels_are_in_answers_tables_and_the_page(tmp_path: Path, labels: Any) 
     assert workspace.run("verify", workspace.output).code == 0
 
 
-@pytest.mark.parametrize(
-    ("labels", "rule"),
-    [
+def test_labels_that_are_refused() -> None:
+    rules: list[tuple[Any, str]] = [
         (["women"], "labels: must be 2, one for each value, not 1"),
         (["a", "a"], "labels: hold 'a' more than once"),
         (["1", "0"], "labels: '1' is another value of the list"),
@@ -66,45 +68,29 @@ def test_labels_are_in_answers_tables_and_the_page(tmp_path: Path, labels: Any) 
         ("women", "labels: 'women' must be a list"),
         (["women", " "], "labels[1]: must not be empty"),
         (["women", "m\nen"], "labels: 'm\\nen' must be a line of text"),
-    ],
-)
-def test_labels_that_are_refused(tmp_path: Path, labels: Any, rule: str) -> None:
-    workspace = Workspace(tmp_path)
-    for tree in (
-        {"domain": CODES | {"labels": labels}},
-        {"domain": NUMBERS, "group_by": BY | {"labels": labels}},
-    ):
-        where = "group_by" if "group_by" in tree else "domain"
-        path = workspace.configure(lambda settings: settings.update(trees=[{"name": "t", **tree}]))  # noqa: B023
-        outcome = workspace.run("plan", path)
-        assert outcome.code == 2 and f"trees[0].{where}.{rule}" in outcome.err
+    ]
+    rows: list[tuple[dict[str, Any], str]] = []
+    for labels, rule in rules:
+        by = {"domain": NUMBERS, "group_by": BY | {"labels": labels}}
+        rows += [
+            ({"domain": CODES | {"labels": labels}}, f"trees[0].domain.{rule}"),
+            (by, f"trees[0].group_by.{rule}"),
+        ]
+    # Labels are of the listed values of a tree.
+    columns = [CODES | {"labels": ["a", "b"]}, NUMBERS]
+    private = {"column": "place", "keys": "private", "labels": ["a"]}
+    rows += [
+        ({"domain": NUMBERS | {"labels": ["a"]}}, "labels: "),
+        ({"domain": {"kind": "hypercube", "columns": columns}}, "labels: "),
+        ({"domain": {"kind": "table", "columns": columns}}, "labels: "),
+        (
+            {"domain": NUMBERS, "group_by": private},
+            "trees[0].group_by.labels: goes with the listed keys of one column",
+        ),
+    ]
+    privacy = {"epsilon": 1, "delta": 1e-6, "neighbors": "add_remove"}
 
+    def attempt(tree: dict[str, Any]) -> None:
+        plan_of({"name": "t"} | tree, **privacy)
 
-@pytest.mark.parametrize(
-    "domain",
-    [
-        NUMBERS | {"labels": ["a"]},
-        {"kind": "hypercube", "columns": [CODES | {"labels": ["a", "b"]}, NUMBERS]},
-        {"kind": "table", "columns": [CODES | {"labels": ["a", "b"]}, NUMBERS]},
-    ],
-)
-def test_labels_are_of_listed_values_of_a_tree(tmp_path: Path, domain: dict[str, Any]) -> None:
-    workspace = Workspace(tmp_path)
-    trees = [{"name": "t", "domain": domain}]
-    path = workspace.configure(lambda settings: settings.update(trees=trees))
-    outcome = workspace.run("plan", path)
-    assert outcome.code == 2 and "labels: " in outcome.err
-
-
-def test_keys_that_are_selected_have_no_labels(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    tree = {"name": "t", "domain": NUMBERS, "group_by": {"column": "place", "keys": "private"}}
-    tree["group_by"] |= {"labels": ["a"]}  # type: ignore[operator]
-    path = workspace.configure(
-        lambda settings: settings.update(
-            trees=[tree], privacy={"epsilon": 1, "delta": 1e-6, "neighbors": "add_remove"}
-        )
-    )
-    outcome = workspace.run("plan", path)
-    assert outcome.code == 2
-    assert "trees[0].group_by.labels: goes with the listed keys of one column" in outcome.err
+    assert not not_refused(attempt, rows, ConfigurationError)

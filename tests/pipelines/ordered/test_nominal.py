@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.pipelines.query.release_folder import ReleaseFolder
-from tests.pipelines.conftest import ROWS, Workspace
+from dptrees.pipelines.sections.document import ConfigurationError
+from tests.pipelines.conftest import Workspace
+from tests.pipelines.plans import plan_of
+from tests.pipelines.refusals import not_refused
 
 PLACES = ["east", "north", "south", "west", *(f"none {index}" for index in range(12))]
 DOMAIN = {"column": "place", "categories": PLACES, "unknown": "drop"}
@@ -21,16 +23,6 @@ def nominal(settings: dict[str, Any]) -> None:
         {"name": "places", "domain": dict(DOMAIN)},
         {"name": "ranks", "domain": DOMAIN | {"ordered": True}},
     ]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Read by the tests."""
-    workspace = Workspace(tmp_path_factory.mktemp("nominal"))
-    outcome = workspace.release(nominal)
-    assert outcome.code == 0, outcome.err
-    workspace.said = outcome.out  # type: ignore[attr-defined]
-    return workspace
 
 
 @pytest.mark.parametrize("privacy", [{"epsilon": 1}, {"rho": 0.5}], ids=["epsilon", "rho"])
@@ -55,39 +47,6 @@ def test_all_of_the_budget_goes_into_the_counts(tmp_path: Path, privacy: dict[st
     )
 
 
-def test_the_plan_and_the_summary_speak_of_categories(made: Workspace) -> None:
-    plan = made.run("plan", made.configure(nominal)).out
-    assert "places: 16 categories without an order\n" in plan
-    assert "predicted error of the count of a category, in rows (root mean square):" in plan
-    largest = made.said.split("places (")[1].split("ranks (")[0]  # type: ignore[attr-defined]
-    assert "    north " in largest and "    south " in largest
-
-
-def test_categories_without_an_order_have_counts_alone(made: Workspace) -> None:
-    def requested(*question: str) -> Any:
-        return made.run("query", made.output, *question, "--tree", "places", "--json")
-
-    for question in (["cdf", "north"], ["quantile", "0.5"], ["range", "east", "south"]):
-        outcome = requested(*question)
-        assert outcome.code == 2
-        assert outcome.err.strip().endswith(
-            f"{question[0]}: the categories of tree places have no order; query node or top "
-            "(if the order has a meaning, set `ordered: true` in the domain of the tree)"
-        )
-    (north,) = json.loads(requested("node", "--value", "north").out)["answers"]
-    assert north["label"] == "north" and abs(north["estimate"] - 1.5 * ROWS) < 200
-    top = json.loads(requested("top", "-n", "2").out)["answers"]
-    assert {each["label"] for each in top} == {"north", "south"}
-    made.succeed("query", made.output, "cdf", "south", "--tree", "ranks")
-
-
-def test_the_specification_says_that_there_is_no_order(made: Workspace) -> None:
-    places, ranks = ReleaseFolder(str(made.output)).plan.questions
-    assert places.spec()["domain"]["ordered"] is False  # type: ignore[index]
-    assert "ordered" not in ranks.spec()["domain"]  # type: ignore[operator]
-    assert not places.is_ordered and ranks.is_ordered
-
-
 def test_a_specification_of_before_is_in_order() -> None:
     before = {"kind": "ordered", "type": "category", "map_version": 1, "column": "c"}
     before |= {"categories": ["a", "b"], "unknown": "drop", "missing": "drop"}
@@ -95,21 +54,16 @@ def test_a_specification_of_before_is_in_order() -> None:
     assert domain.is_ordered and domain.spec() == before
 
 
-@pytest.mark.parametrize(
-    ("choice", "sentence"),
-    [
-        ({"objective": "cdf"}, ".objective: cdf needs categories in order; if the list is in"),
-        ({"quantiles": [0.5]}, ".quantiles: needs categories in order"),
-        ({"mechanism": "binary"}, ".mechanism: binary needs categories in order"),
-        ({"estimation": "none"}, ".estimation: none needs categories in order"),
-        ({"consistency": "l2"}, ".consistency: l2 needs categories in order"),
-    ],
-)
-def test_what_needs_an_order(tmp_path: Path, choice: dict[str, Any], sentence: str) -> None:
-    workspace = Workspace(tmp_path)
+def test_what_needs_an_order() -> None:
+    rows: list[tuple[dict[str, Any], str]] = [
+        ({"objective": "cdf"}, "trees[0].objective: cdf needs categories in order; if the list"),
+        ({"quantiles": [0.5]}, "trees[0].quantiles: needs categories in order"),
+        ({"mechanism": "binary"}, "trees[0].mechanism: binary needs categories in order"),
+        ({"estimation": "none"}, "trees[0].estimation: none needs categories in order"),
+        ({"consistency": "l2"}, "trees[0].consistency: l2 needs categories in order"),
+    ]
 
-    def change(settings: dict[str, Any]) -> None:
-        settings["trees"] = [{"name": "places", "domain": dict(DOMAIN)} | choice]
+    def attempt(choice: dict[str, Any]) -> None:
+        plan_of({"name": "places", "domain": DOMAIN} | choice)
 
-    outcome = workspace.run("plan", workspace.configure(change))
-    assert outcome.code == 2 and f"trees[0]{sentence}" in outcome.err
+    assert not not_refused(attempt, rows, ConfigurationError)

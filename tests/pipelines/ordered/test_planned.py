@@ -32,105 +32,69 @@ def configured(tree: dict[str, Any], privacy: dict[str, Any] = EPSILON) -> Any:
     return change
 
 
-@pytest.mark.parametrize(
-    ("tree", "privacy", "chosen"),
-    [
-        ({"guess": {"rows": 500}}, EPSILON, "counts and the guess of 500 rows: an adaptive tree"),
-        (
-            {"guess": {"rows": 500}, "optimize_for": "estimates"},
-            EPSILON,
-            "rows: an adaptive tree, as its es",
-        ),
-        ({"guess": {"rows": 10**8}}, EPSILON, "000 rows: whole levels planned for counts"),
-        (
-            {"guess": {"rows": 10**8}, "optimize_for": "estimates"},
-            EPSILON,
-            "whole levels, as an adaptive",
-        ),
-        (
-            {"guess": {"rows": 500}, "optimize_for": "counts"},
-            EPSILON,
-            "guess of 500 rows: an adaptive tree",
-        ),
-        (
-            {"guess": {"rows": 10**6}, "optimize_for": "counts"},
-            EPSILON,
-            "whole levels planned for counts",
-        ),
-        (MEDIAN, EPSILON, "the exponential mechanism, as so few"),
-        (MEDIAN | ALONE, EPSILON, "for quantiles alone: the exponential mechanism, as so few"),
-        (MEDIAN | ALONE, RHO, "for quantiles alone: the exponential mechanism, as so few"),
-        (MEDIAN | MANY | ALONE, EPSILON, "for counts: an adaptive tree"),
-        (MEDIAN | {"quantiles": [0, 0.5]} | ALONE, EPSILON, "for counts: an adaptive tree"),
-        (
-            MEDIAN | {"optimize_for": "quantiles"},
-            EPSILON,
-            "rows: the exponential mechanism, as so few",
-        ),
-        (
-            MEDIAN | {"optimize_for": "estimates"},
-            EPSILON,
-            "rows: whole levels, as an adaptive tree",
-        ),
-        (MEDIAN | MANY, EPSILON, "rows: whole levels planned for counts, as quantiles are read"),
-        (MEDIAN | MANY | FEW, EPSILON, "rows: an adaptive tree, as its counts are"),
-        (MEDIAN | MANY, RHO, "rows: a strategy past trees (mechanism factorised), as quantiles"),
-        ({"optimize_for": "estimates"}, RHO, "a strategy past trees"),
-        ({"optimize_for": "estimates"}, EPSILON, None),
-        ({}, RHO, "for counts: a strategy past trees"),
-        ({}, EPSILON, "for counts: an adaptive tree"),
-        ({}, EPSILON | {"delta": 1e-6}, None),
-        ({"optimize_for": "counts"}, RHO, "for counts: a strategy past trees"),
-        (
-            {"optimize_for": "counts", "guess": {"rows": 100}},
-            RHO,
-            "whole levels planned for counts",
-        ),
-        (
-            {"optimize_for": "counts"},
-            EPSILON,
-            "whole levels'; guess the number of rows if there are more than 7,700",
-        ),
-        (MEDIAN | {"consistency": "top_down"}, EPSILON, None),
-        (MEDIAN | {"guess": {"rows": 10_000, "below": [[20, 0.5]]}}, EPSILON, None),
-    ],
-)
-def test_the_plan_says_what_was_chosen(
-    tmp_path: Path, tree: dict[str, Any], privacy: dict[str, Any], chosen: str | None
-) -> None:
-    workspace = Workspace(tmp_path)
-    path = workspace.configure(configured(tree, privacy))
-    outcome = workspace.succeed("plan", path)
-    lines = [line for line in outcome.out.splitlines() if line.startswith("  chosen for")]
-    assert len(lines) == (chosen is not None)
-    assert chosen is None or chosen in lines[0]
-    (entry,) = json.loads(workspace.run("plan", path, "--json").out)["trees"]
-    assert ("why" in entry) == (chosen is not None)
+COUNTS, ESTIMATES = {"optimize_for": "counts"}, {"optimize_for": "estimates"}
+SMALL, LARGE = {"guess": {"rows": 500}}, {"guess": {"rows": 10**8}}
+NOTHING: dict[str, Any] = {}
+CHOSEN_FIRST = "chosen for counts and the guess of 500 rows: an adaptive tree"
+CHOSEN: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
+    (SMALL, EPSILON, "counts and the guess of 500 rows: an adaptive tree"),
+    (SMALL | ESTIMATES, EPSILON, "rows: an adaptive tree, as its es"),
+    (LARGE, EPSILON, "000 rows: whole levels planned for counts"),
+    (LARGE | ESTIMATES, EPSILON, "whole levels, as an adaptive"),
+    (SMALL | COUNTS, EPSILON, "guess of 500 rows: an adaptive tree"),
+    ({"guess": {"rows": 10**6}} | COUNTS, EPSILON, "whole levels planned for counts"),
+    (MEDIAN, EPSILON, "the exponential mechanism, as so few"),
+    (MEDIAN | ALONE, EPSILON, "for quantiles alone: the exponential mechanism, as so few"),
+    (MEDIAN | ALONE, RHO, "for quantiles alone: the exponential mechanism, as so few"),
+    (MEDIAN | MANY | ALONE, EPSILON, "for counts: an adaptive tree"),
+    (MEDIAN | {"quantiles": [0, 0.5]} | ALONE, EPSILON, "for counts: an adaptive tree"),
+    (MEDIAN | {"optimize_for": "quantiles"}, EPSILON, "rows: the exponential mechanism, as so few"),
+    (MEDIAN | ESTIMATES, EPSILON, "rows: whole levels, as an adaptive tree"),
+    (MEDIAN | MANY, EPSILON, "rows: whole levels planned for counts, as quantiles are read"),
+    (MEDIAN | MANY | FEW, EPSILON, "rows: an adaptive tree, as its counts are"),
+    (MEDIAN | MANY, RHO, "rows: a strategy past trees (mechanism factorised), as quantiles"),
+    (ESTIMATES, RHO, "a strategy past trees"),
+    (ESTIMATES, EPSILON, None),
+    (NOTHING, RHO, "for counts: a strategy past trees"),
+    (NOTHING, EPSILON, "for counts: an adaptive tree"),
+    (NOTHING, EPSILON | {"delta": 1e-6}, None),
+    (COUNTS, RHO, "for counts: a strategy past trees"),
+    (COUNTS | {"guess": {"rows": 100}}, RHO, "whole levels planned for counts"),
+    (COUNTS, EPSILON, "whole levels'; guess the number of rows if there are more than 7,700"),
+    (MEDIAN | {"consistency": "top_down"}, EPSILON, None),
+    (MEDIAN | {"guess": {"rows": 10_000, "below": [[20, 0.5]]}}, EPSILON, None),
+]
+
+
+def test_the_plan_says_what_was_chosen(workspace: Workspace) -> None:
+    for tree, privacy, chosen in CHOSEN:
+        path = workspace.configure(configured(tree, privacy))
+        (entry,) = json.loads(workspace.succeed("plan", path, "--json").out)["trees"]
+        assert ("why" in entry) == (chosen is not None), tree
+        assert chosen is None or chosen in entry["why"], (tree, privacy, entry["why"])
+    assert (
+        f"\n  {CHOSEN_FIRST}" in workspace.run("plan", workspace.configure(configured(SMALL))).out
+    )
 
 
 @pytest.mark.parametrize(
     ("tree", "privacy", "kind"),
     [
         (MEDIAN, EPSILON, "exponential"),
-        (MEDIAN | ALONE, EPSILON, "exponential"),
-        ({"optimize_for": "estimates"}, RHO, "factorised"),
-        ({"optimize_for": "counts"}, RHO, "factorised"),
-        ({"optimize_for": "counts"}, EPSILON, "adaptive"),
-        ({}, EPSILON, "adaptive"),
-        ({"guess": {"rows": 500}}, EPSILON, "adaptive"),
+        (ESTIMATES, RHO, "factorised"),
+        (SMALL, EPSILON, "adaptive"),
     ],
 )
 def test_what_is_chosen_is_released_and_found_again(
-    tmp_path: Path, tree: dict[str, Any], privacy: dict[str, Any], kind: str
+    workspace: Workspace, tree: dict[str, Any], privacy: dict[str, Any], kind: str
 ) -> None:
-    workspace = Workspace(tmp_path)
     for _ in range(2):
         workspace.make(configured(tree, privacy))
     manifest = json.loads((workspace.output / "manifest.json").read_text(encoding="utf-8"))
     assert [each["kind"] for each in manifest["spec"]["trees"]] == [kind]
     requested = workspace.run("query", str(workspace.output), "cdf", "20")
     assert (requested.code == 0) == (kind != "exponential")
-    assert workspace.run("verify", str(workspace.output)).code == 0
+    workspace.succeed("verify", str(workspace.output))
 
 
 def test_a_target_is_of_the_mechanism_that_was_chosen(tmp_path: Path) -> None:
@@ -157,15 +121,12 @@ def test_a_series_is_of_whole_levels(tmp_path: Path) -> None:
         assert "cells in a tree of" in outcome.out and "chosen for" not in outcome.out
 
 
-@pytest.mark.parametrize("objective", ["counts", "nodes"])
-def test_a_strategy_past_trees_for_something_else_is_refused(
-    tmp_path: Path, objective: str
-) -> None:
-    workspace = Workspace(tmp_path)
-    tree = {"mechanism": "factorised", "objective": objective}
-    outcome = workspace.run("plan", workspace.configure(configured(tree, RHO)))
-    assert outcome.code == 2
-    assert "trees[0].objective: the mechanism factorised is planned for" in outcome.err
+def test_a_strategy_past_trees_for_something_else_is_refused(workspace: Workspace) -> None:
+    for objective in ("counts", "nodes"):
+        tree = {"mechanism": "factorised", "objective": objective}
+        outcome = workspace.run("plan", workspace.configure(configured(tree, RHO)))
+        assert outcome.code == 2
+        assert "trees[0].objective: the mechanism factorised is planned for" in outcome.err
 
 
 def test_a_machine_that_makes_another_matrix_says_so(

@@ -66,17 +66,14 @@ def test_a_release_without_them_is_the_same(tmp_path: Path) -> None:
         assert (plain.output / part).read_bytes() == (named.output / part).read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("columns", "rule"),
-    [
+def test_titles_that_are_refused(workspace: Workspace) -> None:
+    rules: list[tuple[Any, str]] = [
         ({"xx": {"label": "a"}}, "report.columns.xx: unknown key"),
         ({"x": {}}, "report.columns.x: must hold label or unit"),
         ({"x": {"lable": "a"}}, "report.columns.x.lable: unknown key; did you mean label?"),
         ({"x": {"unit": " "}}, "report.columns.x.unit: must not be empty"),
         (["x"], "report.columns: a list must be a section"),
-    ],
-)
-def test_titles_that_are_refused(tmp_path: Path, columns: Any, rule: str) -> None:
-    workspace = Workspace(tmp_path)
-    outcome = workspace.run("plan", configured(workspace, columns))
-    assert outcome.code == 2 and rule in outcome.err
+    ]
+    for columns, rule in rules:
+        outcome = workspace.run("plan", configured(workspace, columns))
+        assert outcome.code == 2 and rule in outcome.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import warnings
 from typing import Any
@@ -89,19 +88,6 @@ def test_an_answer_to_something_else_says_so(release: Release) -> None:
         release["delay"].range(0, 9)
 
 
-def test_quantiles(release: Release) -> None:
-    listed = release["delay"].quantiles()
-    assert listed["q"] == [0.5]
-    found = release["delay"].quantiles([each / 10 for each in range(1, 10)])
-    assert found.table.column_names == ["q", "value", "ci_low", "ci_high"]
-    assert found["value"] == sorted(found["value"])
-    median = release["delay"].quantiles(0.5)
-    assert median["value"] == listed["value"]
-    assert median.value == found["value"][4] and median.interval[0] <= median.value
-    with pytest.raises(dptrees.Error, match=r"2"):
-        release["delay"].quantiles(2)
-
-
 def test_hierarchy(release: Release) -> None:
     tree = release["city"]
     states = tree.children()
@@ -123,31 +109,6 @@ def test_hierarchy(release: Release) -> None:
     ):
         with pytest.raises(dptrees.Error, match=sentence):
             query()
-
-
-def test_sum(release: Release) -> None:
-    tree = release["city"]
-    both = tree.sum(["NY", "NJ"])
-    assert both.estimate == pytest.approx(tree.node("NY").estimate + tree.node("NJ").estimate)
-    assert 0 < both.std_error < tree.node("NY").std_error + tree.node("NJ").std_error
-
-
-def test_box(release: Release) -> None:
-    tree = release["box"]
-    part = tree.box({"delay": (10, 60), "minutes": (None, 100)})
-    assert math.isnan(part.std_error) and part.interval[0] < part.count < part.interval[1]
-    assert tree.box({}).count == tree.top(1, level=0).count
-    column = tree.column("minutes")
-    assert abs(column.quantiles(0.5).value - 150) < 20
-    assert column.cdf([150]).interval[0] < 10_000
-    assert column.cdf([150])._heading.startswith("box, minutes: cdf")
-
-
-def test_value_nodes(release: Release) -> None:
-    tree = release["delay"]
-    assert tree.node(30, level=0).count == tree.top(1, level=0).count
-    with pytest.raises(dptrees.Error, match="is no hierarchy"):
-        tree.node("NY")
 
 
 def test_goes_wherever_arrow_goes(release: Release) -> None:
@@ -193,26 +154,6 @@ def test_shown_as_text_and_as_html() -> None:
     assert "&lt;a&gt;\\x1b[2J" in shown and "<td>12,346</td>" in shown
     long = answers(label=[str(each) for each in range(1000)])
     assert "the first 20 of 1,000" in repr(long) and repr(long).count("\n") == 21
-
-
-def test_a_category_is_a_node_by_its_name() -> None:
-    config = CONFIG | {
-        "trees": [{"name": "size", "domain": {"column": "size", "categories": ["S", "M"]}}]
-    }
-    tree = fixed({"size": ["S", "M", "M"]}, config)["size"]
-    assert tree.node("M").to_dicts()[0]["count"] == tree.top(2).to_dicts()[0]["count"]
-    with pytest.raises(dptrees.Error, match="'L' is not a listed category"):
-        tree.node("L")
-
-
-def test_nodes_that_were_not_published(golden_rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(golden_rows)
-    address = "{kind: sparse, column: address, bits: [8, 8, 8, 8]}"
-    config = CONFIG | {"trees": [{"name": "address", "domain": yaml.safe_load(address)}]}
-    tree = fixed("rows.parquet", config)["address"]
-    assert tree.top(1).table["label"].to_pylist() == ["10.0.0.1/32"]
-    with pytest.raises(dptrees.Error, match="no node of this path was published"):
-        tree.node("11.0.0.0/8")
 
 
 def test_names_of_the_module_are_those_for_users() -> None:

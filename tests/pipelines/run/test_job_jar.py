@@ -10,21 +10,19 @@ import pytest
 from tests.pipelines.conftest import Workspace
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ([], "needs --runner=FlinkRunner or SparkRunner"),
-        (["--runner=PrismRunner"], "needs --runner=FlinkRunner or SparkRunner"),
-        (["--runner=FlinkRunner", "--repair"], "cannot be used with --repair"),
-    ],
-)
-def test_refused(workspace: Workspace, tmp_path: Path, options: list[str], sentence: str) -> None:
-    jar = tmp_path / "job.jar"
-    outcome = workspace.run(
-        "release", workspace.configure(), f"--output_executable_path={jar}", *options
-    )
-    assert outcome.code == 2
-    assert sentence in outcome.err
+def test_refused(workspace: Workspace, tmp_path: Path) -> None:
+    jar = f"--output_executable_path={tmp_path}/job.jar"
+    for options, sentence in (
+        ([jar], "needs --runner=FlinkRunner or SparkRunner"),
+        ([jar, "--runner=PrismRunner"], "needs --runner=FlinkRunner or SparkRunner"),
+        ([jar, "--runner=FlinkRunner", "--repair"], "cannot be used with --repair"),
+        (
+            [f"--output_executable_path={tmp_path}/absent/job.jar", "--runner=FlinkRunner"],
+            "there is no such folder",
+        ),
+    ):
+        outcome = workspace.run("release", workspace.configure(), *options)
+        assert outcome.code == 2 and sentence in outcome.err
     assert not workspace.output.exists()
 
 
@@ -50,10 +48,3 @@ def test_a_state_that_the_command_holds(
         "write it to files\n"
     )
     assert not workspace.output.exists()
-
-
-def test_folder_must_be_there(workspace: Workspace, tmp_path: Path) -> None:
-    option = f"--output_executable_path={tmp_path}/absent/job.jar"
-    outcome = workspace.run("release", workspace.configure(), "--runner=FlinkRunner", option)
-    assert outcome.code == 2
-    assert "there is no such folder" in outcome.err

@@ -24,6 +24,7 @@ from dptrees.pipelines.proof.manifest import plain
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.pipelines.run.first_stage import selected_keys
 from dptrees.pipelines.run.planned_once import planned_once, with_kept_selection
+from dptrees.pipelines.run.stage import Stage
 from dptrees.transforms.folder.existing_release import ExistingReleaseError
 from dptrees.transforms.folder.layout import MANIFEST, PLAN, RECORD
 from dptrees.transforms.steps.carry import SeriesError, check_turn
@@ -81,7 +82,7 @@ def cells(settings: dict[str, Any]) -> None:
 
 def beginning(workspace: Workspace) -> None:
     """Take the end of a release away, as if its run had been killed."""
-    (workspace.output / MANIFEST).unlink()
+    (workspace.output / MANIFEST).unlink(missing_ok=True)
     (workspace.output / "report.html").unlink(missing_ok=True)
 
 
@@ -148,27 +149,32 @@ def test_another_configuration_is_refused_by_its_first_key(again: Workspace) -> 
     )
 
 
-LEFT = {
-    "the plan": {PLAN},
-    "the nonce": {PLAN, "nonce.json"},
-    "the record": {PLAN, "nonce.json", RECORD},
-    "all parts": None,
-}
+# What a killed run has left: None for all parts.
+LEFT: tuple[set[str] | None, ...] = (
+    {PLAN},
+    {PLAN, "nonce.json"},
+    {PLAN, "nonce.json", RECORD},
+    None,
+)
 
 
-@pytest.mark.parametrize("left", LEFT)
+def keep_only(workspace: Workspace, names: set[str] | None) -> None:
+    """Take the end of a release away, and all files but some."""
+    beginning(workspace)
+    for name in contents(workspace.output):
+        if names is not None and name not in names:
+            (workspace.output / name).unlink()
+
+
 def test_what_was_begun_is_finished_with_its_plan(
-    again: Workspace, monkeypatch: pytest.MonkeyPatch, left: str
+    again: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(again.output)
-    names = LEFT[left]
-    beginning(again)
-    for name in contents(again.output):
-        if names is not None and name not in names:
-            (again.output / name).unlink()
     no_planner(monkeypatch)
-    again.succeed("release", again.configure(), *NONCE)
-    assert contents(again.output) == before
+    for names in LEFT:
+        keep_only(again, names)
+        again.succeed("release", again.configure(), *NONCE)
+        assert contents(again.output) == before, names
 
 
 def test_a_repair_uses_the_plan_of_the_manifest(
@@ -193,10 +199,7 @@ def test_other_quantiles_finish_with_the_same_noise(again: Workspace) -> None:
 
 
 def test_another_configuration_before_noise_replaces_the_plan(again: Workspace) -> None:
-    beginning(again)
-    for name in contents(again.output):
-        if name not in (PLAN, "nonce.json"):
-            (again.output / name).unlink()
+    keep_only(again, {PLAN, "nonce.json"})
     again.succeed("release", again.configure(cells))
     assert again.run("verify", again.output, "--key", again.key).code == 0
 
@@ -260,31 +263,30 @@ def above_budget(entries: dict[str, Any]) -> None:
     entries["spec"]["budget"] = "100"
 
 
-@pytest.mark.parametrize("change", [public_total, other_split, above_budget])
-def test_an_edited_plan_is_never_drawn(again: Workspace, change: Callable[..., object]) -> None:
-    beginning(again)
-    for name in contents(again.output):
-        if name != PLAN:
-            (again.output / name).unlink()
-    edited(again.output / PLAN, change)
-    outcome = again.run("release", again.configure())
-    assert outcome.code == 2, outcome.out
-    assert "that no run under the key" in outcome.err or "cannot be used by this" in outcome.err
-    assert set(contents(again.output)) == {PLAN}
-    assert again.run("release", again.configure(), "--discard").code == 0
+def test_an_edited_plan_is_never_drawn(again: Workspace) -> None:
+    keep_only(again, {PLAN})
+    whole = (again.output / PLAN).read_bytes()
+    for change in (public_total, other_split, above_budget):
+        (again.output / PLAN).write_bytes(whole)
+        edited(again.output / PLAN, change)
+        outcome = again.run("release", again.configure())
+        assert outcome.code == 2, outcome.out
+        assert "that no run under the key" in outcome.err or "cannot be used by this" in outcome.err
+        assert set(contents(again.output)) == {PLAN}
+    again.succeed("release", again.configure(), "--discard")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 2}'])
-def test_a_damaged_plan(again: Workspace, text: str) -> None:
+def test_a_damaged_plan(again: Workspace) -> None:
     beginning(again)
-    (again.output / PLAN).write_text(text)
-    outcome = again.run("release", again.configure())
-    assert outcome.code == 2
-    assert outcome.err == (
-        f"dptrees: output: {again.output / PLAN} is damaged, or another version of dptrees wrote "
-        "it; start again with --discard, or choose another output\n"
-    )
-    assert again.run("release", again.configure(), "--discard").code == 0
+    for text in ("", "{}", "[1]", '{"format": 2}'):
+        (again.output / PLAN).write_text(text)
+        outcome = again.run("release", again.configure())
+        assert outcome.code == 2
+        assert outcome.err == (
+            f"dptrees: output: {again.output / PLAN} is damaged, or another version of dptrees "
+            "wrote it; start again with --discard, or choose another output\n"
+        )
+    again.succeed("release", again.configure(), "--discard")
 
 
 KILLED = """
@@ -328,8 +330,6 @@ def test_of_two_launchers_the_second_takes_the_plan_of_the_first(
     workspace: Workspace, released: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first one writes its plan after the second has planned."""
-    from dptrees.pipelines.run.stage import Stage
-
     check_input = Stage.check_input
 
     def overtaken(stage: Stage) -> Any:
@@ -435,7 +435,6 @@ def test_trees_are_planned_over_the_selection_of_another_launcher(
 ) -> None:
     """Another launcher writes the plan of the first stage after this one has planned its own, and
     its selection spends more of the delta."""
-    from dptrees.pipelines.run.stage import Stage
 
     def few(settings: dict[str, Any]) -> None:
         private(settings)
@@ -503,22 +502,17 @@ def shorter(value: Any) -> Any:
     return value / 2 if isinstance(value, float) else value
 
 
-@pytest.mark.parametrize("left", ["the plan", "all parts"])
-def test_a_plan_with_other_intervals_is_refused_before_anything_is_drawn(
-    again: Workspace, left: str
-) -> None:
-    beginning(again)
-    for name in contents(again.output):
-        if LEFT[left] is not None and name not in LEFT[left]:
-            (again.output / name).unlink()
+def test_a_plan_with_other_intervals_is_refused_before_anything_is_drawn(again: Workspace) -> None:
     before = json.loads((again.output / PLAN).read_text())
     edited(again.output / PLAN, shorter_intervals)
-    edits = contents(again.output)
-    assert json.loads(edits[PLAN])["trees"] != before["trees"]
-    outcome = again.run("release", again.configure())
-    assert outcome.code == 2 and outcome.err.count("\n") == 1
-    assert "holds a plan that no run under the key" in outcome.err
-    assert contents(again.output) == edits
+    assert json.loads((again.output / PLAN).read_text())["trees"] != before["trees"]
+    for names in (None, {PLAN}):
+        keep_only(again, names)
+        edits = contents(again.output)
+        outcome = again.run("release", again.configure())
+        assert outcome.code == 2 and outcome.err.count("\n") == 1
+        assert "holds a plan that no run under the key" in outcome.err
+        assert contents(again.output) == edits
 
 
 def test_a_plan_of_the_earlier_format_is_finished(
@@ -560,15 +554,17 @@ DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_plan_ends_in_one_sentence(again: Workspace, damage: str) -> None:
+def test_a_damaged_plan_ends_in_one_sentence(again: Workspace) -> None:
     beginning(again)
-    edited(again.output / PLAN, DAMAGES[damage])
-    before = contents(again.output)
-    outcome = again.run("release", again.configure())
-    assert outcome.code == 2
-    assert outcome.err.startswith("dptrees: ") and outcome.err.count("\n") == 1
-    assert contents(again.output) == before
+    whole = (again.output / PLAN).read_bytes()
+    for name, damage in DAMAGES.items():
+        (again.output / PLAN).write_bytes(whole)
+        edited(again.output / PLAN, damage)
+        before = contents(again.output)
+        outcome = again.run("release", again.configure())
+        assert outcome.code == 2, name
+        assert outcome.err.startswith("dptrees: ") and outcome.err.count("\n") == 1, name
+        assert contents(again.output) == before, name
 
 
 def test_the_seal_of_the_run_before_is_checked_before_its_plan_is_read(

@@ -1,5 +1,30 @@
 """The rows and the configurations of all kinds, as of the tests of the Python API."""
 
-from tests.pipelines.python.conftest import golden_rows, rows, work
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dptrees.pipelines.spark.rows import FrameRows
+from tests.pipelines.python.conftest import fixed, golden_rows, read_files, rows, work
 
 __all__ = ["golden_rows", "rows", "work"]
+
+UNIT = {"unit": "city", "max_rows": 9}
+MINUTES = {"column": "minutes", "type": "integer", "lower": 0, "upper": 300}
+
+
+def config(**privacy: Any) -> dict[str, Any]:
+    """A small configuration."""
+    return {
+        "release": "small",
+        "privacy": {"epsilon": 1, "neighbors": "add_remove", **privacy},
+        "trees": [{"name": "minutes", "domain": MINUTES}],
+    }
+
+
+def compare(frame: Any, rows: Any, given: dict[str, Any], **call: Any) -> None:
+    """Compare all files of two releases under one key and nonce."""
+    fixed(rows, given, output="expected", **call)
+    fixed(FrameRows(frame), given, output="counted", **call)
+    assert read_files(Path("counted")) == read_files(Path("expected"))

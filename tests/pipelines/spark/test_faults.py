@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dptrees.pipelines.spark.rows import spark_fault
 from dptrees.transforms.errors import InputError
 
@@ -24,22 +22,18 @@ class CastError(SparkError):
     condition = "CAST_INVALID_INPUT"
 
 
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
+def test_sentences() -> None:
+    for error, words in (
         (CastError("[CAST_INVALID_INPUT] The value 'Ada'"), "failed with CAST_INVALID_INPUT; see"),
         (SparkError("[ADA] is no number"), "failed with SparkError; see"),
         (ValueError("Ada"), "failed with ValueError; see"),
         (ValueError("ModuleNotFoundError: No module named 'dptrees'"), "an executor has no dptr"),
-        (ValueError("bigger than spark.driver.maxResultSize"), r"df\.coalesce"),
-        (ValueError(f"in a task: {InputError('no such column')}"), "^no such column$"),
-    ],
-)
-def test_sentences(error: Exception, sentence: str) -> None:
-    with pytest.raises(InputError) as caught:
-        raise spark_fault(error)
-    found = caught.value.sentence
-    assert caught.match(sentence.strip("^$")) and "Ada" not in found and "ADA" not in found
+        (ValueError("bigger than spark.driver.maxResultSize"), "df.coalesce"),
+    ):
+        sentence = spark_fault(error).sentence
+        assert words in sentence and "ada" not in sentence.lower()
+    passed = spark_fault(ValueError(f"in a task: {InputError('no such column')}"))
+    assert passed.sentence == "no such column"
 
 
 def test_what_may_pass() -> None:

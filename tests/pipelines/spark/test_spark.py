@@ -21,17 +21,15 @@ import pytest
 
 import dptrees
 import dptrees.spark
-from dptrees.pipelines.spark.rows import FrameRows
 from tests.optional import table_library
-from tests.pipelines.python.conftest import fixed, read_config, read_files
+from tests.pipelines.python.conftest import read_config
+from tests.pipelines.spark.conftest import UNIT, compare, config
 
 REQUIRED_BY = "DPTREES_REQUIRE_SPARK"
 pyspark = table_library("pyspark", REQUIRED_BY)
 if shutil.which("java") is None and not os.environ.get(REQUIRED_BY):
     pytest.skip("Spark needs java", allow_module_level=True)
 
-UNIT = {"unit": "city", "max_rows": 9}
-MINUTES = {"column": "minutes", "type": "integer", "lower": 0, "upper": 300}
 SECRET = "171717"
 
 
@@ -66,22 +64,6 @@ def frame(spark: Any, work: Path) -> Any:
     read = spark.read.parquet(str(work / "rows.parquet"))
     # Spark reads unsigned integers of 64 bits as decimal numbers.
     return read.withColumn("address", read.address.cast("bigint")).repartition(3)
-
-
-def config(**privacy: Any) -> dict[str, Any]:
-    """A small configuration."""
-    return {
-        "release": "small",
-        "privacy": {"epsilon": 1, "neighbors": "add_remove", **privacy},
-        "trees": [{"name": "minutes", "domain": MINUTES}],
-    }
-
-
-def compare(frame: Any, rows: Any, given: dict[str, Any]) -> None:
-    """Compare all files of two releases under one key and nonce."""
-    fixed(rows, given, output="expected")
-    fixed(FrameRows(frame), given, output="counted")
-    assert read_files(Path("counted")) == read_files(Path("expected"))
 
 
 @pytest.mark.parametrize(

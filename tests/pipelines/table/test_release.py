@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-import dptrees
 from dptrees.dpcore.tables.released import ReleasedTable
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.hypercube.conftest import AGE, KIND, ROWS, rows, write_inputs
-from tests.pipelines.table.conftest import X, table
+from tests.pipelines.table.conftest import table
 
 DATA = rows()
 
@@ -22,12 +21,6 @@ def released(wide: Workspace) -> ReleasedTable:
     tree = ReleaseFolder(str(wide.output)).release.tree("wide")
     assert isinstance(tree, ReleasedTable)
     return tree
-
-
-def test_the_summary_names_rows_and_pairs(wide: Workspace) -> None:
-    out = wide.summary  # type: ignore[attr-defined]
-    assert f"  rows {ROWS:,}" in out
-    assert f"{len(released(wide).pairs)} pairs of columns measured: " in out
 
 
 def test_queries_of_one_and_of_two_columns(wide: Workspace) -> None:
@@ -59,29 +52,7 @@ def test_rows_are_sampled_into_a_file(wide: Workspace, tmp_path: Path) -> None:
     assert abs(share - 0.6) < 6 * np.sqrt(0.24 / ROWS)
 
 
-def test_the_release_is_verified_and_checked(wide: Workspace) -> None:
-    outcome = wide.succeed("verify", wide.output)
-    assert "FAILED" not in outcome.out and "parts: as planned: parts 3" in outcome.out
-
-
 def test_check_says_which_rows_are_counted_elsewhere(workspace: Workspace) -> None:
     tree = table("wide", [KIND, AGE | {"upper": 50}])
     outcome = workspace.succeed("check", write_inputs(workspace, DATA, tree))
     assert "at or above upper" in outcome.out
-
-
-def test_from_python(tmp_path: Path) -> None:
-    key = tmp_path / "release.key"
-    dptrees.keygen(str(key))
-    config = {
-        "release": "wide",
-        "key_file": str(key),
-        "privacy": {"epsilon": 1, "neighbors": "add_remove"},
-        "trees": [table("wide", [KIND, AGE, X])],
-    }
-    tree = dptrees.release(DATA.to_pandas(), config)["wide"]
-    box = tree.box({"age": (20, 40)}).to_dicts()[0]
-    assert abs(box["count"] - ROWS * 0.2) < 500
-    quantile = tree.column("age").quantiles([0.5]).to_dicts()[0]
-    assert 30 < quantile["value"] < 70
-    assert {row["level"] for row in tree.nodes().to_dicts()} <= {0, 1, 2}

@@ -9,7 +9,8 @@ import pytest
 from dptrees.pipelines.kinds.domains import read_table
 from dptrees.pipelines.sections.document import ConfigurationError, RuleBroken
 from tests.pipelines.conftest import Workspace
-from tests.pipelines.hypercube.conftest import AGE, AT, DAY, KIND, plan_entry_of, plan_of
+from tests.pipelines.hypercube.conftest import AGE, AT, DAY, KIND, plan_entry_of
+from tests.pipelines.plans import plan_of
 from tests.pipelines.refusals import not_refused
 from tests.pipelines.table.conftest import X, table
 
