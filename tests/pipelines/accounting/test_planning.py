@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import Workspace
 
 ROWS = {"epsilon": 1, "neighbors": "add_remove"}
 APPROXIMATE = ROWS | {"delta": 1e-6}
@@ -67,9 +66,20 @@ def test_a_weight_is_what_an_error_counts(workspace: Workspace) -> None:
     assert 4 * first == pytest.approx(second, rel=1e-3)
 
 
-@pytest.mark.parametrize("split", ["weights", "equal_errors", "least_error"])
+RHO = {"rho": 1, "neighbors": "add_remove"}
+
+
 @pytest.mark.parametrize(
-    "privacy", [ROWS, {"rho": 1, "neighbors": "add_remove"}, APPROXIMATE], ids=str
+    ("split", "privacy"),
+    [
+        ("weights", ROWS),
+        ("weights", APPROXIMATE),
+        ("equal_errors", RHO),
+        ("equal_errors", APPROXIMATE),
+        ("least_error", ROWS),
+        ("least_error", RHO),
+    ],
+    ids=str,
 )
 def test_the_budget_of_the_whole_release(
     workspace: Workspace, privacy: dict[str, Any], split: str

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Workspace
-
-from tests.pipelines.conftest import FILES, ROWS
+from tests.pipelines.conftest import FILES, ROWS, Workspace
 
 UNIT = {"epsilon": 2, "neighbors": "add_remove", "unit": "person", "max_rows": 4}
 PERSONS = np.repeat(np.arange(100), 4)

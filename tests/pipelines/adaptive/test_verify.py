@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,87 +18,72 @@ from tests.pipelines.test_verify import replace_part
 Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
-@pytest.fixture
-def ordered(workspace: Workspace) -> Workspace:
-    workspace.make(changed(TREE))
-    return workspace
+@pytest.fixture(scope="module")
+def ordered(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """An ordered tree. Tests change copies of it."""
+    made = Workspace(tmp_path_factory.mktemp("ordered"))
+    made.make(changed(TREE))
+    return made
 
 
-@pytest.fixture
-def blocks(tmp_path: Path) -> Workspace:
-    """A hierarchy with keys, several in one file."""
-    made = Blocks(tmp_path)
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A hierarchy with keys, several in one file. Tests change copies of it."""
+    made = Blocks(tmp_path_factory.mktemp("blocks"))
     keyed = {
         "group_by": {"column": "sex", "keys": ["f", "m"]},
         "guess": GUESS,
         "optimize_for": "counts",
     }
-
-    def change(settings: dict[str, object]) -> None:
-        settings.update(trees=[made.tree | keyed], privacy=ADD)
-
-    assert made.release(change).code == 0
+    made.make(lambda settings: settings.update(trees=[made.tree | keyed], privacy=ADD))
+    made.succeed("verify", made.output)
     return made
 
 
-def rewrite(
-    workspace: Workspace, kind: str, column: str, change: Callable[[Numbers], None]
+def check_found(
+    made: Workspace, kind: str, column: str, change: Callable[[Numbers], None], words: str
 ) -> None:
-    """Changes a column of a part, with its name and all checksums to suit."""
-    (path,) = (workspace.output / kind).iterdir()
+    """Change a column of a part, with its name and all checksums to suit: verify finds it."""
+    output = made.folder / "edited"
+    shutil.copytree(made.output, output)
+    (path,) = (output / kind).iterdir()
     table = pq.read_table(path)
     place = table.schema.get_field_index(column)
     values = table[column].to_numpy().copy()
     change(values)
     field = table.schema.field(place)
     new = pa.array(values, field.type, from_pandas=True)
-    replace_part(workspace.output, path, table.set_column(place, field, new))
-
-
-def refused(workspace: Workspace, words: str) -> None:
-    outcome = workspace.run("verify", workspace.output)
+    replace_part(output, path, table.set_column(place, field, new))
+    outcome = made.run("verify", output)
+    shutil.rmtree(output)
     assert outcome.code == 2 and words in outcome.err, outcome.out + outcome.err
 
 
-def known(values: Numbers) -> int:
-    """The last number that is above 0."""
-    return int(np.flatnonzero(np.nan_to_num(values) > 0)[-1])
+def a_little(values: Numbers) -> None:
+    """Change the last number that is above 0."""
+    values[np.flatnonzero(np.nan_to_num(values) > 0)[-1]] *= 0.9999
 
 
-@pytest.mark.parametrize(
-    ("kind", "column"),
-    [(kind, column) for kind in ("nodes", "cdf") for column in ("std_error", "ci_low", "ci_high")],
-)
-def test_one_wrong_error_of_an_ordered_tree(ordered: Workspace, kind: str, column: str) -> None:
-    def little(values: Numbers) -> None:
-        values[known(values)] *= 0.9999
-
-    rewrite(ordered, kind, column, little)
-    refused(ordered, f"{kind} of tree delay: {column} is not that of the resulting tree")
+def orphan(values: Numbers) -> None:
+    """Let a node end below its parent's end."""
+    values[np.flatnonzero(values == 1)[-1]] = 2
 
 
-@pytest.mark.parametrize("column", ["std_error", "ci_high"])
-def test_one_wrong_error_of_a_hierarchy(blocks: Workspace, column: str) -> None:
-    assert blocks.run("verify", blocks.output).code == 0
-
-    def little(values: Numbers) -> None:
-        values[known(values)] *= 0.9999
-
-    rewrite(blocks, "nodes", column, little)
-    refused(blocks, f"nodes of tree people: {column} is not that of the resulting tree")
+def invented(values: Numbers) -> None:
+    """State an error where none is known."""
+    values[np.flatnonzero(np.isnan(values))[0]] = 1.0
 
 
-def test_shapes_that_no_tree_has(ordered: Workspace) -> None:
-    def orphan(values: Numbers) -> None:
-        values[np.flatnonzero(values == 1)[-1]] = 2
+def test_one_wrong_error(ordered: Workspace, blocks: Workspace) -> None:
+    words = "is not that of the resulting tree"
+    for kind in ("nodes", "cdf"):
+        for column in ("std_error", "ci_low", "ci_high"):
+            check_found(ordered, kind, column, a_little, f"{kind} of tree delay: {column} {words}")
+    for column in ("std_error", "ci_high"):
+        check_found(blocks, "nodes", column, a_little, f"nodes of tree people: {column} {words}")
 
-    rewrite(ordered, "nodes", "ended", orphan)
-    refused(ordered, "are those of no tree of the plan")
 
-
-def test_an_error_where_none_is_known(ordered: Workspace) -> None:
-    def invented(values: Numbers) -> None:
-        values[np.flatnonzero(np.isnan(values))[0]] = 1.0
-
-    rewrite(ordered, "nodes", "std_error", invented)
-    refused(ordered, "std_error is not that of the resulting tree")
+def test_shapes_that_no_tree_has_and_errors_where_none_is_known(ordered: Workspace) -> None:
+    check_found(ordered, "nodes", "ended", orphan, "are those of no tree of the plan")
+    words = "std_error is not that of the resulting tree"
+    check_found(ordered, "nodes", "std_error", invented, words)

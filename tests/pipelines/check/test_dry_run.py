@@ -6,8 +6,9 @@ import json
 import os
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,14 +20,10 @@ from dptrees.pipelines.run import stage as stages
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import parquet_rows
 from dptrees.transforms.readers import read as reading
+from tests.pipelines.conftest import Outcome, Workspace
 from tests.pipelines.daily import DAYS, daily_series
 from tests.pipelines.test_private_keys import change as private_keys
 from tests.pipelines.test_private_keys import shops  # noqa: F401, a fixture
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.pipelines.conftest import Outcome, Workspace
 
 Settings = dict[str, Any]
 
@@ -48,6 +45,14 @@ def dry(workspace: Workspace, *options: str) -> Outcome:
     outcome = workspace.run("check", workspace.folder / "release.yaml", "--no-rows", *options)
     assert everything(workspace.folder) == before
     assert not any(value in outcome.out + outcome.err for value in workspace.SENTINELS)
+    return outcome
+
+
+def ended_as_the_run(workspace: Workspace, *options: str) -> Outcome:
+    """A dry run, whose exit code and sentence are those of the run that follows it."""
+    outcome = dry(workspace, *options)
+    run = workspace.run("release", workspace.folder / "release.yaml", *options)
+    assert (outcome.code, outcome.err) == (run.code, run.err)
     return outcome
 
 
@@ -174,11 +179,9 @@ def test_a_dry_run_ends_as_the_run(
         for key, value in settings.items():
             own[key] = own[key] | value if isinstance(value, dict) else value
 
-    path = workspace.configure(apply)
-    outcome = dry(workspace, *options)
-    run = workspace.run("release", path, *options)
-    assert (outcome.code, outcome.err) == (run.code, run.err)
-    assert run.code == code and run.err.count("\n") == 1
+    workspace.configure(apply)
+    outcome = ended_as_the_run(workspace, *options)
+    assert outcome.code == code and outcome.err.count("\n") == 1
 
 
 def test_all_faults_are_shown_and_the_first_one_counts(workspace: Workspace) -> None:
@@ -196,10 +199,9 @@ def test_all_faults_are_shown_and_the_first_one_counts(workspace: Workspace) -> 
 
 
 def test_a_budget_that_does_not_suffice(workspace: Workspace) -> None:
-    path = workspace.configure(ledgered(workspace, epsilon=0.5))
-    outcome, run = dry(workspace), workspace.run("release", path)
-    assert (outcome.code, outcome.err) == (run.code, run.err) == (2, run.err)
-    assert "the total of data set people would be exceeded" in outcome.err
+    workspace.configure(ledgered(workspace, epsilon=0.5))
+    outcome = ended_as_the_run(workspace)
+    assert outcome.code == 2 and "the total of data set people would be exceeded" in outcome.err
 
 
 def test_a_ledger_that_is_locked_stays_free(workspace: Workspace) -> None:
@@ -223,8 +225,7 @@ def test_a_finished_release(workspace: Workspace, monkeypatch: pytest.MonkeyPatc
     assert found["state"] == "finished" and found["ledger"]["release"] == "committed"
     part = next(workspace.output.rglob("nodes/*.parquet"))
     part.unlink()
-    outcome, run = dry(workspace), workspace.run("release", path)
-    assert (outcome.code, outcome.err) == (run.code, run.err)
+    outcome = ended_as_the_run(workspace)
     assert outcome.code == 2 and "is missing, of" in outcome.err
 
 
@@ -234,8 +235,7 @@ def test_a_finished_release_that_the_ledger_does_not_know(workspace: Workspace) 
     assert workspace.run("release", path).code == 0
     (workspace.folder / "budget.db").unlink()
     ledgered(workspace)
-    outcome, run = dry(workspace), workspace.run("release", path)
-    assert (outcome.code, outcome.err) == (run.code, run.err)
+    outcome = ended_as_the_run(workspace)
     assert outcome.code == 2 and "is not in sqlite" in outcome.err
 
 
@@ -303,8 +303,7 @@ def daily(workspace: Workspace) -> str:
 def test_a_series(workspace: Workspace, daily: str) -> None:
     first, second = (("--set", f"date={day}") for day in DAYS[:2])
     assert "period 1 of 4 is next" in dry(workspace, *first).out
-    outcome, run = dry(workspace, *second), workspace.run("release", daily, *second)
-    assert (outcome.code, outcome.err) == (run.code, run.err)
+    outcome = ended_as_the_run(workspace, *second)
     assert outcome.code == 2 and "contains no finished release" in outcome.err
     assert workspace.run("release", daily, *first).code == 0
     assert report(workspace, *first)["state"] == "finished"
@@ -370,8 +369,7 @@ def test_an_analyst_without_the_key_reads_the_rows_of_a_later_period(
     assert workspace.run("release", daily, "--set", f"date={DAYS[0]}").code == 0
     workspace.key.unlink()
     second = ("--set", f"date={DAYS[1]}")
-    outcome, run = dry(workspace, *second), workspace.run("release", daily, *second)
-    assert (outcome.code, outcome.err) == (run.code, run.err)
+    ended_as_the_run(workspace, *second)
     rows = workspace.run("check", daily, *second)
     assert rows.code == 0 and "rows read" in rows.out
     assert rows.out.splitlines()[-1] == "the release would not start: exit code 2"

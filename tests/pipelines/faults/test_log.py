@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from dptrees.pipelines.monitoring import RUN_ID, run_id
-
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import Workspace
 
 
 def run_ids(text: str) -> set[str]:

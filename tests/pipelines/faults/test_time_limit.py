@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,12 +20,9 @@ from dptrees.pipelines.process import (
     stopping,
     time_limit,
 )
-from tests.pipelines.conftest import search_path
+from tests.pipelines.conftest import Workspace, search_path
 from tests.pipelines.faults import slow_release
 from tests.pipelines.refusals import not_refused
-
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Workspace
 
 
 def wait() -> None:

@@ -1,4 +1,4 @@
-"""Domains of hierarchies from a configuration: every kind, every refusal, real blocks."""
+"""Domains of hierarchies: tables, leaves that are listed, weights and refusals."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
+import dptrees
 from dptrees.dpcore.hierarchy.calendar import universe_from_calendar
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import (
@@ -28,8 +29,9 @@ from dptrees.pipelines.kinds.hierarchy_domain import (
     invariant_level,
     read_hierarchy,
 )
+from dptrees.pipelines.python.config import plain
 from dptrees.pipelines.sections.document import RuleBroken, parse_document
-from dptrees.pipelines.sections.public_tables import read_universe
+from dptrees.pipelines.sections.public_tables import read_leaves, read_universe
 from tests.memory import stays_below
 from tests.pipelines.hierarchy.tables import write_tables_of_the_document
 from tests.pipelines.refusals import not_refused
@@ -301,3 +303,302 @@ def test_the_blocks_of_rhode_island(shared_data: Path) -> None:
     assert [domain.universe.find(tract) for tract in tracts] == [(3, n) for n in range(244)]
     with pytest.raises(ValueError, match="a text of 16 digits"):
         read_universe(str(table), column="GEOID", digits=(2, 3, 6, 1, 4))
+
+
+def test_integers_of_parquet_stay_integers(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [10, 9]}), tmp_path / "n.parquet")
+    leaves = read_leaves(str(tmp_path / "n.parquet"), ["n"])
+    assert leaves["n"].type == pa.int64()
+
+
+def test_csv_keeps_zeros_and_words_and_drops_the_mark_of_order(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_bytes('\ufeff"n",other\r\n"007",1\r\n"NA",\r\n"a\nb",2\r\n'.encode())
+    leaves = read_leaves(str(tmp_path / "n.csv"), ["n", "other"])
+    assert leaves["n"].to_pylist() == ["007", "NA", "a\nb"]
+    assert leaves["other"].to_pylist() == ["1", None, "2"]
+
+
+def read_codes(path: str) -> Universe:
+    return read_universe(path, column="code", digits=(2, 2))
+
+
+def test_bad_files(tmp_path: Path) -> None:
+    """Each sentence begins with the file."""
+
+    def read(name: str, content: bytes | None) -> None:
+        path = tmp_path / name
+        if content is not None:
+            path.write_bytes(content)
+        try:
+            read_codes(str(path))
+        except ValueError as refused:
+            assert str(refused).startswith(str(path))
+            raise
+
+    rows = [
+        ("absent.csv", None, "does not exist"),
+        ("absent.parquet", None, "does not exist"),
+        ("a.csv", b"", "has no column 'code'"),
+        ("a.csv", b"Code\n0101\n", "has no column 'code'"),
+        ("a.csv", b"code,code\n0101,1\n", "has the column 'code' twice"),
+        ("a.csv", b"code,b\n0101,1,2\n", "is not a CSV file in UTF-8 with a header"),
+        ("a.csv", b"code\n\xff\xfe\n", "is not a CSV file in UTF-8 with a header"),
+        ("a.csv", b"\xff\xfe\n", "is not a CSV file in UTF-8 with a header"),
+        ("a.csv", b"code\n", "'code': a universe needs at least one leaf"),
+        ("a.csv", b"code\n0101\n011\n", "every code must be a text of 4 digits"),
+        ("a.csv", b"code,b\n0101,1\n,2\n", "'code' must not be null"),
+        ("a.csv", b"code\n0101\n0101\n", "the leaf '0101' is listed more than once"),
+        ("a.parquet", b"code\n0101\n", "is not a Parquet file"),
+        ("", None, "cannot be read"),
+    ]
+    assert not not_refused(read, rows)
+
+
+def test_bad_parquet(tmp_path: Path) -> None:
+    def read(table: dict[str, list[object]]) -> None:
+        pq.write_table(pa.table(table), tmp_path / "a.parquet")
+        read_codes(str(tmp_path / "a.parquet"))
+
+    rows = [
+        ({"Code": ["0101"]}, "a.parquet has no column 'code'"),
+        ({"code": [0.5]}, "'code' has type double, but a universe needs texts or integers"),
+    ]
+    assert not not_refused(read, rows)
+
+
+def test_forms_that_do_not_fit() -> None:
+    rows = [
+        ({}, "needs either columns, or column"),
+        ({"columns": ("a",), "column": "a"}, "needs either columns, or column"),
+        ({"columns": ("a",), "digits": (2,)}, "needs either columns, or column"),
+        ({"column": "a"}, "one of digits, separator and parent"),
+        ({"column": "a", "digits": (2,), "separator": "/"}, "one of digits, separator and parent"),
+        ({"column": "a", "parent": "b", "levels": ("b",)}, "levels have no names where parent"),
+    ]
+    assert not not_refused(lambda form: read_universe("absent.csv", **form), rows)
+
+
+# --- more leaves than are held ---
+
+
+@pytest.fixture
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dptrees.dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 3)
+
+
+def in_groups(folder: Path, codes: pa.Array) -> str:
+    path = str(folder / "leaves.parquet")
+    pq.write_table(pa.table({"code": codes, "beside": codes}), path, row_group_size=2)
+    return path
+
+
+def test_a_large_table_of_codes_is_read_in_parts(tmp_path: Path, small_limit: None) -> None:
+    for codes in (["0203", "0101", "0102", "0701", "0100"], [203, 101, 102, 7, 1]):
+        path = in_groups(tmp_path, pa.array(codes))
+        found = read_codes(path)
+        assert found.is_parted and found == universe_from_codes(pa.array(codes), (2, 2))
+        assert not read_universe(path, columns=("code", "beside")).is_parted
+
+
+@pytest.mark.parametrize(
+    ("codes", "rule"),
+    [
+        (["0101", "0203", "0102", "0101"], "the leaf '0101' is listed more than once"),
+        (["0101", "0203", "0102", "01"], "every code must be a text of 4 digits, unlike '01'"),
+        ([101, 203, 102, -1], "every code must have at most 4 digits, unlike -1"),
+        (["0101", "0203", "0102", None], "must not be null: every leaf has a code"),
+        ([1.5, 2.5, 3.5, 4.5], "has type double, but a universe needs texts or integers"),
+    ],
+)
+def test_a_large_table_is_refused_as_a_small_one(codes, rule, tmp_path, monkeypatch) -> None:
+    path, reported = in_groups(tmp_path, pa.array(codes)), []
+    for limit in (2**24, 3):
+        monkeypatch.setattr("dptrees.dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", limit)
+        with pytest.raises(ValueError, match=rule) as refused:
+            read_codes(path)
+        reported.append(str(refused.value))
+    assert reported[0] == reported[1]
+
+
+def test_a_large_file_that_is_none_is_refused(tmp_path, small_limit) -> None:
+    path = in_groups(tmp_path, pa.array(["0101", "0203", "0102", "0103"]))
+    with pytest.raises(ValueError, match="has no column 'other'"):
+        read_universe(path, column="other", digits=(2, 2))
+    data = bytearray(Path(path).read_bytes())
+    data[4:40] = bytes(36)
+    Path(path).write_bytes(data)
+    with pytest.raises(ValueError, match="is not a Parquet file"):
+        read_codes(path)
+
+
+LISTED = [["f", "a"], ["f", "b"], ["m", "a"], ["m", "b"]]
+BOTH_COLUMNS = {"columns": ["sex", "work"]}
+
+
+# --- leaves that are listed in the configuration ---
+
+
+def read_section(domain: Any, **more: Any) -> Any:
+    return read_hierarchy({"kind": "hierarchy", **domain, **more})
+
+
+def test_combinations_and_lists_are_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "leaves.parquet"
+    columns = {name: [leaf[place] for leaf in LISTED] for place, name in enumerate(("sex", "work"))}
+    pq.write_table(pa.table(columns), path)
+    table = read_section(BOTH_COLUMNS, table=str(path))
+    for leaves in (LISTED, {"sex": ["f", "m"], "work": ["a", "b"]}, {"work": "ab", "sex": "fm"}):
+        if isinstance(leaves, dict):
+            leaves = {name: list(values) for name, values in leaves.items()}
+        assert read_section(BOTH_COLUMNS, leaves=leaves).spec() == table.spec()
+
+
+def test_leaves_of_one_column() -> None:
+    codes = {"column": "c", "digits": [1, 2], "levels": ["x", "y"]}
+    leaves_of: list[tuple[dict[str, Any], list[Any], tuple[int, ...]]] = [
+        ({"column": "p", "separator": "/"}, ["a", "b/c", "b/d"], (1, 2, 3)),
+        (codes, [101, 102, 205], (1, 2, 3)),
+        (codes, ["101", "205"], (1, 2, 2)),
+        ({"columns": ["sex"]}, [0, 1], (1, 2)),
+    ]
+    for domain, listed, sizes in leaves_of:
+        assert read_section(domain, leaves=listed).tree.level_sizes == sizes
+
+
+def test_leaves_that_are_refused() -> None:
+    many = {"sex": list(range(400)), "work": list(range(400))}
+    rows: list[tuple[dict[str, Any], str]] = [
+        (BOTH_COLUMNS | {"leaves": {"sex": ["f"]}}, ".leaves...values of sex, work, and of no ot"),
+        (BOTH_COLUMNS | {"leaves": ["f", "m"]}, ".leaves...each must be a list of 2"),
+        (BOTH_COLUMNS | {"leaves": [["f", "a"], [1, "b"]]}, "sex must have strings, or whole"),
+        (BOTH_COLUMNS | {"leaves": [["f", "a"]] * 2}, "'f/a' is listed more than once"),
+        (BOTH_COLUMNS | {"leaves": []}, ".leaves...at least one"),
+        (BOTH_COLUMNS, ".table: is required with columns, or leaves that are listed"),
+        (BOTH_COLUMNS | {"leaves": LISTED, "table": "t"}, ".table: does not go with leaves"),
+        ({"column": "n", "parent": "p", "leaves": ["a"]}, ".leaves...need a table"),
+        ({"column": "d", "calendar": ["day"], "leaves": ["a"]}, ".leaves...goes with columns"),
+        (BOTH_COLUMNS | {"leaves": many}, "are 160,000; more than 131,072 are read from a table"),
+    ]
+    assert not not_refused(read_section, rows, RuleBroken)
+
+
+def test_a_frame_of_leaves_in_python() -> None:
+    frame = pa.table({"sex": ["f", "m", "m"], "work": ["a", "a", "b"]})
+    assert plain({"leaves": frame}) == {"leaves": [["f", "a"], ["m", "a"], ["m", "b"]]}
+    pandas = pytest.importorskip("pandas")
+    odd = frame.to_pandas().iloc[[2, 0, 1]]
+    assert plain({"leaves": odd})["leaves"] == [["m", "b"], ["f", "a"], ["m", "a"]]
+    assert plain({"leaves": pandas.DataFrame({"code": [3, 4]})}) == {"leaves": [3, 4]}
+    domain = {"kind": "hierarchy", **BOTH_COLUMNS, "leaves": odd}
+    config = {
+        "privacy": {"epsilon": 5, "neighbors": "add_remove"},
+        "trees": [
+            {"name": "t", "domain": domain, "measure": {"column": "x", "lower": 0, "upper": 9}}
+        ],
+    }
+    rows = {"sex": ["m"] * 3_000, "work": ["b"] * 3_000, "x": [2] * 3_000}
+    release = dptrees.release(rows, config)
+    assert abs(release["t"].node("m/b").estimate - 6_000) < 100
+
+
+# --- weights of levels and nodes, and invariants ---
+
+TRACTS = ["0101001", "0101002", "0102001", "0203001", "0203002"]
+WHERE = HierarchyDomain(
+    universe=universe_from_codes(
+        pa.array(TRACTS), (2, 2, 3), levels=("state", "county", "tract of land")
+    ),
+    columns=("code",),
+    unknown="other",
+)
+# One county in each state.
+CHAINS = HierarchyDomain(
+    universe=universe_from_columns(
+        {"state": pa.array(["RI", "CT"]), "county": pa.array(["Kent", "Hartford"])}
+    ),
+    columns=("state", "county"),
+)
+
+
+def section(text: str) -> object:
+    return parse_document(text, "a test")
+
+
+@pytest.mark.parametrize(
+    ("levels", "nodes", "weights"),
+    [
+        ("{county: 1, tract of land: 2.5}", "~", NodeWeights(levels=(0, 0, 1, 2.5))),
+        ("{root: 1}", "~", NodeWeights(levels=(1, 0, 0, 0))),
+        ("[0, 1, 0, 2]", "~", NodeWeights(levels=(0, 1, 0, 2))),
+        ("~", '{"0102": 3}', NodeWeights(levels=(1, 1, 1, 1), nodes=((2, 1, 3),))),
+        (
+            "[0, 0, 0, 0]",
+            '{"": 1, "02": 0.5, other: 2, "0203001": 0}',
+            NodeWeights(levels=(0,) * 4, nodes=((0, 0, 1), (1, 1, 0.5), (1, 2, 2), (3, 3, 0))),
+        ),
+    ],
+)
+def test_weights(levels: str, nodes: str, weights: NodeWeights) -> None:
+    assert weights_of(levels, nodes) == weights
+
+
+def weights_of(levels: str, nodes: str) -> NodeWeights | None:
+    return hierarchy_weights(WHERE, section(levels), section(nodes))
+
+
+def test_bad_weights() -> None:
+    rows = [
+        ("{contry: 1}", "~", ".level_weights: 'contry' is not a level; did you mean county?"),
+        ("{x: 1}", "~", "'x' is not a level; known are root, state, county, tract of land"),
+        ("{county: -1}", "~", ".level_weights.county: -1 must be a number from 0 to 1e15"),
+        ("{county: many}", "~", ".level_weights.county: 'many' must be a number from 0 to 1e15"),
+        ("{county: 0}", "~", ".level_weights: must contain a number above 0"),
+        ("{}", "~", ".level_weights: must contain a number above 0"),
+        ("[0, 0, 0, 0]", '{"01": 0}', ".level_weights: must contain a number above 0"),
+        ("[1, 1]", "~", ".level_weights: must be 4 numbers, one for each of root, state, county"),
+        ("[1, 1, .inf, 1]", "~", ".level_weights[2]: Infinity must be a number from 0 to 1e15"),
+        ("county", "~", ".level_weights: 'county' must be a list"),
+        ("~", '{"03": 1}', ".node_weights: '03' is not a path in the universe"),
+        ("~", '{"01x": 1}', ".node_weights: '01x' is not a path in the universe"),
+        ("~", '{"01": yes}', ".node_weights: '01': 'yes' must be a number from 0 to 1e15"),
+        ("~", "[1]", ".node_weights: a list must be a section of keys and values"),
+        ("~", "{}", ".node_weights: must hold at least one path"),
+    ]
+    assert not not_refused(weights_of, rows, RuleBroken)
+    assert hierarchy_weights(WHERE, None, None) is None
+
+
+def test_two_paths_of_one_node() -> None:
+    row = (CHAINS, None, {"RI/Kent": 1, "\\RI/Kent": 1}, ".node_weights: ")
+    assert not not_refused(hierarchy_weights, [row], RuleBroken)
+    with pytest.raises(RuleBroken, match="is the path of an earlier node too"):
+        hierarchy_weights(*row[:3])
+
+
+def test_invariants() -> None:
+    levels = {
+        "~": None,
+        "root": 0,
+        "[root]": 0,
+        "state": 1,
+        "county": 2,
+        "[state, county]": 2,
+        "[county, root, state]": 2,
+    }
+    assert {text: invariant_level(WHERE, section(text)) for text in levels} == levels
+
+
+def test_bad_invariants() -> None:
+    rows = [
+        (WHERE, "contry", ".invariants: 'contry' is not a level; did you mean county?"),
+        (WHERE, "[state, contry]", ".invariants[1]: 'contry' is not a level; did you mean county?"),
+        (WHERE, "1", ".invariants: 1 must be a string; put it in quotes"),
+        (WHERE, "[]", ".invariants: must have at least one value"),
+        (WHERE, "[state, state]", ".invariants[1]: state is listed twice"),
+        (WHERE, "tract of land", ".invariants: 'tract of land' has the counts of the leaves"),
+        (WHERE, "[county]", ".invariants: 'county' makes the counts of 'state' public as well"),
+        (WHERE, "[root, county]", ".invariants: 'county' makes the counts of 'state' public"),
+        # A level that repeats the leaves.
+        (CHAINS, "state", "'state' has the counts of the leaves"),
+    ]
+    assert not not_refused(lambda d, text: invariant_level(d, section(text)), rows, RuleBroken)

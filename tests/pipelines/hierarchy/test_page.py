@@ -7,7 +7,6 @@ import re
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +23,8 @@ from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dptrees.dpcore.irregular.planner import with_best_shares
 from dptrees.dpcore.levels.irregular import IrregularMechanism
-from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.integers import IntegerDomain
-from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import NODES
@@ -37,16 +33,13 @@ from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.trees.chunks import SPINE
-from dptrees.dpcore.trees.shapes import UniformTree
-from dptrees.dpcore.uniform.plan import TreePlan
 from dptrees.pipelines.kind_pages import hierarchy_page as report_hierarchy
 from dptrees.pipelines.report import report
 from dptrees.pipelines.report.report import check_chosen_paths, write_report_html
 from dptrees.pipelines.show.page_nodes import MAX_CHOSEN_NODES, MAX_NODES
 from tests.dpcore.mechanisms import changed
+from tests.pipelines.node_pages import EVIL, ages, page_nodes, page_words, rows_by_label
 from tests.pipelines.report_page import ReleaseTables, parse_elements
-
-EVIL = "</script><!--<script>alert(1)</script>"
 
 PLACES = HierarchyDomain(
     universe=universe_from_codes(
@@ -122,46 +115,10 @@ def make_page(*questions: Question) -> str:
     return write_report_html(ReleaseTables(make_release(*questions)))
 
 
-def said(page: str) -> str:
-    return " ".join(parse_elements(page).text.split())
-
-
-def page_nodes(tree: dict[str, Any], key: int = 0) -> list[dict[str, dict[str, Any]]]:
-    """Return the data of a tree in the page: for each level its nodes by their paths."""
-    found: list[dict[str, dict[str, Any]]] = []
-    paths: list[str] = []
-    for level, own in enumerate(tree["keys"][key]["levels"]):
-        columns = (tree["whole"][level] if level < len(tree["whole"]) else {}) | own
-        above, paths = paths, []
-        for place, label in enumerate(columns["labels"]):
-            written = re.sub(r"([\\/])", r"\\\1", label) if tree["escaped"] else label
-            start = above[columns["parent"][place]] if level > 1 else ""
-            separator = tree["separators"][level - 1] if level > 1 else ""
-            paths.append(start + separator + written)
-        names = ("count", "estimate", "low", "high", "children")
-        found.append(
-            {
-                path: {name: columns[name][place] for name in names}
-                | {"exact": place in columns.get("exact", [])}
-                for place, path in enumerate(paths)
-            }
-        )
-    return found
-
-
 def level_lines(page: str) -> list[list[str]]:
     """The cells of the table of levels."""
     rows = re.findall(r"<tr><th scope=.row.>(\d.*?)</tr>", page)
     return [re.split(r"(?:<[^>]*>)+", row.removesuffix("</td>")) for row in rows]
-
-
-def released(table: pa.Table, level: int, key: str | None = None) -> dict[str, dict[str, Any]]:
-    """The rows of a level by their labels."""
-    return {
-        row["label"]: row
-        for row in table.to_pylist()
-        if row["level"] == level and (key is None or row["key"] == key)
-    }
 
 
 @pytest.mark.parametrize("domain", [PLACES, ROUTES, FILES, DAYS])
@@ -171,7 +128,7 @@ def test_nodes_are_the_released_rows_found_by_their_paths(domain: HierarchyDomai
     shown = page_nodes(parse_elements(page).data["trees"][0])
     assert len(shown) == domain.tree.height + 1
     for level, nodes in enumerate(shown):
-        rows = released(tables.rows(NODES, "t"), level)
+        rows = rows_by_label(tables.rows(NODES, "t"), level)
         assert list(nodes) == list(rows)
         for path, node in nodes.items():
             assert node["count"] == rows[path]["count"]
@@ -185,13 +142,6 @@ def parent_path(domain: HierarchyDomain, path: str) -> str:
     level, node = domain.tree.find(path)
     parents = domain.tree.parents(level, np.array([node]))
     return str(domain.tree.paths(level - 1, parents)[0])
-
-
-def test_labels_from_users_are_escaped() -> None:
-    elements = parse_elements(make_page(hierarchy("routes", ROUTES)))
-    assert [tag for tag, _ in elements.tags].count("script") == 2
-    assert "alert(1)" not in "".join(elements.scripts[1:])
-    assert EVIL in elements.data["trees"][0]["whole"][1]["labels"]
 
 
 def test_largest_error_of_a_level_is_that_of_its_rows() -> None:
@@ -218,8 +168,8 @@ def test_noise_of_single_children_is_reported_from_the_least_to_the_most() -> No
     # A leaf with siblings has epsilon 1/2; one that repeats its parent has 3/4.
     assert leaves[4] == "discrete Laplace, scale 1.333 to 2"
     assert leaves[5] == "{:.4g} to {:.4g}".format(*spreads(Fraction(4, 3), Fraction(2)))
-    assert "A node with a single child has its child's count" in said(page)
-    assert "single child" not in said(make_page(hierarchy("days", DAYS)))
+    assert "A node with a single child has its child's count" in page_words(page)
+    assert "single child" not in page_words(make_page(hierarchy("days", DAYS)))
 
 
 def spreads(*scales: Fraction) -> list[float]:
@@ -229,7 +179,7 @@ def spreads(*scales: Fraction) -> list[float]:
 def test_public_counts_are_exact_and_said_to_be() -> None:
     domain = HierarchyDomain(universe=PLACES.universe, columns=("place",))
     page = make_page(hierarchy("places", domain, public_level=1))
-    text = said(page)
+    text = page_words(page)
     assert "agree on the counts that are declared public" in text
     which = f"the counts from root to {PLACES.tree.level_names[1]}"
     assert f"{which}, public by declaration and not protected" in text
@@ -252,23 +202,12 @@ def test_each_key_has_its_own_rows() -> None:
     assert list(totals.values()) == sorted(totals.values(), reverse=True)
     for place, key in enumerate(tree["keys"]):
         for level, nodes in enumerate(page_nodes(tree, place)):
-            rows = released(tables.rows(NODES, "keyed"), level, key["name"])
+            rows = rows_by_label(tables.rows(NODES, "keyed"), level, key["name"])
             assert {path: node["count"] for path, node in nodes.items()} == {
                 path: row["count"] for path, row in rows.items()
             }
     assert ("select", {"name": "key"}) in parse_elements(page).tags
-    assert "3 of sex, each with a tree of its own" in said(page)
-
-
-def ages() -> OrderedQuestion[UniformMechanism]:
-    plan = TreePlan(
-        tree=UniformTree(leaves=6, fanouts=(6,)),
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-        level_amounts=(Fraction(1, 2), Fraction(1, 2)),
-    )
-    domain = IntegerDomain(column="age", lower=0, upper=6)
-    return OrderedQuestion(name="ages", domain=domain, mechanism=UniformMechanism(plan=plan))
+    assert "3 of sex, each with a tree of its own" in page_words(page)
 
 
 # What the page leaves out, and what is requested
@@ -291,15 +230,15 @@ def test_large_hierarchy_shows_its_upper_levels_and_its_largest_nodes(large: Rel
     room = MAX_NODES // 2 - 1 - 21 * 11
     assert [len(level) for level in shown] == [1, 21, 210, room]
     names = large.plan.question("codes").domain.tree.level_names
-    rows = released(large.rows(NODES, "codes"), 3)
+    rows = rows_by_label(large.rows(NODES, "codes"), 3)
     largest = sorted(rows, key=lambda path: (-rows[path]["count"], path))[:room]
     assert sorted(shown[3]) == sorted(largest)
-    assert f"the {room:,} largest of 21,000 nodes of level {names[3]}" in said(page)
+    assert f"the {room:,} largest of 21,000 nodes of level {names[3]}" in page_words(page)
     assert shown[2]["005"]["children"] == 100
 
 
 def test_requested_nodes_come_with_their_ancestors_and_children(large: ReleaseTables) -> None:
-    rows = released(large.rows(NODES, "codes"), 3)
+    rows = rows_by_label(large.rows(NODES, "codes"), 3)
     large.read.clear()
     page = write_report_html(large, {"codes": ["00501", "007"]})
     assert set(large.read) == {(0, SPINE), (0, 0)}
@@ -314,7 +253,7 @@ def test_requested_nodes_come_with_their_ancestors_and_children(large: ReleaseTa
     for path in added:
         assert shown[3][path]["count"] == rows[path]["count"]
     assert list(shown[3]) == sorted(shown[3])
-    assert "requested: 2 paths with the nodes above and right below" in said(page)
+    assert "requested: 2 paths with the nodes above and right below" in page_words(page)
 
 
 def test_requested_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +267,7 @@ def test_requested_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
         upper, lower = page_nodes(tree, place)[1:]
         assert list(upper) == ["01", "02", "03", "other"]
         assert list(lower) == ["0101", "0102", "0103"]
-        for path, row in released(tables.rows(NODES, "keyed"), 2, key).items():
+        for path, row in rows_by_label(tables.rows(NODES, "keyed"), 2, key).items():
             assert path not in lower or lower[path]["count"] == row["count"]
 
 
@@ -355,10 +294,10 @@ def test_requested_tree_is_on_a_page_of_very_many(monkeypatch: pytest.MonkeyPatc
     tables = ReleaseTables(make_release(*trees))
     plain = write_report_html(tables)
     assert [each["name"] for each in parse_elements(plain).data["trees"]] == ["one", "two"]
-    assert "This page shows the first 2 of 4 trees; 2 are only in the tables" in said(plain)
+    assert "This page shows the first 2 of 4 trees; 2 are only in the tables" in page_words(plain)
     page = write_report_html(tables, {"three": ["usr"]})
     assert [each["name"] for each in parse_elements(page).data["trees"]] == ["one", "three"]
-    assert "This page shows 2 of 4 trees" in said(page)
+    assert "This page shows 2 of 4 trees" in page_words(page)
 
 
 def test_page_of_very_many_long_labels_is_below_5_mb() -> None:

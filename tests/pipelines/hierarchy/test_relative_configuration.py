@@ -12,20 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
-from dptrees.dpcore.irregular.forest import AsMeasuredForest
 from dptrees.dpcore.levels import irregular as hierarchy_plan
 from dptrees.dpcore.levels.irregular import IrregularMechanism, ThresholdMechanism
-from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dptrees.dpcore.noise.source import MAX_COUNT
-from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Measure, PrivacyUnit
+from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.config.configuration import parse_configuration
-from dptrees.pipelines.kind_pages.hierarchy_page import hierarchy_description
 from dptrees.pipelines.sections.document import ConfigurationError
-from dptrees.pipelines.show.description import plan_entry
+from tests.pipelines.plans import plan_of
 from tests.pipelines.refusals import not_refused
 
 HEIGHT = 6
@@ -52,40 +46,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def settings_text(folder: Path, privacy: dict[str, Any], *trees: dict[str, Any]) -> str:
+def tall(folder: Path) -> dict[str, Any]:
+    """The domain of a tree with a level for each digit."""
     domain = {"kind": "hierarchy", "column": "code", "digits": [1] * HEIGHT}
-    domain |= {
-        "levels": [f"bit{n}" for n in range(HEIGHT)],
-        "table": str(folder / "tall.parquet"),
-    }
-    whole = [
-        {"name": f"tree{number}", "domain": domain} | tree for number, tree in enumerate(trees)
-    ]
-    return yaml.safe_dump(
-        {
-            "release": "relative",
-            "input": {"format": "parquet", "path": "rows.parquet"},
-            "output": "out",
-            "key_file": "release.key",
-            "privacy": privacy,
-            "trees": whole,
-        }
-    )
+    levels = [f"bit{number}" for number in range(HEIGHT)]
+    return domain | {"levels": levels, "table": str(folder / "tall.parquet")}
 
 
 def flat(folder: Path) -> dict[str, Any]:
     """The domain of a tree of few levels, planned in no time."""
-    domain = {
-        "kind": "hierarchy",
-        "column": "code",
-        "digits": [HEIGHT // 2] * 2,
-        "levels": ["high", "low"],
-    }
-    return domain | {"table": str(folder / "tall.parquet")}
+    return tall(folder) | {"digits": [HEIGHT // 2] * 2, "levels": ["high", "low"]}
 
 
 def make_plan(folder: Path, privacy: dict[str, Any], *trees: dict[str, Any]) -> ReleasePlan:
-    return parse_configuration(settings_text(folder, privacy, *trees), "a.yaml").plan()
+    named = [{"name": f"tree{n}", "domain": tall(folder)} | tree for n, tree in enumerate(trees)]
+    return plan_of(*named, **privacy)
 
 
 def make_question(folder: Path, privacy: dict[str, Any], **tree: Any) -> Question:
@@ -114,19 +89,6 @@ def test_thresholds_are_chosen_where_their_bound_is_smaller_and_only_there(folde
         assert noise.spending.own == (1, 0) and bound.spending.own == (1, Fraction(1, 10**6))
 
 
-@pytest.mark.parametrize("estimation", ["least_squares", None])
-def test_a_hierarchy_that_requests_an_estimate_gets_it(
-    folder: Path, estimation: str | None
-) -> None:
-    settings = {} if estimation is None else {"estimation": estimation}
-    question = make_question(folder, PURE, **RELATIVE | settings, domain=flat(folder))
-    assert (
-        isinstance(question.mechanism, IrregularMechanism)
-        and question.mechanism.estimation == "least_squares"
-    )
-    assert question.mechanism.objective is not None and question.mechanism.objective.alpha == 0.98
-
-
 def test_an_estimate_that_is_requested_is_not_weighed(folder: Path, monkeypatch) -> None:
     def worse(*given: Any) -> Any:
         found = hierarchy_plan_candidates(*given)
@@ -145,36 +107,6 @@ def test_an_estimate_that_is_requested_is_not_weighed(folder: Path, monkeypatch)
     )
     free = make_question(folder, PURE, **tree)
     assert isinstance(free.mechanism, IrregularMechanism) and free.mechanism.estimation == "none"
-
-
-@pytest.mark.parametrize(
-    ("privacy", "noise", "law"),
-    [
-        (PURE, "best", DiscreteLaplace),
-        ({"rho": 1, "neighbors": "add_remove"}, "best", DiscreteGaussian),
-        (APPROXIMATE, "gaussian", DiscreteGaussian),
-        (APPROXIMATE, "laplace", DiscreteLaplace),
-    ],
-)
-def test_the_laplace_and_the_gaussian_tree(
-    folder: Path, privacy: dict[str, Any], noise: str, law: type
-) -> None:
-    question = make_question(folder, privacy, mechanism="tree", estimation="none", noise=noise)
-    assert isinstance(question.mechanism, IrregularMechanism)
-    assert isinstance(question.forest, AsMeasuredForest)
-    plan = question.plan
-    share = float(plan.budget.amount) / (HEIGHT + 1)
-    assert [float(amount) for amount in plan.level_amounts] == pytest.approx(
-        [share] * (HEIGHT + 1), rel=1e-3
-    )
-    assert sum(plan.level_amounts) <= plan.budget.amount
-    laws = [plan.law(level, 0) for level in range(HEIGHT + 1)]
-    assert {type(each) for each in laws} == {law}
-    # No estimate is better than its own measurement.
-    own = [each.variance**0.5 for each in laws if each is not None]
-    entry = plan_entry(question, hierarchy_description(question))
-    assert entry["predicted"]["level_rmse"] == pytest.approx(own)
-    assert question.mechanism.predicted_error == pytest.approx(own[0], rel=1e-3)
 
 
 # --- what is spent ---
@@ -197,32 +129,6 @@ def test_what_trees_spend_adds_up_to_what_is_stated(folder: Path) -> None:
         again = replace(plan.questions[index], name="again")
         with pytest.raises(ValueError, match=r"delta: the noise does not keep|budgets sum to"):
             replace(plan, questions=(*plan.questions, again))
-
-
-@pytest.mark.parametrize("by", [None, {"column": "sex", "keys": ["f", "m"]}])
-@pytest.mark.parametrize("unit", ROW_UNITS)
-def test_rounds_spend_what_a_row_may_cost(folder: Path, unit: PrivacyUnit, by: Any) -> None:
-    """A row substituted is one removed and one added, in the tree of its key or of two."""
-    privacy = APPROXIMATE | {"neighbors": unit.neighbors.value}
-    tree = THRESHOLDS if by is None else THRESHOLDS | {"group_by": by}
-    question = make_question(folder, privacy, **tree)
-    assert isinstance(question.mechanism, ThresholdMechanism)
-    plan, steps = question.plan.thresholds, 2 if unit == SUBSTITUTE_ROW else 1
-    assert plan.group.steps == steps and question.plan.keyed == (by is not None)
-    assert plan.group.row_epsilon == Fraction(1, steps)
-    spent = sum((each.epsilon for each in plan.rounds), Fraction())
-    assert 0.99 / steps < spent <= Fraction(1, steps)
-    assert 0 < sum(each.delta for each in plan.rounds) <= plan.group.row_delta
-    assert (plan.group.row_delta < Fraction(1, 2 * 10**6)) == (steps == 2)
-
-
-def test_a_bound_of_the_rows_shapes_the_plan_and_its_intervals(folder: Path) -> None:
-    question = make_question(folder, APPROXIMATE, **THRESHOLDS)
-    assert isinstance(question.mechanism, ThresholdMechanism)
-    assert question.plan.rows_at_most == 10_000 < MAX_COUNT
-    assert max(question.widths.high) == 10_000
-    assert question.spec()["rows_at_most"] == 10_000
-    assert "rows_at_most" not in question.law_spec()
 
 
 # --- what is said ---

@@ -28,6 +28,7 @@ from tests.dpcore.threshold_questions import (
     threshold_question,
     whole_plan,
 )
+from tests.pipelines.node_pages import page_words
 from tests.pipelines.report_page import ReleaseTables, parse_elements
 
 WHOLE = threshold_question("paths", plan=whole_plan())
@@ -48,10 +49,6 @@ def make_page(*questions: Question) -> str:
 def whole_page() -> str:
     """The page of the whole plan, which has many rounds."""
     return make_page(WHOLE)
-
-
-def said(page: str) -> str:
-    return " ".join(parse_elements(page).text.split())
 
 
 @pytest.mark.parametrize("form", ["digits", "columns", "paths"])
@@ -88,10 +85,10 @@ def test_the_lowest_estimates_and_the_highest_are_listed(whole_page: str) -> Non
     ]
     assert high[-1] == np.inf and low[1] == WHOLE.plan.thresholds.rounds[0].floor
     assert high[0] == WHOLE.widths.high[0]
-    assert "any number" in said(whole_page)
+    assert "any number" in page_words(whole_page)
     cells = re.findall(r"<tr><th scope=.row.>((?:no )?round.*?)</td></tr>", whole_page)
     assert len(cells) == LOWEST_SHOWN + 1
-    assert f"{rounds - LOWEST_SHOWN} between the last two are left out." in said(whole_page)
+    assert f"{rounds - LOWEST_SHOWN} between the last two are left out." in page_words(whole_page)
     short = threshold_question("paths")
     assert len(threshold_description(short).table) == min(
         LOWEST_SHOWN + 1, len(short.plan.thresholds.rounds) + 1
@@ -120,7 +117,7 @@ def test_beside_trees_that_share_a_rho() -> None:
         stated=(epsilon + 2, delta + Fraction(1, 10**6)),
     )
     page = write_report_html(make_tables(plan))
-    text = said(page)
+    text = page_words(page)
     assert "the sum of the budgets of trees with their own budget" in text
     assert "Budget (rho)" in text
     assert "k squared times rho" not in text
@@ -148,7 +145,7 @@ def page_of_hierarchy(**fields: Any) -> str:
 
 
 def test_no_estimation_is_reported_with_the_errors_of_measurements() -> None:
-    text = said(page_of_hierarchy(estimation="none"))
+    text = page_words(page_of_hierarchy(estimation="none"))
     sentence = "none: an estimate is the node's own noisy count"
     assert sentence in text
     question = hierarchy_question("digits", estimation="none")
@@ -156,13 +153,13 @@ def test_no_estimation_is_reported_with_the_errors_of_measurements() -> None:
     largest = [law.variance**0.5 for law in laws if law is not None]
     assert irregular_level_errors(question) == pytest.approx(largest)
     assert max(irregular_level_errors(hierarchy_question("digits"))) < max(largest)
-    assert sentence not in said(page_of_hierarchy())
+    assert sentence not in page_words(page_of_hierarchy())
 
 
 def test_the_predicted_error_of_a_relative_objective_is_reported() -> None:
     objective = RelativeObjective(metric="rel_kappa", kappa=10.0)
-    text = said(page_of_hierarchy(objective=objective))
+    text = page_words(page_of_hierarchy(objective=objective))
     error = hierarchy_question("digits", objective=objective).mechanism.predicted_error
     assert f"Predicted error{error:,.4g} part of the count" in text
     assert f"Planned for{objective.reads}" in text
-    assert "Predicted error" not in said(page_of_hierarchy())
+    assert "Predicted error" not in page_words(page_of_hierarchy())

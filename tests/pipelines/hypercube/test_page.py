@@ -22,9 +22,9 @@ from dptrees.pipelines.query.release_folder import ReleaseFolder
 from tests.chromium import Chromium
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.hypercube.conftest import AGE, DAY, KIND, ROWS, box, rows, write_inputs
+from tests.pipelines.node_pages import EVIL, page_words
 from tests.pipelines.report_page import parse_elements
 
-EVIL = "</script><!--<script>alert(1)</script>"
 FORMULA = "$$x^2$$"
 
 
@@ -179,7 +179,7 @@ def test_many_columns_and_hostile_names_on_a_page_of_bounded_size(workspace: Wor
     (tree,) = parse_elements(page).data["trees"]
     names = [*(f"column{each}" for each in range(12)), *(f"pair{each}" for each in range(10))]
     assert list(tree["figures"]) == names
-    text = " ".join(parse_elements(page).text.split())
+    text = page_words(page)
     assert "The first 12 of 20 columns are here" in text and EVIL in text
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -43,31 +42,6 @@ def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
     assert len(outcome.err.splitlines()) == 1 and SECRET not in outcome.err
     for word in words:
         assert word in outcome.err
-
-
-def test_json_for_programs(made: Ledgered) -> None:
-    assert made.release().code == 0
-    (shown,) = json.loads(made.run("ledger", "show", made.url, "--json").out)["datasets"]
-    (release,) = shown.pop("releases")
-    assert shown == {
-        "dataset": "flights",
-        "unit": "row",
-        "neighbors": "add_remove",
-        "total": {"epsilon": "1", "delta": "0"},
-        "spent": {"epsilon": "1", "delta": "0"},
-        "left": {"epsilon": "0", "delta": "0"},
-    }
-    assert (release["release"], release["state"], release["epsilon"]) == ("small", "committed", "1")
-    history = json.loads(made.run("ledger", "history", made.url, "--json").out)["events"]
-    assert [event["event"] for event in history] == ["opened", "reserved", "committed"]
-    assert history[1]["amount"] == {"epsilon": "1"}
-
-
-def test_a_large_epsilon_is_remarked(workspace: Workspace) -> None:
-    outcome = workspace.release(lambda settings: settings["privacy"].update(epsilon=11))
-    assert outcome.err == (
-        "warning: epsilon = 11 is above 10: one row may make an output e^11 times as likely\n"
-    )
 
 
 def test_a_finished_release_costs_nothing_nor_does_its_repair(made: Ledgered) -> None:

@@ -6,15 +6,12 @@ import os
 import subprocess
 import sys
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.pipelines.conftest import search_path
 from tests.pipelines.ledger.asked import account_of, opened
 from tests.pipelines.ledger.program import reported
-
-if TYPE_CHECKING:
-    from tests.postgresql import Server
-
+from tests.postgresql import Server
 
 PROCESSES = 50
 # All of them together request 19.7.

@@ -15,6 +15,7 @@ from dptrees.pipelines.ledger.ledger import BudgetRequest, Ledger, open_account
 from dptrees.pipelines.sections.values import LedgerUrl
 from tests.pipelines.ledger.asked import account_of, asked, opened, plan_of
 from tests.pipelines.refusals import not_refused
+from tests.postgresql import Server
 
 RECORD, OTHER = bytes(32), bytes(range(32))
 
@@ -277,3 +278,22 @@ def test_a_run_of_a_series_that_is_drawn_again_is_paid_again(url: str) -> None:
     with pytest.raises(LedgerError, match="would be exceeded"):
         ledger.record(ledger.reserve(period_request(2)).number, RECORD)
         ledger.reserve(again)
+
+
+def test_a_user_who_may_release_alone(server: Server) -> None:
+    url = server.new_database()
+    opened(url)
+    user = url.rpartition("/")[2].replace("budgets", "releaser")
+    server.execute(f"CREATE ROLE {user} LOGIN")
+    ledger = Ledger(LedgerUrl(url.replace("tester@", f"{user}@")))
+    with pytest.raises(LedgerError, match="permission denied"):
+        ledger.reserve(asked())
+    for granted in (
+        f"SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO {user}",
+        f"USAGE ON ALL SEQUENCES IN SCHEMA public TO {user}",
+    ):
+        server.execute(f"GRANT {granted}", database=url)
+    entry = ledger.reserve(asked())
+    ledger.record(entry.number, bytes(32))
+    ledger.commit(entry.number, entry.nonce, bytes(32).hex())
+    assert ledger.account(None).spent.epsilon == 1

@@ -29,6 +29,14 @@ def upgrade():
 """
 
 
+def add_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Add a version to those of the program."""
+    folder = tmp_path / "versions"
+    shutil.copytree(database._VERSIONS, folder)
+    (folder / "later.py").write_text(text)
+    monkeypatch.setattr(database, "_VERSIONS", folder)
+
+
 def test_the_versions_make_the_tables_that_are_used(url: str) -> None:
     opened(url)
     with Database(LedgerUrl(url)).transaction() as connection:
@@ -47,12 +55,8 @@ def test_a_ledger_of_an_earlier_version(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = opened(url).reserve(asked())
-    folder = tmp_path / "versions"
-    shutil.copytree(database._VERSIONS, folder)
-    (folder / "later.py").write_text(LATER)
-    monkeypatch.setattr(database, "_VERSIONS", folder)
+    add_version(tmp_path, monkeypatch, LATER)
     monkeypatch.setattr(database, "VERSION", "later")
-
     ledger = Ledger(LedgerUrl(url))
     with pytest.raises(LedgerError) as refused:
         ledger.reserve(asked(name="second"))
@@ -84,10 +88,7 @@ def test_an_upgrade_that_fails_changes_nothing(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = opened(url).reserve(asked())
-    folder = tmp_path / "versions"
-    shutil.copytree(database._VERSIONS, folder)
-    (folder / "later.py").write_text(f"{LATER}    raise RuntimeError('stopped')\n")
-    monkeypatch.setattr(database, "_VERSIONS", folder)
+    add_version(tmp_path, monkeypatch, f"{LATER}    raise RuntimeError('stopped')\n")
     place = LedgerUrl(url)
     with pytest.raises(RuntimeError), Database(place).transaction() as connection:
         database.upgrade(connection, place)

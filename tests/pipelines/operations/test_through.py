@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dptrees.pipelines.run import stage as stages
 from dptrees.pipelines.run.output import RunRecord
+from tests.pipelines.conftest import Workspace
 from tests.pipelines.daily import DAYS, daily_series
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.pipelines.conftest import Workspace
 
 
 @pytest.fixture
@@ -45,13 +41,6 @@ def test_metrics_are_of_the_whole_run(workspace: Workspace, daily: str) -> None:
     # A second run makes nothing, and finds one day finished.
     assert workspace.run(*run, DAYS[1]).code == 0
     assert values(file)["dptrees_run_made"] == 0
-
-
-def test_the_page_of_a_period_names_it(workspace: Workspace, daily: str) -> None:
-    assert workspace.run("release", daily, "--through", DAYS[1]).code == 0
-    page = (workspace.output / "period-0002" / "report.html").read_text()
-    (head,) = re.findall(r"<header>.*?</header>", page, re.S)
-    assert f"<dt>Period</dt><dd>2 of 4 <small>date {DAYS[1]}</small></dd>" in head
 
 
 def test_of_two_launchers_one_has_made_it(

@@ -1,4 +1,4 @@
-"""`mechanism: planned` from a configuration: what it chooses, what the plan says, a release."""
+"""What `mechanism: planned` chooses for a guess, for counts, for metrics, and what it refuses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import pytest
 from dptrees.dpcore.factorised import strategies
 from dptrees.dpcore.specification import ANOTHER_MATRIX, MatrixError
 from dptrees.pipelines.run.job import engine_fault
+from dptrees.pipelines.sections.document import ConfigurationError
 from tests.pipelines.conftest import Workspace
+from tests.pipelines.plans import plan_of
+from tests.pipelines.refusals import not_refused
 
 DOMAIN = {"column": "x", "lower": 0, "upper": 64, "cells": 256, "out_of_range": "clamp"}
 EPSILON = {"epsilon": 1, "neighbors": "add_remove"}
@@ -145,3 +148,170 @@ def test_a_machine_that_makes_another_matrix_says_so(
         RuntimeError(f"in step 3: {strategies.ANOTHER_MATRIX} [while]"), remote=False
     )
     assert fault is not None and fault.sentence == strategies.ANOTHER_MATRIX
+
+
+# --- what is planned for counts ---
+
+GUESSED = COUNTS | {"guess": {"rows": 200}}
+# Whole levels, whatever is guessed.
+SPARSE = GUESSED | {"consistency": "shrunk"}
+WHOLE = {"guess": {"rows": 200}, "consistency": "top_down"}
+
+
+def planned(workspace: Workspace, tree: dict[str, Any]) -> dict[str, Any]:
+    outcome = workspace.succeed("plan", workspace.configure(configured(tree)), "--json")
+    (entry,) = json.loads(outcome.out)["trees"]
+    return dict(entry)
+
+
+def test_counts_have_a_plan_and_a_prediction_of_their_own(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    usual = planned(workspace, {"optimize_for": "estimates"})
+    guessed = planned(workspace, WHOLE)
+    counts, estimates = (
+        planned(workspace, SPARSE),
+        planned(workspace, WHOLE | {"optimize_for": "estimates"}),
+    )
+    assert "predicted_counts" not in usual and guessed["levels"] == usual["levels"]
+    assert estimates["levels"] == usual["levels"] != counts["levels"]
+    assert counts["predicted_counts"]["rows"] == 200
+    assert counts["predicted_counts"]["typical"] < 0.9 * guessed["predicted_counts"]["typical"]
+    assert counts["predicted"]["cdf_rmse"] > usual["predicted"]["cdf_rmse"]
+
+
+def test_shrunk_counts_are_predicted_to_be_closer(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    shrunk, top_down = (
+        planned(workspace, GUESSED | {"consistency": each})["predicted_counts"]["typical"]
+        for each in ("shrunk", "top_down")
+    )
+    assert shrunk < 0.97 * top_down
+
+
+def test_else_counts_are_of_adaptive_trees(tmp_path: Path) -> None:
+    """Also without a guess; their errors are predicted, and smaller than whole levels'."""
+    workspace = Workspace(tmp_path)
+    guessed, free = planned(workspace, GUESSED), planned(workspace, {"optimize_for": "counts"})
+    assert guessed["mechanism"] == free["mechanism"] == "adaptive"
+    assert guessed["predicted_prefix_counts"]["rows"] == 200
+    assert free["predicted_range_counts"]["rows"] > 9_000
+    whole = planned(workspace, SPARSE | {"objective": "ranges"})["predicted_counts"]["typical"]
+    assert guessed["predicted_range_counts"]["typical"] < whole
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [{"rho": 0.1}, {"epsilon": 1, "delta": 1e-6}, {"epsilon": 1}],
+    ids=["rho", "epsilon and delta", "epsilon"],
+)
+def test_errors_share_a_budget_where_they_are_known(
+    tmp_path: Path, privacy: dict[str, Any]
+) -> None:
+    workspace = Workspace(tmp_path)
+
+    def change(settings: dict[str, Any]) -> None:
+        domain = DOMAIN | {"cells": 32}
+        settings["trees"] = [
+            {"name": "a", "domain": domain, "optimize_for": "counts"},
+            {"name": "b", "domain": domain, "optimize_for": "estimates"},
+        ]
+        settings["privacy"] = privacy | {"neighbors": "add_remove", "split": "equal_errors"}
+
+    outcome = workspace.succeed("plan", workspace.configure(change), "--json")
+    first, second = (each["error"] for each in json.loads(outcome.out)["composition"]["trees"])
+    assert first == pytest.approx(second, rel=0.01)
+
+
+def test_averaged_counts_of_development_versions_are_refused(tmp_path: Path) -> None:
+    """In a configuration, and in a manifest, whose field and value the message names."""
+    workspace = Workspace(tmp_path)
+    tree = {"optimize_for": "counts", "consistency": "averaged"}
+    outcome = workspace.run("plan", workspace.configure(configured(tree)))
+    assert outcome.code == 2
+    assert ".consistency: 'averaged' must be top_down, l1, l2 or shrunk" in outcome.err
+    assert workspace.release(configured(GUESSED)).code == 0
+    path = workspace.output / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest["spec"]["trees"][0]["consistency"] = "averaged"
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    outcome = workspace.run("report", str(workspace.output))
+    assert outcome.code == 2
+    assert "consistency 'averaged' is of a development version" in outcome.err
+
+
+def test_what_does_nothing_is_refused_at_its_key() -> None:
+    counts = {"optimize_for": "counts"}
+    rows = [
+        (counts | {"mechanism": "binary"}, ".optimize_for: "),
+        ({"optimize_for": "estimates", "mechanism": "independent"}, ".optimize_for: "),
+        (counts | {"fanouts": [32, 32], "level_budgets": "equal"}, ".optimize_for: "),
+        (counts | {"estimation": "below"}, ".optimize_for: "),
+        (counts | {"consistency": "l2"}, ".optimize_for: "),
+        (counts | {"domain": {"column": "place", "categories": ["a", "b"]}}, ".optimize_for: "),
+        ({"optimize_for": "intervals"}, ".optimize_for: "),
+        ({"optimize_for": "quantiles"}, ".optimize_for: "),
+        ({"optimize_for": "quantiles", "objective": "ranges"}, ".optimize_for: "),
+        ({"guess": {"rows": 200}, "consistency": "l1"}, ".guess: "),
+        (
+            {"consistency": "shrunk", "mechanism": "tree", "estimation": "below"},
+            ".consistency: shrunk goes with cells in order",
+        ),
+    ]
+
+    def attempt(tree: dict[str, Any]) -> None:
+        plan_of({"name": "age", "domain": DOMAIN} | tree)
+
+    assert not not_refused(attempt, rows, ConfigurationError)
+
+
+# --- metrics ---
+
+CATEGORIES = {"column": "x", "categories": ["a", "b"]}
+
+
+def test_metrics_are_planned_as_what_they_choose(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    chosen: list[tuple[list[str], dict[str, Any]]] = [
+        (["mean", "total", "count"], {"objective": "mean"}),
+        (["median", "p97.5"], {"objective": "quantiles", "quantiles": [0.5, 0.975]}),
+        (["count", "p90"], {"objective": "quantiles", "quantiles": [0.9]}),
+        (["count", "mean", "median", "p90"], {"objective": "cdf", "quantiles": [0.5, 0.9]}),
+        (["std"], {"objective": "cdf"}),
+    ]
+    for metrics, tree in chosen:
+        assert planned(workspace, {"metrics": metrics}) == planned(workspace, tree), metrics
+    tree = {"domain": CATEGORIES}
+    assert planned(workspace, tree | {"metrics": ["count"]}) == planned(workspace, tree)
+
+
+def test_what_does_not_go_with_metrics_is_refused() -> None:
+    rows: list[tuple[dict[str, Any], str]] = [
+        ({"metrics": ["p101"]}, "metrics[0]: 'p101' must be count, mean, total, variance, std"),
+        ({"metrics": ["mean", "sum"]}, "metrics[1]: 'sum' must be count, ...; did you mean total?"),
+        ({"metrics": ["mean", "mean"]}, "metrics[1]: mean is listed twice"),
+        ({"metrics": "mean"}, "metrics: 'mean' must be a list"),
+        ({"metrics": ["count"]}, "metrics: count alone needs no values"),
+        ({"metrics": ["p90"], "quantiles": [0.5]}, "quantiles: is chosen by metrics"),
+        ({"metrics": ["mean"], "domain": CATEGORIES}, "metrics: categories without an order"),
+    ]
+
+    def attempt(tree: dict[str, Any]) -> None:
+        plan_of({"name": "age", "domain": DOMAIN} | tree)
+
+    assert not not_refused(attempt, rows, ConfigurationError)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "statistics"),
+    [
+        (["mean", "p90", "median"], ["rows", "mean", "std", "90 %", "50 %"]),
+        (["variance"], ["rows", "mean", "std", "25 %", "50 %", "75 %"]),
+        (["mean"], ["rows", "mean", "total"]),
+    ],
+)
+def test_describe_has_what_is_listed(
+    workspace: Workspace, metrics: list[str], statistics: list[str]
+) -> None:
+    workspace.succeed("release", workspace.configure(configured({"metrics": metrics})))
+    described = workspace.run("query", workspace.output, "describe", "--json")
+    assert [each["statistic"] for each in json.loads(described.out)["answers"]] == statistics

@@ -156,16 +156,6 @@ def test_shown_as_text_and_as_html() -> None:
     assert "the first 20 of 1,000" in repr(long) and repr(long).count("\n") == 21
 
 
-def test_names_of_the_module_are_those_for_users() -> None:
-    assert dir(dptrees) == sorted(dptrees.__all__)
-
-
-def test_names_that_do_not_exist() -> None:
-    with pytest.raises(AttributeError, match="'relase'; did you mean release"):
-        dptrees.relase  # noqa: B018
-    assert all(getattr(dptrees, name) is not None for name in dptrees.__all__)
-
-
 def test_trees_without_a_cdf() -> None:
     """The errors are the same as on the command line."""
     bounds = {"column": "y", "lower": 0, "upper": 10}

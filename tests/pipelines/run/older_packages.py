@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.conftest import search_path
+from tests.pipelines.conftest import NONCE, Workspace, search_path
 
 INSTALL = (
     ("uv", "pip", "install", "--quiet", "--python", sys.executable),
@@ -51,6 +51,19 @@ def imported_versions(*names: str, folders: tuple[Path, ...]) -> list[str]:
         check=True,
     )
     return done.stdout.split()
+
+
+def release_with(workspace: Workspace, path: str, folders: tuple[Path, ...], *options: str) -> None:
+    """Release in a process of its own with the packages of these folders."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dptrees", "release", path, *NONCE, *options],
+        env=os.environ | {"PYTHONPATH": path_with(*folders)},
+        cwd=workspace.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def _is_installed(folder: Path, packages: tuple[str, ...]) -> bool:

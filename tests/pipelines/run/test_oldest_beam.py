@@ -6,18 +6,15 @@ other packages that it wants.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import apache_beam
 import pyarrow
 import pytest
 
-from tests.pipelines.conftest import NONCE, PROJECT, Workspace
-from tests.pipelines.run.older_packages import imported_versions, older_packages, path_with
+from tests.pipelines.conftest import PROJECT, Workspace
+from tests.pipelines.run.older_packages import imported_versions, older_packages, release_with
 from tests.pipelines.run.test_planned_once import contents
 
 RANGES = re.findall(
@@ -40,16 +37,7 @@ def released(workspace: Workspace, folders: tuple[Path, ...], *options: str) -> 
     def elsewhere(settings: dict[str, object]) -> None:
         settings["output"] = name
 
-    command = [sys.executable, "-m", "dptrees", "release"]
-    done = subprocess.run(
-        [*command, workspace.configure(elsewhere), *NONCE, *options],
-        env=os.environ | {"PYTHONPATH": path_with(*folders)},
-        cwd=workspace.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    release_with(workspace, workspace.configure(elsewhere), folders, *options)
     return contents(workspace.folder / name)
 
 

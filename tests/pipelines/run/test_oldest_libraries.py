@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import pytest
 
-from tests.pipelines.conftest import NONCE
-from tests.pipelines.run.older_packages import imported_versions, older_packages, path_with
+from tests.pipelines.conftest import Workspace
+from tests.pipelines.run.older_packages import imported_versions, older_packages, release_with
 from tests.pipelines.run.test_planned_once import contents
-
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Workspace
-
 
 # SciPy as setup.py has it at least, and the first NumPy with wheels for Python 3.11.
 OLDEST = ("numpy==1.23.2", "scipy==1.12.0")
@@ -32,17 +25,8 @@ def oldest() -> Path:
 
 def released(workspace: Workspace, libraries: Path | None, period: int) -> None:
     """Run one period in a process of its own."""
-    path = workspace.configure(daily(period))
-    search = path_with(*filter(None, [libraries]))
-    done = subprocess.run(
-        [sys.executable, "-m", "dptrees", "release", path, *NONCE],
-        env=os.environ | {"PYTHONPATH": search},
-        cwd=workspace.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    folders = () if libraries is None else (libraries,)
+    release_with(workspace, workspace.configure(daily(period)), folders)
 
 
 def daily(period: int) -> Callable[[dict[str, Any]], None]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -29,10 +29,7 @@ from dptrees.transforms.folder.existing_release import ExistingReleaseError
 from dptrees.transforms.folder.layout import MANIFEST, PLAN, RECORD
 from dptrees.transforms.steps.carry import SeriesError, check_turn
 from dptrees.transforms.steps.kept_plan import KeptPlan, KeptPlanError
-from tests.pipelines.conftest import NONCE, search_path
-
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import NONCE, Workspace, search_path
 
 NINE_TENTHS = Fraction(9, 10)
 
@@ -95,16 +92,6 @@ def test_another_planner_gives_another_plan(
     assert load_configuration(str(path)).plan().digest != before.digest
 
 
-def test_a_finished_release_is_found_without_planning(
-    again: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = contents(again.output)
-    no_planner(monkeypatch)
-    outcome = again.succeed("release", again.configure())
-    assert "already there; no rows were read" in outcome.out
-    assert contents(again.output) == before
-
-
 def test_a_finished_release_without_its_plan_is_planned_again(
     again: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,15 +127,6 @@ def test_a_default_that_is_spelled_out_is_found_by_its_plan(again: Workspace) ->
     again.succeed("release", again.configure(outside))
 
 
-def test_another_configuration_is_refused_by_its_first_key(again: Workspace) -> None:
-    outcome = again.run("release", again.configure(cells))
-    assert outcome.code == 2
-    assert outcome.err == (
-        f"dptrees: output: {again.output} contains a release of another configuration: "
-        "trees[0].domain.upper was 100, now 120; choose another output\n"
-    )
-
-
 # What a killed run has left: None for all parts.
 LEFT: tuple[set[str] | None, ...] = (
     {PLAN},
@@ -166,7 +144,7 @@ def keep_only(workspace: Workspace, names: set[str] | None) -> None:
             (workspace.output / name).unlink()
 
 
-def test_what_was_begun_is_finished_with_its_plan(
+def test_what_was_begun_is_finished_found_and_repaired_with_its_plan(
     again: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(again.output)
@@ -175,14 +153,9 @@ def test_what_was_begun_is_finished_with_its_plan(
         keep_only(again, names)
         again.succeed("release", again.configure(), *NONCE)
         assert contents(again.output) == before, names
-
-
-def test_a_repair_uses_the_plan_of_the_manifest(
-    again: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = contents(again.output)
+    found = again.succeed("release", again.configure())
+    assert "already there; no rows were read" in found.out
     next((again.output / "nodes").iterdir()).unlink()
-    no_planner(monkeypatch)
     again.succeed("release", again.configure(), "--repair")
     assert contents(again.output) == before
 
@@ -477,16 +450,6 @@ def test_a_plan_of_trees_over_another_selection_is_refused(workspace: Workspace)
         planned_once(other)
 
 
-def test_the_seal_is_checked_before_a_plan_is_read(again: Workspace) -> None:
-    """Else a plan could be put into the folder, and removed before this run seals its own."""
-    beginning(again)
-    configuration = load_configuration(again.configure())
-    planned_once(configuration)
-    edited(again.output / PLAN, lambda entries: entries.update(seal=64 * "0"))
-    with pytest.raises(KeptPlanError, match="that no run under the key"):
-        planned_once(configuration)
-
-
 def shorter_intervals(entries: dict[str, Any]) -> None:
     """Change the widths of the intervals of a plan, and nothing that shapes noise."""
     widths = entries["trees"][0]["interval_widths"]
@@ -567,15 +530,22 @@ def test_a_damaged_plan_ends_in_one_sentence(again: Workspace) -> None:
         assert contents(again.output) == before, name
 
 
-def test_the_seal_of_the_run_before_is_checked_before_its_plan_is_read(
-    workspace: Workspace,
-) -> None:
-    assert workspace.release(daily(1)).code == 0
-    configuration = load_configuration(workspace.configure(daily(2)))
+def check_seal_is_checked(configuration: Any, plan: Path) -> None:
+    """Before the plan is read."""
     planned_once(configuration)
-    edited(workspace.output / "period-0001" / PLAN, lambda entries: entries.update(seal=64 * "0"))
+    edited(plan, lambda entries: entries.update(seal=64 * "0"))
     with pytest.raises(KeptPlanError, match="that no run under the key"):
         planned_once(configuration)
+
+
+def test_the_seal_is_checked_before_a_plan_is_read(again: Workspace) -> None:
+    """Else a plan could be put into the folder, and removed before this run seals its own."""
+    beginning(again)
+    check_seal_is_checked(load_configuration(again.configure()), again.output / PLAN)
+    shutil.rmtree(again.output)
+    again.make(daily(1))  # the plan of the run before
+    second = load_configuration(again.configure(daily(2)))
+    check_seal_is_checked(second, again.output / "period-0001" / PLAN)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,12 @@ from __future__ import annotations
 import signal
 import sqlite3
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.optional import table_library
-
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import Workspace
 
 # Minutes in one call of the driver, which cannot be cancelled.
 QUERY = """

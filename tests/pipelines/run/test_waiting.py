@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,8 @@ from dptrees.pipelines.run import loop
 from dptrees.pipelines.run.loop import WaitingPairs
 from dptrees.transforms.errors import ReleaseError
 from dptrees.transforms.nameless_file import NamelessFile
+from tests.pipelines.conftest import FILES, ROWS, Workspace
 from tests.pipelines.test_faults import files_below
-
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import FILES, ROWS, Workspace
-else:
-    from tests.pipelines.conftest import FILES, ROWS
 
 VALUE = b"a row of Smith, John" * 100
 PAIRS = [(f"key {number % 7}", VALUE + bytes([number])) for number in range(50)]

@@ -14,7 +14,8 @@ import pytest
 
 from dptrees.dpcore.series.runs import Lateness
 from dptrees.dpcore.specification import Refusal
-from tests.pipelines.conftest import Change, Outcome, Workspace
+from tests.pipelines.conftest import Change, Outcome
+from tests.pipelines.series.runs import Runs
 
 START = datetime.date(2024, 2, 27)
 # Days of rows after START, in which number, and the missing ones: of the fourth period, 1 March.
@@ -23,7 +24,7 @@ MISSING, PERIOD = 11, 4
 WITHIN = {0: 50, 1: 90, 3: 125}
 
 
-class Late(Workspace):
+class Late(Runs):
     """A workspace whose rows of one period are of several days."""
 
     unit: str | None = None
@@ -50,7 +51,7 @@ class Late(Workspace):
         trees = [super().settings["trees"][0], {"name": "box", "domain": box}]
         return super().settings | {"privacy": privacy, "series": series, "trees": trees}
 
-    def period(self, late: object) -> Outcome:
+    def four_periods(self, **series: object) -> Outcome:
         """Release the first four periods, the last of them with the rows."""
         for period in range(1, PERIOD + 1):
             if period < PERIOD:
@@ -58,20 +59,14 @@ class Late(Workspace):
                 self.write_table(pa.schema(list(empty.items())).empty_table())
             else:
                 self.write(self.kind)
-            outcome = self.succeed("release", self.configured(late, period))
+            outcome = self.succeed("release", self.configured(period, **series))
         return outcome
 
     kind: pa.DataType = pa.date32()
 
-    def configured(self, late: object, period: int = PERIOD) -> str:
-        def change(settings: dict[str, Any]) -> None:
-            settings["series"] |= {"period": period} | ({} if late is None else {"lateness": late})
-
-        return self.configure(change)
-
     def counted(self, tree: str) -> int:
-        folder = self.output / f"period-{PERIOD:04d}" / "nodes"
-        tables = [pq.read_table(path) for path in folder.glob(f"{tree}-*")]
+        files = (self.period_folder(PERIOD) / "nodes").glob(f"{tree}-*")
+        tables = [pq.read_table(path) for path in files]
         roots = [row for row in pa.concat_tables(tables).to_pylist() if row["level"] == 0]
         return int(next(row["count"] for row in roots if row["first"] == PERIOD))
 
@@ -79,12 +74,12 @@ class Late(Workspace):
 @pytest.mark.parametrize("periods", WITHIN)
 def test_rows_on_time_are_counted(tmp_path: Path, periods: int) -> None:
     made = Late(tmp_path)
-    outcome = made.period({"column": "day", "periods": periods})
+    outcome = made.four_periods(lateness={"column": "day", "periods": periods})
     assert made.counted("all") == made.counted("box") == WITHIN[periods]
     late = sum(DAYS.values()) + MISSING - WITHIN[periods]
     assert str(late) not in outcome.out
-    configured = made.configured({"column": "day", "periods": periods})
-    made.succeed("verify", made.output / f"period-{PERIOD:04d}", "--data", configured)
+    configured = made.configured(PERIOD, lateness={"column": "day", "periods": periods})
+    made.succeed("verify", made.period_folder(PERIOD), "--data", configured)
     assert "late, or of no date" in made.succeed("check", configured).out
 
 
@@ -92,13 +87,13 @@ def test_rows_on_time_are_counted(tmp_path: Path, periods: int) -> None:
 def test_dates_of_every_type_and_units_that_are_people(tmp_path: Path, kind: pa.DataType) -> None:
     made = Late(tmp_path)
     made.unit, made.kind = "who", kind
-    made.period({"column": "day", "periods": 1})
+    made.four_periods(lateness={"column": "day", "periods": 1})
     assert made.counted("all") == made.counted("box") == WITHIN[1]
 
 
 def test_without_a_bound_every_row_is_counted(tmp_path: Path) -> None:
     made = Late(tmp_path)
-    made.period(None)
+    made.four_periods()
     assert made.counted("all") == sum(DAYS.values()) + MISSING
 
 
@@ -135,7 +130,7 @@ def test_bad_bounds_are_refused(tmp_path: Path) -> None:
 def test_a_column_of_no_dates_is_refused(tmp_path: Path) -> None:
     made = Late(tmp_path)
     made.write(pa.date32())
-    outcome = made.run("release", made.configured({"column": "x", "periods": 1}, 1))
+    outcome = made.run("release", made.configured(1, lateness={"column": "x", "periods": 1}))
     assert outcome.code == 2 and "it must hold dates, or timestamps" in outcome.err
     with pytest.raises(Refusal, match="'tomorrow' is no date"):
         Lateness(column="day", start="tomorrow", periods=1)

@@ -22,12 +22,7 @@ TREES: dict[str, dict[str, Any]] = {
     "adaptive": {"domain": X, "mechanism": "adaptive"},
     "as published": {"domain": X, "estimation": "none"},
     "nearest counts": {"domain": X, "consistency": "l1"},
-    "quantiles": {
-        "domain": X,
-        "mechanism": "exponential",
-        "objective": "quantiles",
-        "quantiles": [0.5],
-    },
+    "quantiles": {"domain": X, "mechanism": "exponential", "quantiles": [0.5]},
     "mean": {"domain": X, "objective": "mean"},
     "different values": {"domain": {"kind": "distinct", "column": "place"}},
     "box": {
@@ -52,6 +47,7 @@ TREES: dict[str, dict[str, Any]] = {
         "metric": "alpha_mrmse",
         "alpha": 0.9,
         "mechanism": "thresholds",
+        "rows_at_most": 2_000,
     },
 }
 WITH_DELTA = ("sparse", "thresholds")

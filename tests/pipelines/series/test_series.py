@@ -189,23 +189,15 @@ def test_a_day_that_was_left_out_cannot_be_released_later(copy: Days) -> None:
     assert not copy.period_folder(3).exists()
 
 
-def test_a_day_beyond_the_series_is_refused(copy: Days) -> None:
+def test_runs_that_do_not_go_with_the_series_are_refused(copy: Days) -> None:
     before = copy.snapshot_all()
     for period in (0, 6, -1):
         words = f"series.period: {period} is not from 1 to 5, the series' periods"
         refused(copy.period(period), words)
-    assert copy.snapshot_all() == before
-
-
-def test_another_series_is_refused(copy: Days) -> None:
-    before = copy.snapshot_all()
     refused(copy.period(5, fanout=3), "is a run of another series: only the period may differ")
     refused(copy.period(5, periods=6), "is a run of another series")
-    assert copy.snapshot_all() == before
-
-
-def test_the_same_day_of_another_specification_is_refused(copy: Days) -> None:
     refused(copy.period(4, fanout=3), "contains a release of another configuration: series.fanout")
+    assert copy.snapshot_all() == before
 
 
 def test_another_key_is_refused(copy: Days) -> None:

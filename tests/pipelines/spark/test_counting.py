@@ -37,7 +37,7 @@ def pieces_of_100_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "PIECE_BYTES", 100)
 
 
-@pytest.mark.usefixtures("work", "pieces_of_100_bytes")
+@pytest.mark.usefixtures("pieces_of_100_bytes")
 @pytest.mark.parametrize("unit", [{}, UNIT], ids=["row", "unit"])
 @pytest.mark.parametrize("name", ["cdf", "sums", "hierarchy", "sparse-paths", "box-count-min"])
 def test_the_same_bytes(name: str, unit: dict[str, Any], rows: pa.Table, engine: Engine) -> None:
@@ -50,7 +50,6 @@ def test_the_same_bytes(name: str, unit: dict[str, Any], rows: pa.Table, engine:
     assert engine.actions == 1
 
 
-@pytest.mark.usefixtures("work")
 @pytest.mark.parametrize("unit", [{}, UNIT], ids=["row", "unit"])
 def test_no_rows(unit: dict[str, Any], rows: pa.Table, engine: Engine) -> None:
     """An empty DataFrame may have no partition, and so no task."""
@@ -86,21 +85,18 @@ def check_fault_is_found(rows: pa.Table, engine: Engine, given: dict[str, Any], 
     assert not Path(out, "manifest.json").exists()
 
 
-@pytest.mark.usefixtures("work")
 def test_what_the_driver_gets_is_checked(rows: pa.Table, engine: Engine) -> None:
     for number, (change, output) in enumerate([*FAULTS, (without, "counts"), (repeated, "counts")]):
         engine.collected = change(output)
         check_fault_is_found(rows, engine, config(), f"out-{number}")
 
 
-@pytest.mark.usefixtures("work")
 def test_a_shuffle_is_checked(rows: pa.Table, engine: Engine) -> None:
     for number, (change, output) in enumerate([*FAULTS, (without, "rows"), (repeated, "rows")]):
         engine.shuffled = change(output)
         check_fault_is_found(rows, engine, config(**UNIT), f"out-{number}")
 
 
-@pytest.mark.usefixtures("work")
 def test_a_task_that_is_run_again_with_other_rows(rows: pa.Table, engine: Engine) -> None:
     """Some shards have the output of its first run, others that of its second, of as many rows."""
     minutes = random.Random(0).choices(range(300), k=rows.num_rows)
@@ -128,7 +124,6 @@ def test_a_task_that_is_run_again_with_other_rows(rows: pa.Table, engine: Engine
     assert not Path("out", "manifest.json").exists()
 
 
-@pytest.mark.usefixtures("work")
 @pytest.mark.parametrize("unit", [{}, UNIT], ids=["row", "unit"])
 def test_a_batch_that_is_counted_twice(
     unit: dict[str, Any], rows: pa.Table, engine: Engine, monkeypatch: pytest.MonkeyPatch
@@ -145,7 +140,6 @@ def test_a_batch_that_is_counted_twice(
         fixed(FrameRows(engine.frame(rows)), config(**unit), output="out")
 
 
-@pytest.mark.usefixtures("work")
 def test_what_is_refused_before_a_row_is_read(rows: pa.Table, engine: Engine) -> None:
     table = rows.append_column("list", pa.array([[1]] * rows.num_rows, pa.list_(pa.int64())))
 
@@ -178,7 +172,6 @@ def test_a_stream(engine: Engine) -> None:
         release(frame, config())
 
 
-@pytest.mark.usefixtures("work")
 def test_another_version_on_an_executor(
     rows: pa.Table, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +180,6 @@ def test_another_version_on_an_executor(
         release(engine.frame(rows), config())
 
 
-@pytest.mark.usefixtures("work")
 def test_an_unexpected_error_shows_no_value(
     rows: pa.Table, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,7 +195,6 @@ def test_an_unexpected_error_shows_no_value(
     )
 
 
-@pytest.mark.usefixtures("work")
 def test_a_key_that_is_used_once_needs_no_executor(rows: pa.Table, engine: Engine) -> None:
     """Nor a file of a key: rows that are units of their own are counted without it."""
     made = release(engine.frame(rows), config())
@@ -216,7 +207,6 @@ SERIES = config() | {
 }
 
 
-@pytest.mark.usefixtures("work")
 def test_a_series(rows: pa.Table, engine: Engine) -> None:
     """A later run continues from the run before it."""
     for period in (1, 2):
@@ -224,7 +214,6 @@ def test_a_series(rows: pa.Table, engine: Engine) -> None:
         compare(engine.frame(part), part, SERIES, parameters={"period": period})
 
 
-@pytest.mark.usefixtures("work")
 def test_a_series_that_counts_periods(rows: pa.Table, engine: Engine) -> None:
     given = SERIES | {
         "series": SERIES["series"] | {"unit": "per_series", "max_periods": 1},
@@ -235,14 +224,12 @@ def test_a_series_that_counts_periods(rows: pa.Table, engine: Engine) -> None:
     assert engine.actions == 0
 
 
-@pytest.mark.usefixtures("work")
 def test_private_keys(rows: pa.Table, engine: Engine) -> None:
     """The keys are selected by a release before, which reads the DataFrame once more."""
     compare(engine.frame(rows), rows, PRIVATE)
     assert engine.actions == 2
 
 
-@pytest.mark.usefixtures("work")
 def test_a_stopped_driver(rows: pa.Table, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the draw is recorded, the release is finished with the same noise, or refused."""
     fixed(rows, config(), output="expected")
@@ -262,7 +249,6 @@ def test_a_stopped_driver(rows: pa.Table, engine: Engine, monkeypatch: pytest.Mo
     assert read_files(Path("out")) == read_files(Path("expected"))
 
 
-@pytest.mark.usefixtures("work")
 def test_a_finished_release_is_not_counted_again(rows: pa.Table, engine: Engine) -> None:
     release(engine.frame(rows), config(), key="release.key", output="out")
     with pytest.warns(UserWarning, match="no rows were read"):
@@ -270,7 +256,6 @@ def test_a_finished_release_is_not_counted_again(rows: pa.Table, engine: Engine)
     assert engine.actions == 1
 
 
-@pytest.mark.usefixtures("work")
 def test_a_contract_about_columns(rows: pa.Table, engine: Engine) -> None:
     """Spark's types have the names that they have in a Parquet file."""
 

@@ -1,4 +1,4 @@
-"""Digests of tasks: every task must arrive once, whatever its output is."""
+"""Digests of tasks, each of which must arrive once; and the sentences of failures of Spark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from dptrees.pipelines.spark.rows import _outputs
+from dptrees.pipelines.spark.rows import _outputs, spark_fault
 from dptrees.pipelines.spark.tasks import (
     RECEIVED,
     SENT,
@@ -15,7 +15,7 @@ from dptrees.pipelines.spark.tasks import (
     Message,
     check_digests,
 )
-from dptrees.transforms.errors import ConservationError
+from dptrees.transforms.errors import ConservationError, InputError
 
 
 def outputs(senders: tuple[int, ...], counts: tuple[int, ...]) -> list[Message]:
@@ -55,3 +55,38 @@ def test_the_task_of_shards_must_arrive_once() -> None:
     for senders in ((), (0, 1), (SHARDS_TASK, SHARDS_TASK, 0), (SHARDS_TASK, 1)):
         with pytest.raises(ConservationError, match="lost or repeated data"):
             check_digests(arrived(*senders), gives_shards=True)
+
+
+class SparkError(Exception):
+    """An error of Spark with a name."""
+
+    condition: str | None = None
+
+    def getCondition(self) -> str | None:
+        """Return the name."""
+        return self.condition
+
+
+class CastError(SparkError):
+    """An error that has a name."""
+
+    condition = "CAST_INVALID_INPUT"
+
+
+def test_sentences() -> None:
+    for error, words in (
+        (CastError("[CAST_INVALID_INPUT] The value 'Ada'"), "failed with CAST_INVALID_INPUT; see"),
+        (SparkError("[ADA] is no number"), "failed with SparkError; see"),
+        (ValueError("Ada"), "failed with ValueError; see"),
+        (ValueError("ModuleNotFoundError: No module named 'dptrees'"), "an executor has no dptr"),
+        (ValueError("bigger than spark.driver.maxResultSize"), "df.coalesce"),
+    ):
+        sentence = spark_fault(error).sentence
+        assert words in sentence and "ada" not in sentence.lower()
+    passed = spark_fault(ValueError(f"in a task: {InputError('no such column')}"))
+    assert passed.sentence == "no such column"
+
+
+def test_what_may_pass() -> None:
+    assert spark_fault(ValueError("ExecutorLostFailure (executor 1)")).again
+    assert not spark_fault(ValueError("another failure")).again

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_paths
@@ -16,10 +18,7 @@ from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.irregular.plan import IrregularPlan
 from dptrees.dpcore.irregular.planner import with_best_shares
 from dptrees.dpcore.levels.irregular import IrregularMechanism
-from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.integers import IntegerDomain
-from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
@@ -30,21 +29,20 @@ from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
 from dptrees.dpcore.sparse.pruning import Pruning
 from dptrees.dpcore.sparse.question import SparseQuestion
-from dptrees.dpcore.trees.shapes import UniformTree
-from dptrees.dpcore.uniform.plan import TreePlan
 from dptrees.pipelines.kind_pages import sparse_page as report_sparse
-from dptrees.pipelines.kind_pages.sparse_page import ancestor_paths
+from dptrees.pipelines.kind_pages.sparse_page import ancestor_paths, own_labels, root_path
 from dptrees.pipelines.report.report import check_chosen_paths, write_report_html
 from dptrees.pipelines.show.page_nodes import MAX_CHOSEN_NODES, MAX_NODES
 from tests.pipelines.conftest import Workspace
+from tests.pipelines.node_pages import EVIL, ages, page_nodes, page_words, rows_by_label
 from tests.pipelines.report_page import ReleaseTables, parse_elements
 
-EVIL = "</script><!--<script>alert(1)</script>"
 DELTA = Fraction(1, 10**6)
 ADDRESSES = CodeDomain(column="address", widths=(8, 8, 16))
 HASHES = CodeDomain(column="hash", widths=(3, 9, 1), notation="hex")
 PLACES = LabelDomain(label_columns=("from", "to"))
 URLS = PathDomain(column="url", depth=3, separator="|")
+AGES = ages(Measure.RHO)
 
 
 def sparse(
@@ -93,32 +91,8 @@ def make_release(*questions: Any, leaves: dict[str, NodeCounts] | None = None) -
     return release_counts(plan, counts | found, ReleaseKey(bytes(32)))
 
 
-def said(page: str) -> str:
-    return " ".join(parse_elements(page).text.split())
-
-
-def page_nodes(tree: dict[str, Any]) -> list[dict[str, dict[str, Any]]]:
-    """Return the data of the page: for each level its nodes by their paths, as it joins them."""
-    found: list[dict[str, dict[str, Any]]] = []
-    paths: list[str] = []
-    for level, columns in enumerate(tree["keys"][0]["levels"]):
-        above, paths = paths, []
-        for place, label in enumerate(columns["labels"]):
-            own = re.sub(r"([\\/])", r"\\\1", label) if tree.get("escaped") else label
-            if level > 1 and "bits" not in tree:
-                own = above[columns["parent"][place]] + tree["separator"] + own
-            paths.append(own)
-        names = ("count", "estimate", "low", "high", "children", "rest")
-        nodes = {path: {n: columns[n][place] for n in names} for place, path in enumerate(paths)}
-        for path, node in nodes.items() if level else ():
-            node["parent"] = above[columns["parent"][paths.index(path)]]
-        found.append(nodes)
-    return found
-
-
 def released(tables: ReleaseTables, name: str, level: int) -> dict[str, dict[str, Any]]:
-    rows = tables.rows(NODES, name).to_pylist()
-    return {row["label"]: row for row in rows if row["level"] == level}
+    return rows_by_label(tables.rows(NODES, name), level)
 
 
 @pytest.mark.parametrize("weights", [None, "leaves"])
@@ -148,7 +122,7 @@ def test_nodes_are_the_released_rows_found_by_their_paths(
             assert path == "" or level == 0 or node["parent"] == ancestor_paths(domain, path)[-2]
             implied += node["estimate"] is None
     assert implied > 0 or not weights or domain is PLACES
-    assert f"All {sum(map(len, shown))} nodes that were published are here." in said(page)
+    assert f"All {sum(map(len, shown))} nodes that were published are here." in page_words(page)
 
 
 def test_levels_are_reported_with_their_noise_and_threshold() -> None:
@@ -171,9 +145,9 @@ def test_levels_are_reported_with_their_noise_and_threshold() -> None:
             assert planned.plan.publication_probability(level, heavy - 1) < 0.95
             assert row[8:] == [f"{law.radius}", f"{heavy}", f"{2 * law.radius}"]
     assert cells[0][8:] == ["", "", ""]
-    assert "The root has no threshold: it is always published." in said(page)
-    assert "Published at 95 %, from rows" in said(page)
-    assert "folded into its parent" in said(page)
+    assert "The root has no threshold: it is always published." in page_words(page)
+    assert "Published at 95 %, from rows" in page_words(page)
+    assert "folded into its parent" in page_words(page)
 
 
 def test_node_that_is_not_in_the_tables_has_at_most_what_is_said() -> None:
@@ -191,8 +165,8 @@ def test_node_that_is_not_in_the_tables_has_at_most_what_is_said() -> None:
     assert most == 2 * planned.plan.radius(1) + 99
     page = write_report_html(tables)
     assert parse_elements(page).data["trees"][0]["most"][1] == most
-    assert "begins at 100 rows or more" in said(page)
-    assert "Passes at 95 %, from rows" in said(page)
+    assert "begins at 100 rows or more" in page_words(page)
+    assert "Passes at 95 %, from rows" in page_words(page)
     with pytest.raises(ValueError, match=f"was published, so it has at most {most} rows"):
         check_chosen_paths(tables, planned, ["0000/16"])
 
@@ -218,7 +192,7 @@ def test_nodes_with_the_largest_counts_come_with_their_ancestors(
         assert {path: node["children"] for path, node in nodes.items()} == {
             path: parents.count(path) for path in nodes
         }
-    assert f"Here are 90 of {len(rows)} nodes that were published" in said(page)
+    assert f"Here are 90 of {len(rows)} nodes that were published" in page_words(page)
 
 
 @pytest.mark.parametrize("domain", [ADDRESSES, PLACES])
@@ -254,7 +228,7 @@ def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
     names = [f'{place:05d}"</script>{EVIL}' + "\U0001f600" * 60 for place in range(40_000)]
     exact = NodeCounts(keys=pa.array(names, pa.large_string()), counts=np.full(40_000, 500))
     domain = LabelDomain(label_columns=("name",))
-    tables = ReleaseTables(make_release(sparse("long", domain), ages(), leaves={"long": exact}))
+    tables = ReleaseTables(make_release(sparse("long", domain), AGES, leaves={"long": exact}))
     page = write_report_html(tables, {"long": [""]})
     assert MAX_NODES * 50 < len(page.encode()) < 5_000_000
     shown = parse_elements(page).data["trees"][0]["keys"][0]["levels"]
@@ -264,17 +238,6 @@ def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
 
 
 # What is said
-
-
-def ages() -> OrderedQuestion[UniformMechanism]:
-    plan = TreePlan(
-        tree=UniformTree(leaves=6, fanouts=(6,)),
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
-        level_amounts=(Fraction(1, 2), Fraction(1, 2)),
-    )
-    domain = IntegerDomain(column="age", lower=0, upper=6)
-    return OrderedQuestion(name="ages", domain=domain, mechanism=UniformMechanism(plan=plan))
 
 
 def files() -> HierarchyQuestion[IrregularMechanism]:
@@ -293,20 +256,13 @@ def files() -> HierarchyQuestion[IrregularMechanism]:
 
 
 def test_page_of_all_kinds_of_trees() -> None:
-    page = write_report_html(ReleaseTables(make_release(sparse("t", PLACES), ages(), files())))
-    data, text = parse_elements(page).data, said(page)
+    page = write_report_html(ReleaseTables(make_release(sparse("t", PLACES), AGES, files())))
+    data, text = parse_elements(page).data, page_words(page)
     assert [tree["kind"] for tree in data["trees"]] == ["sparse", "ordered", "hierarchy"]
     assert [list(tree["figures"]) for tree in data["trees"]] == [[], ["density", "cdf"], []]
     assert page.count("const paths = ") == page.count("const page = ") == 1
     assert page.index("const page = ") < page.index("const paths = ") < page.index("addTrees(")
     assert text.count("The typical distance between an estimate and the true number.") == 1
-
-
-def test_labels_from_rows_are_escaped() -> None:
-    elements = parse_elements(write_report_html(ReleaseTables(make_release(sparse("t", PLACES)))))
-    assert [tag for tag, _ in elements.tags].count("script") == 2
-    assert "alert(1)" not in "".join(elements.scripts[1:])
-    assert EVIL in elements.data["trees"][0]["keys"][0]["levels"][1]["labels"]
 
 
 @pytest.mark.parametrize("domain", [ADDRESSES, PLACES])
@@ -317,8 +273,8 @@ def test_page_without_any_published_node(domain: SparseDomain) -> None:
     page = write_report_html(tables, {"t": [""]})
     (tree,) = parse_elements(page).data["trees"]
     assert [level["children"] for level in tree["keys"][0]["levels"]] == [[0]]
-    assert "All 1 nodes" not in said(page)
-    assert "No node but the root was published." in said(page)
+    assert "All 1 nodes" not in page_words(page)
+    assert "No node but the root was published." in page_words(page)
 
 
 # The command
@@ -363,3 +319,45 @@ def test_what_cannot_be_shown_is_reported_in_one_sentence(places: Workspace) -> 
         outcome = places.run("report", places.output, *arguments.split())
         assert (outcome.code, outcome.out) == (2, "")
         assert sentence in outcome.err and outcome.err.count("\n") == 1
+
+
+# --- paths, taken apart as their domains put them together ---
+
+WIDE = CodeDomain(column="hash", widths=(20, 43, 1), notation="hex")
+
+
+@pytest.mark.parametrize("domain", [ADDRESSES, HASHES, WIDE])
+def test_paths_of_codes_are_taken_apart(domain: CodeDomain) -> None:
+    codes = np.random.default_rng(1).integers(0, 2**domain.bits - 1, 500, np.uint64, endpoint=True)
+    keys = pa.array([*codes.tolist(), 0, 2**domain.bits - 1], pa.uint64())
+    lines = [[root_path(domain)] * len(keys)]
+    for level in range(1, domain.height + 1):
+        paths = domain.paths(level, domain.level_keys(level, keys))
+        assert own_labels(domain, level, paths).equals(paths)
+        lines.append(paths.to_pylist())
+    for line in list(zip(*lines, strict=True))[-5:]:
+        assert ancestor_paths(domain, line[-1]) == list(line)
+        assert ancestor_paths(domain, line[1]) == list(line[:2])
+
+
+@given(st.lists(st.lists(st.text(max_size=4), min_size=3, max_size=3), min_size=1, max_size=6))
+def test_paths_of_any_labels_are_taken_apart(rows: list[list[str]]) -> None:
+    domain = LabelDomain(label_columns=("a", "b", "c"))
+    counts = domain.leaf_counts(
+        {name: pa.array(own) for name, own in zip("abc", zip(*rows, strict=True), strict=True)}
+    )
+    for level in (3, 2, 1):
+        keys = domain.level_keys(level, counts.keys)
+        paths = domain.paths(level, keys)
+        above = domain.paths(level - 1, domain.parent_keys(level, keys)).to_pylist()
+        labels = set(own_labels(domain, level, paths).to_pylist())
+        assert labels == {row[level - 1] for row in rows if all(row)}
+        for path, parent in zip(paths.to_pylist(), above, strict=True):
+            if path:
+                assert ancestor_paths(domain, path)[-2:] == [parent, path]
+
+
+def test_paths_that_no_node_can_have_are_refused() -> None:
+    for domain, path in ((ADDRESSES, "10.0.0.0/12"), (PLACES, "a/b/c"), (URLS, "a|b|c|d")):
+        with pytest.raises(ValueError, match=r"^path "):
+            ancestor_paths(domain, path)

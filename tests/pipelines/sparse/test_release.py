@@ -11,15 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 import dptrees
 from dptrees.dpcore.release.guarantee import guarantee_in_words
-from dptrees.pipelines.config.configuration import Configuration, parse_configuration
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.pipelines.run import releasing
 from dptrees.pipelines.sections.document import ConfigurationError
 from tests.pipelines.conftest import Workspace
+from tests.pipelines.plans import plan_of
 from tests.pipelines.refusals import not_refused
 from tests.pipelines.test_querying import query_json
 
@@ -209,35 +208,21 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 def test_configurations_that_are_refused() -> None:
     def attempt(privacy: dict[str, Any], changes: dict[str, Any]) -> None:
         tree = {"name": "prefixes", "domain": ADDRESSES} | changes
-        make_configuration(tree, privacy=privacy).plan()
+        plan_of(tree, **privacy)
 
     assert not not_refused(attempt, REFUSED, ConfigurationError)
-
-
-def make_configuration(
-    *trees: dict[str, Any], privacy: dict[str, Any] = APPROXIMATE
-) -> Configuration:
-    settings = {
-        "release": "shares",
-        "input": {"format": "csv", "path": "x.csv"},
-        "output": "out",
-        "key_file": "release.key",
-        "privacy": privacy,
-        "trees": list(trees),
-    }
-    return parse_configuration(yaml.safe_dump(settings))
 
 
 def test_shares_of_epsilon_and_delta_add_up_exactly() -> None:
     sparse = {"name": "a", "domain": ADDRESSES, "weight": 3}
     other = {"name": "b", "domain": LABELS, "weight": 2}
-    plan = make_configuration(sparse, other).plan()
+    plan = plan_of(sparse, other, **APPROXIMATE)
     spent = [question.spending.own for question in plan.questions]
     assert sum(each[0] for each in spent) == Fraction(2)
     assert sum(each[1] for each in spent) == Fraction(1, 10**6)
     assert spent[0][0] == Fraction(6, 5)
     ordered = {"name": "c", "domain": SIZES, "weight": 5}
-    mixed = make_configuration(sparse, other, ordered).plan()
+    mixed = plan_of(sparse, other, ordered, **APPROXIMATE)
     own = [question.spending.own for question in mixed.questions]
     assert sum(each[0] for each in own) <= Fraction(2) and own[0][0] == Fraction(3, 5)
     assert sum(each[1] for each in own) <= Fraction(1, 10**6)
