@@ -31,7 +31,7 @@ def units_released(workspace: Workspace, **changes: Any) -> str:
         settings["privacy"] = UNIT | {"epsilon": 10**6} | changes
         settings["output"] = str(workspace.folder / "units")
 
-    workspace.make(change)
+    workspace.succeed("release", workspace.configure(change))
     return str(workspace.folder / "units")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.dpcore.release.guarantee import manifest_checksum
 from tests.pipelines.conftest import Workspace
+from tests.pipelines.test_verify import edited
 
 TREE: dict[str, Any] = {
     "name": "delay",
@@ -82,10 +81,7 @@ def test_quantiles_of_several_kinds_are_verified(workspace: Workspace) -> None:
         q = table["q"].to_numpy().copy()
         q[row] += 0.01
         pq.write_table(table.set_column(place, "q", pa.array(q)), path)
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        manifest = json.loads((workspace.output / "manifest.json").read_text())
-        manifest["files"][path.name] = found
-        manifest["checksum"] = manifest_checksum(manifest)
-        (workspace.output / "manifest.json").write_text(json.dumps(manifest))
+        found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest()}
+        edited(workspace.output, lambda manifest, found=found: manifest["files"].update(found))
         refused = workspace.run("verify", workspace.output)
         assert refused.code == 2 and "q is not that of the specification" in refused.err

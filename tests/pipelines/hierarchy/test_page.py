@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,23 +21,19 @@ from dptrees.dpcore.hierarchy.leaves import (
     universe_from_paths,
 )
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
-from dptrees.dpcore.irregular.planner import with_best_shares
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import NODES
-from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
-from dptrees.dpcore.rows.keys import KeyList
-from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.trees.chunks import SPINE
 from dptrees.pipelines.kind_pages import hierarchy_page as report_hierarchy
 from dptrees.pipelines.report import report
 from dptrees.pipelines.report.report import check_chosen_paths, write_report_html
 from dptrees.pipelines.show.page_nodes import MAX_CHOSEN_NODES, MAX_NODES
+from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
 from tests.dpcore.mechanisms import changed
 from tests.pipelines.node_pages import EVIL, ages, page_nodes, page_words, rows_by_label
 from tests.pipelines.report_page import ReleaseTables, parse_elements
@@ -65,42 +62,12 @@ DAYS = HierarchyDomain(
 
 
 def hierarchy(
-    name: str,
-    domain: HierarchyDomain,
-    *,
-    public_level: int | None = None,
-    keys: KeyList | None = None,
-    measure: MeasureColumn | None = None,
+    name: str, domain: HierarchyDomain, *, public_level: int | None = None, **fields: Any
 ) -> HierarchyQuestion[IrregularMechanism]:
     unit = ADD_REMOVE_ROW if public_level is None else SUBSTITUTE_ROW
-    sensitivities: tuple[tuple[int, int], ...] = ()
-    if measure is not None:
-        sensitivities = sum_sensitivities(
-            domain.tree.shape, unit, lower=measure.lower, upper=measure.upper
-        )
-    plan = with_best_shares(
-        IrregularPlan(
-            tree=domain.tree.shape,
-            unit=unit,
-            budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-            public_level=public_level,
-            keyed=keys is not None,
-            sensitivities=sensitivities,
-        )
+    return hierarchy_question(
+        name=name, domain=domain, unit=unit, public_level=public_level, **fields
     )
-    return HierarchyQuestion(
-        name=name,
-        domain=domain,
-        mechanism=IrregularMechanism(plan=plan),
-        keys=keys,
-        measure=measure,
-    )
-
-
-def make_plan(*questions: Question) -> ReleasePlan:
-    whole = Budget(measure=Measure.EPSILON, amount=Fraction(len(questions)))
-    unit = questions[0].plan.unit
-    return ReleasePlan(name="a-release", unit=unit, budget=whole, questions=questions)
 
 
 def make_release(*questions: Question) -> ReleaseReader:
@@ -108,7 +75,7 @@ def make_release(*questions: Question) -> ReleaseReader:
     counts = {
         each.name: 50 + 10 * np.arange(each.key_count * each.domain.cells) for each in questions
     }
-    return release_counts(make_plan(*questions), counts, ReleaseKey(bytes(32)))
+    return release_counts(make_release_plan(*questions), counts, ReleaseKey(bytes(32)))
 
 
 def make_page(*questions: Question) -> str:
@@ -193,8 +160,8 @@ def test_public_counts_are_exact_and_said_to_be() -> None:
 
 
 def test_each_key_has_its_own_rows() -> None:
-    keys = KeyList(column="sex", keys=("f", "m"), unknown="other")
-    tables = ReleaseTables(make_release(hierarchy("keyed", FILES, keys=keys)))
+    keyed = hierarchy("keyed", FILES, keys=("f", "m"), unknown_key="other")
+    tables = ReleaseTables(make_release(keyed))
     page = write_report_html(tables)
     (tree,) = parse_elements(page).data["trees"]
     totals = {key["name"]: key["levels"][0]["count"][0] for key in tree["keys"]}
@@ -207,7 +174,7 @@ def test_each_key_has_its_own_rows() -> None:
                 path: row["count"] for path, row in rows.items()
             }
     assert ("select", {"name": "key"}) in parse_elements(page).tags
-    assert "3 of sex, each with a tree of its own" in page_words(page)
+    assert "3 of race, each with a tree of its own" in page_words(page)
 
 
 # What the page leaves out, and what is requested
@@ -258,8 +225,7 @@ def test_requested_nodes_come_with_their_ancestors_and_children(large: ReleaseTa
 
 def test_requested_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_hierarchy, "MAX_NODES", 2)
-    keys = KeyList(column="sex", keys=("f", "m"))
-    tables = ReleaseTables(make_release(hierarchy("keyed", PLACES, keys=keys)))
+    tables = ReleaseTables(make_release(hierarchy("keyed", PLACES, keys=("f", "m"))))
     (tree,) = parse_elements(write_report_html(tables, {"keyed": ["01", "", "other"]})).data[
         "trees"
     ]
@@ -271,17 +237,11 @@ def test_requested_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
             assert path not in lower or lower[path]["count"] == row["count"]
 
 
-@pytest.mark.parametrize("path", ["99", "00501x", "/"])
-def test_paths_that_lead_nowhere_are_refused(large: ReleaseTables, path: str) -> None:
+def test_paths_that_lead_nowhere_and_too_many_are_refused(large: ReleaseTables) -> None:
     planned = large.plan.question("codes")
-    assert isinstance(planned.mechanism, IrregularMechanism)
-    with pytest.raises(ValueError, match="has no node of this path"):
-        check_chosen_paths(large, planned, [path])
-
-
-def test_too_many_paths_are_refused(large: ReleaseTables) -> None:
-    planned = large.plan.question("codes")
-    assert isinstance(planned.mechanism, IrregularMechanism)
+    for path in ("99", "00501x", "/"):
+        with pytest.raises(ValueError, match="has no node of this path"):
+            check_chosen_paths(large, planned, [path])
     fitting = MAX_CHOSEN_NODES // 4
     check_chosen_paths(large, planned, ["00501"] * fitting)
     with pytest.raises(ValueError, match="too many for one page"):

@@ -22,7 +22,7 @@ from dptrees.pipelines.show.irregular import (
     irregular_level_errors,
     threshold_description,
 )
-from tests.dpcore.hierarchy_questions import hierarchy_question
+from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
 from tests.dpcore.threshold_questions import (
     make_stated_plan,
     threshold_question,
@@ -132,16 +132,7 @@ def test_beside_trees_that_share_a_rho() -> None:
 
 def page_of_hierarchy(**fields: Any) -> str:
     question = hierarchy_question("digits", **fields)
-    return write_report_html(
-        make_tables(
-            ReleasePlan(
-                name="one",
-                unit=question.unit,
-                budget=question.plan.budget,
-                questions=(question,),
-            )
-        )
-    )
+    return write_report_html(make_tables(make_release_plan(question)))
 
 
 def test_no_estimation_is_reported_with_the_errors_of_measurements() -> None:

@@ -111,26 +111,19 @@ def test_a_released_sample_can_be_released_again(boxes: Workspace, tmp_path: Pat
     assert again.run("release", path).code == 0
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["-n", "0"], "-n 0: it must be from 1 to 1000000000000"),
-        (["-n", "-5"], "-n -5: it must be from 1"),
-        (["--tree", "none"], "there is no tree 'none'"),
-        (["--output", "rows.txt"], "must end in .parquet or .csv"),
-        (["--output", "/nowhere/rows.csv"], "cannot be written"),
-    ],
-    ids=str,
-)
-def test_refused(boxes: Workspace, tmp_path: Path, options: list[str], words: str) -> None:
-    given = ["--tree", "one", "--output", str(tmp_path / "rows.parquet"), *options]
-    outcome = boxes.run("sample", boxes.output, *given)
-    assert outcome.code == 2 and words in outcome.err and outcome.err.count("\n") == 1, outcome
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_file_that_exists_is_kept(boxes: Workspace, tmp_path: Path) -> None:
+def test_refused(boxes: Workspace, tmp_path: Path) -> None:
     output = tmp_path / "rows.parquet"
+    for options, words in (
+        ("--tree one -n 0", "-n 0: it must be from 1 to 1000000000000"),
+        ("--tree one -n -5", "-n -5: it must be from 1"),
+        ("--tree none", "there is no tree 'none'"),
+        ("", "choose one with --tree"),
+        ("--tree one --output rows.txt", "must end in .parquet or .csv"),
+        ("--tree one --output /nowhere/rows.csv", "cannot be written"),
+    ):
+        outcome = boxes.run("sample", boxes.output, "--output", output, *options.split())
+        assert outcome.code == 2 and words in outcome.err and outcome.err.count("\n") == 1, outcome
+        assert not list(tmp_path.iterdir())
     output.write_text("mine")
     outcome = boxes.run("sample", boxes.output, "--tree", "one", "--output", output)
     assert outcome.code == 2 and "it exists already" in outcome.err
@@ -251,8 +244,3 @@ def test_the_only_hypercube_needs_no_name(workspace: Workspace) -> None:
     output = workspace.folder / "drawn.parquet"
     workspace.succeed("sample", workspace.output, "-n", 20, "--output", output)
     assert pq.read_table(output).column_names == ["day"]
-
-
-def test_of_several_hypercubes_one_is_to_be_named(boxes: Workspace, tmp_path: Path) -> None:
-    outcome = boxes.run("sample", boxes.output, "--output", tmp_path / "rows.csv")
-    assert outcome.code == 2 and "choose one with --tree" in outcome.err

@@ -103,8 +103,7 @@ def test_cells_that_nobody_wrote_fit_between_the_bounds() -> None:
                 assert end - lower < abs(lower) / 2 or chosen["cells"] == FINEST
 
 
-def test_a_plan_says_how_many_rows_its_sums_hold(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
+def test_a_plan_says_how_many_rows_its_sums_hold(workspace: Workspace) -> None:
     for upper, limited in ((2**21, False), (10**9, True)):
         domain = {"column": "x", "type": "integer", "lower": 0, "upper": upper}
         outcome = workspace.run("plan", configured(workspace, TREES[0] | {"domain": domain}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -34,8 +33,7 @@ def trees(labels: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("labels", LABELS)
-def test_labels_are_in_answers_tables_and_the_page(tmp_path: Path, labels: Any) -> None:
-    workspace = Workspace(tmp_path)
+def test_labels_are_in_answers_tables_and_the_page(workspace: Workspace, labels: Any) -> None:
     workspace.write_rows(sex=pa.array([0, 1, 1, 2] * (ROWS // 4)))
     change = {"trees": trees(labels), "privacy": {"epsilon": 60, "neighbors": "add_remove"}}
     workspace.make(lambda settings: settings.update(change))

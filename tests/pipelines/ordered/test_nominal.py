@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,9 +25,9 @@ def nominal(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("privacy", [{"epsilon": 1}, {"rho": 0.5}], ids=["epsilon", "rho"])
-def test_all_of_the_budget_goes_into_the_counts(tmp_path: Path, privacy: dict[str, Any]) -> None:
-    workspace = Workspace(tmp_path)
-
+def test_all_of_the_budget_goes_into_the_counts(
+    workspace: Workspace, privacy: dict[str, Any]
+) -> None:
     def change(settings: dict[str, Any]) -> None:
         nominal(settings)
         settings["trees"][1]["consistency"] = "top_down"

@@ -100,8 +100,7 @@ def test_what_is_chosen_is_released_and_found_again(
     workspace.succeed("verify", str(workspace.output))
 
 
-def test_a_target_is_of_the_mechanism_that_was_chosen(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
+def test_a_target_is_of_the_mechanism_that_was_chosen(workspace: Workspace) -> None:
     path = workspace.configure(configured(MEDIAN))
     outcome = workspace.succeed("plan", path, "--target-error", "age=4", "--json")
     (entry,) = json.loads(outcome.out)["trees"]
@@ -109,8 +108,7 @@ def test_a_target_is_of_the_mechanism_that_was_chosen(tmp_path: Path) -> None:
     assert entry["target"]["epsilon"] == pytest.approx(2**0.5 / 4, rel=0.01)
 
 
-def test_a_series_is_of_whole_levels(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
+def test_a_series_is_of_whole_levels(workspace: Workspace) -> None:
     for tree, privacy in (
         ({"guess": {"rows": 500}}, EPSILON),
         ({"optimize_for": "estimates"}, RHO),
@@ -164,8 +162,7 @@ def planned(workspace: Workspace, tree: dict[str, Any]) -> dict[str, Any]:
     return dict(entry)
 
 
-def test_counts_have_a_plan_and_a_prediction_of_their_own(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
+def test_counts_have_a_plan_and_a_prediction_of_their_own(workspace: Workspace) -> None:
     usual = planned(workspace, {"optimize_for": "estimates"})
     guessed = planned(workspace, WHOLE)
     counts, estimates = (
@@ -179,8 +176,7 @@ def test_counts_have_a_plan_and_a_prediction_of_their_own(tmp_path: Path) -> Non
     assert counts["predicted"]["cdf_rmse"] > usual["predicted"]["cdf_rmse"]
 
 
-def test_shrunk_counts_are_predicted_to_be_closer(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
+def test_shrunk_counts_are_predicted_to_be_closer(workspace: Workspace) -> None:
     shrunk, top_down = (
         planned(workspace, GUESSED | {"consistency": each})["predicted_counts"]["typical"]
         for each in ("shrunk", "top_down")
@@ -188,9 +184,8 @@ def test_shrunk_counts_are_predicted_to_be_closer(tmp_path: Path) -> None:
     assert shrunk < 0.97 * top_down
 
 
-def test_else_counts_are_of_adaptive_trees(tmp_path: Path) -> None:
+def test_else_counts_are_of_adaptive_trees(workspace: Workspace) -> None:
     """Also without a guess; their errors are predicted, and smaller than whole levels'."""
-    workspace = Workspace(tmp_path)
     guessed, free = planned(workspace, GUESSED), planned(workspace, {"optimize_for": "counts"})
     assert guessed["mechanism"] == free["mechanism"] == "adaptive"
     assert guessed["predicted_prefix_counts"]["rows"] == 200
@@ -205,10 +200,8 @@ def test_else_counts_are_of_adaptive_trees(tmp_path: Path) -> None:
     ids=["rho", "epsilon and delta", "epsilon"],
 )
 def test_errors_share_a_budget_where_they_are_known(
-    tmp_path: Path, privacy: dict[str, Any]
+    workspace: Workspace, privacy: dict[str, Any]
 ) -> None:
-    workspace = Workspace(tmp_path)
-
     def change(settings: dict[str, Any]) -> None:
         domain = DOMAIN | {"cells": 32}
         settings["trees"] = [
@@ -222,9 +215,8 @@ def test_errors_share_a_budget_where_they_are_known(
     assert first == pytest.approx(second, rel=0.01)
 
 
-def test_averaged_counts_of_development_versions_are_refused(tmp_path: Path) -> None:
+def test_averaged_counts_of_development_versions_are_refused(workspace: Workspace) -> None:
     """In a configuration, and in a manifest, whose field and value the message names."""
-    workspace = Workspace(tmp_path)
     tree = {"optimize_for": "counts", "consistency": "averaged"}
     outcome = workspace.run("plan", workspace.configure(configured(tree)))
     assert outcome.code == 2
@@ -269,8 +261,7 @@ def test_what_does_nothing_is_refused_at_its_key() -> None:
 CATEGORIES = {"column": "x", "categories": ["a", "b"]}
 
 
-def test_metrics_are_planned_as_what_they_choose(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
+def test_metrics_are_planned_as_what_they_choose(workspace: Workspace) -> None:
     chosen: list[tuple[list[str], dict[str, Any]]] = [
         (["mean", "total", "count"], {"objective": "mean"}),
         (["median", "p97.5"], {"objective": "quantiles", "quantiles": [0.5, 0.975]}),

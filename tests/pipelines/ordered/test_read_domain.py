@@ -25,13 +25,13 @@ def test_other_values_are_refused() -> None:
     days = [datetime(2013, 1, 1), datetime(2013, 1, 2)]
     rows: list[tuple[dict[str, Any], str]] = [
         ({"values": [1, 5], "upper": 5}, ".values: replaces lower and upper; leave upper out"),
-        ({"values": [1, 2, 3]}, ".values: must be the first and the last value"),
-        ({"values": 5}, ".values: must be the first and the last value"),
-        ({"values": [0.5, 1]}, ".values: must be two integers or two dates"),
+        ({"values": [1, 2, 3]}, ".values: ...must be the first and the last value"),
+        ({"values": 5}, ".values: ...must be the first and the last value"),
+        ({"values": [0.5, 1]}, ".values: ...must be two integers or two dates"),
         ({"values": [1, 5], "type": "number"}, ".values: ...of type number say lower and upper"),
-        ({"values": [True, 5]}, ".values: must be two integers or two dates"),
-        ({"values": [1, date(2013, 1, 1)]}, ".values: must be two integers or two dates"),
-        ({"values": days}, ".values: must be two integers or two"),
+        ({"values": [True, 5]}, ".values: ...must be two integers or two dates"),
+        ({"values": [1, date(2013, 1, 1)]}, ".values: ...must be two integers or two dates"),
+        ({"values": days}, ".values: ...must be two integers or two"),
     ]
     assert not not_refused(lambda given: read_domain({"column": "x", **given}), rows, RuleBroken)
 

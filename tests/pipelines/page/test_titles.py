@@ -30,9 +30,8 @@ def configured(workspace: Workspace, columns: Any) -> str:
     return workspace.configure(lambda settings: settings.update(trees=TREES, report=report))
 
 
-def test_titles_are_on_the_page_and_in_drawings(tmp_path: Path) -> None:
+def test_titles_are_on_the_page_and_in_drawings(workspace: Workspace) -> None:
     pytest.importorskip("matplotlib").use("Agg")
-    workspace = Workspace(tmp_path)
     workspace.succeed("release", configured(workspace, COLUMNS))
     page = (workspace.output / "report.html").read_text()
     for words in (

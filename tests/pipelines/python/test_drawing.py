@@ -86,11 +86,11 @@ def test_categories_are_bars_with_whiskers() -> None:
         drawn(NODES, label=many, **errors([1.0] * len(many)))
 
 
-@pytest.mark.parametrize("labels", [["2013-01", "2013-02", "2013-03"], ["2013/01/01"] * 3])
-def test_days_are_a_line_with_a_band(labels: list[str]) -> None:
-    axes = drawn(NODES, label=labels, **errors([3.0, 5.0, 4.0]))
-    (line,), (_,) = axes.lines, axes.collections
-    assert line.get_xdata()[0] == datetime.datetime(2013, 1, 1)
+def test_days_are_a_line_with_a_band() -> None:
+    for labels in (["2013-01", "2013-02", "2013-03"], ["2013/01/01"] * 3):
+        axes = drawn(NODES, label=labels, **errors([3.0, 5.0, 4.0]))
+        (line,), (_,) = axes.lines, axes.collections
+        assert line.get_xdata()[0] == datetime.datetime(2013, 1, 1)
 
 
 def test_quantiles_are_a_line_with_a_band() -> None:

@@ -351,7 +351,7 @@ def test_a_series_goes_on_with_its_plan(
     shutil.rmtree(workspace.output / "period-0002")
 
     no_planner(monkeypatch)
-    workspace.make(daily(2))
+    workspace.succeed("release", workspace.configure(daily(2)), *NONCE)
     assert contents(workspace.output) == undisturbed
 
 
@@ -543,7 +543,7 @@ def test_the_seal_is_checked_before_a_plan_is_read(again: Workspace) -> None:
     beginning(again)
     check_seal_is_checked(load_configuration(again.configure()), again.output / PLAN)
     shutil.rmtree(again.output)
-    again.make(daily(1))  # the plan of the run before
+    again.succeed("release", again.configure(daily(1)))  # the run before
     second = load_configuration(again.configure(daily(2)))
     check_seal_is_checked(second, again.output / "period-0001" / PLAN)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.release.guarantee import manifest_checksum
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.pipelines.query.series_folder import SeriesFolder
 from tests.pipelines.conftest import NONCE, Outcome, Workspace
 from tests.pipelines.series.runs import Runs
+from tests.pipelines.test_verify import edited, replace_part
 
 PERIODS, RELEASED = 5, 4
 
@@ -400,46 +399,39 @@ def test_runs_are_verified_and_replayed(copy: Days) -> None:
     assert outcome.code == 2 and "the record differs" in outcome.err
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "check"),
-    [
-        (("series", "periods"), 6, "guarantee: series.periods"),
-        (("spec", "trees", 0, "spans"), [1, 2, 5], "specification"),
-        (("trees", 0, "temporal_levels", 0, "rho"), "1", "noise"),
-    ],
-)
-def test_an_edited_run_is_found(copy: Days, place: Any, value: object, check: str) -> None:
-    path = copy.period_folder(2) / "manifest.json"
-    manifest = json.loads(path.read_text())
-    inner = manifest
+EDITS: list[tuple[tuple[Any, ...], object, str]] = [
+    (("series", "periods"), 6, "guarantee: series.periods"),
+    (("spec", "trees", 0, "spans"), [1, 2, 5], "specification"),
+    (("trees", 0, "temporal_levels", 0, "rho"), "1", "noise"),
+]
+
+
+def replace_at(place: tuple[Any, ...], value: object, manifest: Any) -> None:
+    """Replace a value deep in a manifest."""
     for name in place[:-1]:
-        inner = inner[name]
-    assert place[-1] in inner
-    inner[place[-1]] = value
-    manifest["checksum"] = manifest_checksum(manifest)
-    path.write_text(json.dumps(manifest))
-    outcome = copy.run("verify", copy.period_folder(2))
-    assert outcome.code == 2 and f": {check}" in outcome.err, outcome.err
+        manifest = manifest[name]
+    assert place[-1] in manifest
+    manifest[place[-1]] = value
+
+
+def test_an_edited_run_is_found(copy: Days) -> None:
+    folder = copy.period_folder(2)
+    whole = (folder / "manifest.json").read_bytes()
+    for place, value, check in EDITS:
+        edited(folder, partial(replace_at, place, value))
+        outcome = copy.run("verify", folder)
+        assert outcome.code == 2 and f": {check}" in outcome.err, outcome.err
+        (folder / "manifest.json").write_bytes(whole)
 
 
 def test_noise_of_another_scale_is_found(copy: Days) -> None:
     """Tables of a run whose standard errors do not match the stated noise."""
     folder = copy.period_folder(2)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    entry = next(each for each in manifest["parts"] if each["file"].startswith("nodes/"))
-    table = pq.read_table(folder / entry["file"])
-    place = table.column_names.index("std_error")
+    (path, *_) = (folder / "nodes").iterdir()
+    table = pq.read_table(path)
     other = pa.array(table["std_error"].to_numpy() + 1)
-    pq.write_table(table.set_column(place, "std_error", other), folder / "new.parquet")
-    data = (folder / "new.parquet").read_bytes()
-    (folder / "new.parquet").unlink()
-    (folder / entry["file"]).unlink()
-    digest = hashlib.sha256(data).hexdigest()
-    entry["file"] = entry["file"].replace(entry["sha256"][:16], digest[:16])
-    entry["sha256"] = digest
-    (folder / entry["file"]).write_bytes(data)
-    manifest["checksum"] = manifest_checksum(manifest)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    place = table.column_names.index("std_error")
+    replace_part(folder, path, table.set_column(place, "std_error", other))
     outcome = copy.run("verify", folder)
     assert outcome.code == 2 and "std_error is not that of the noise" in outcome.err
 

@@ -12,12 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dptrees.dpcore.hierarchy.domain import HierarchyDomain
-from dptrees.dpcore.hierarchy.leaves import universe_from_paths
-from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.dpcore.irregular.plan import IrregularPlan
-from dptrees.dpcore.irregular.planner import with_best_shares
-from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.released import NODES
@@ -33,6 +27,7 @@ from dptrees.pipelines.kind_pages import sparse_page as report_sparse
 from dptrees.pipelines.kind_pages.sparse_page import ancestor_paths, own_labels, root_path
 from dptrees.pipelines.report.report import check_chosen_paths, write_report_html
 from dptrees.pipelines.show.page_nodes import MAX_CHOSEN_NODES, MAX_NODES
+from tests.dpcore.hierarchy_questions import hierarchy_question
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.node_pages import EVIL, ages, page_nodes, page_words, rows_by_label
 from tests.pipelines.report_page import ReleaseTables, parse_elements
@@ -42,7 +37,8 @@ ADDRESSES = CodeDomain(column="address", widths=(8, 8, 16))
 HASHES = CodeDomain(column="hash", widths=(3, 9, 1), notation="hex")
 PLACES = LabelDomain(label_columns=("from", "to"))
 URLS = PathDomain(column="url", depth=3, separator="|")
-AGES = ages(Measure.RHO)
+RHO = Budget(measure=Measure.RHO, amount=Fraction(1))
+AGES, FILES = ages(Measure.RHO), hierarchy_question("paths", name="files", budget=RHO)
 
 
 def sparse(
@@ -240,23 +236,8 @@ def test_page_of_very_many_long_labels_is_below_5_mb() -> None:
 # What is said
 
 
-def files() -> HierarchyQuestion[IrregularMechanism]:
-    domain = HierarchyDomain(
-        universe=universe_from_paths(pa.array(["usr/bin", "usr/lib", "etc"]), "/"),
-        columns=("path",),
-    )
-    plan = with_best_shares(
-        IrregularPlan(
-            tree=domain.tree.shape,
-            unit=ADD_REMOVE_ROW,
-            budget=Budget(measure=Measure.RHO, amount=Fraction(1)),
-        )
-    )
-    return HierarchyQuestion(name="files", domain=domain, mechanism=IrregularMechanism(plan=plan))
-
-
 def test_page_of_all_kinds_of_trees() -> None:
-    page = write_report_html(ReleaseTables(make_release(sparse("t", PLACES), AGES, files())))
+    page = write_report_html(ReleaseTables(make_release(sparse("t", PLACES), AGES, FILES)))
     data, text = parse_elements(page).data, page_words(page)
     assert [tree["kind"] for tree in data["trees"]] == ["sparse", "ordered", "hierarchy"]
     assert [list(tree["figures"]) for tree in data["trees"]] == [[], ["density", "cdf"], []]
