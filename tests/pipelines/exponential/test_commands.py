@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dptrees
 from dptrees.pipelines.cli.command import main
 
 CONFIGURATION = """
@@ -87,3 +88,11 @@ def test_a_page_of_some_of_many_quantiles_has_no_headline(
     made(f"quantiles: [{', '.join(f'{each / 100:g}' for each in range(10, 60))}]")
     page = Path("out", "report.html").read_text()
     assert "median of age" not in page and "0.33" in page and "0.34" not in page
+
+
+def test_python_gives_no_cdf() -> None:
+    made()
+    tree = dptrees.open("out")["age"]
+    for asking in (tree.cdf, tree.nodes, lambda: tree.cdf(5)):
+        with pytest.raises(dptrees.Error, match="which give no CDF"):
+            asking()

@@ -15,7 +15,7 @@ import pytest
 
 from dptrees.dpcore.levels import irregular as hierarchy_plan
 from dptrees.dpcore.levels.irregular import IrregularMechanism, ThresholdMechanism
-from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.sections.document import ConfigurationError
@@ -132,6 +132,26 @@ def test_what_trees_spend_adds_up_to_what_is_stated(folder: Path) -> None:
 
 
 # --- what is said ---
+
+
+@pytest.mark.parametrize("by", [None, {"column": "sex", "keys": ["f", "m"]}])
+@pytest.mark.parametrize("unit", ROW_UNITS)
+def test_rounds_spend_what_a_row_may_cost(folder: Path, unit: PrivacyUnit, by: Any) -> None:
+    """A row substituted is one removed and one added, in the tree of its key or of two."""
+    privacy = APPROXIMATE | {"neighbors": unit.neighbors.value}
+    question = make_question(folder, privacy, **THRESHOLDS | ({"group_by": by} if by else {}))
+    assert isinstance(question.mechanism, ThresholdMechanism)
+    plan, steps = question.plan.thresholds, 2 if unit == SUBSTITUTE_ROW else 1
+    assert plan.group.steps == steps and question.plan.keyed == (by is not None)
+    assert plan.group.row_epsilon == Fraction(1, steps)
+    spent = sum((each.epsilon for each in plan.rounds), Fraction())
+    assert 0.99 / steps < spent <= Fraction(1, steps)
+    assert 0 < sum(each.delta for each in plan.rounds) <= plan.group.row_delta
+    assert (plan.group.row_delta < Fraction(1, 2 * 10**6)) == (steps == 2)
+    # The bound of the rows shapes the plan and its intervals, and no noise.
+    assert question.plan.rows_at_most == max(question.widths.high) == 10_000
+    assert question.spec()["rows_at_most"] == 10_000
+    assert "rows_at_most" not in question.law_spec()
 
 
 # --- what is refused ---

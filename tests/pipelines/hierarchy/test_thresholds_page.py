@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +24,7 @@ from dptrees.pipelines.show.irregular import (
     threshold_description,
 )
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
+from tests.dpcore.mechanisms import changed
 from tests.dpcore.threshold_questions import (
     make_stated_plan,
     threshold_question,
@@ -93,6 +95,11 @@ def test_the_lowest_estimates_and_the_highest_are_listed(whole_page: str) -> Non
     assert len(threshold_description(short).table) == min(
         LOWEST_SHOWN + 1, len(short.plan.thresholds.rounds) + 1
     )
+
+
+def test_a_declared_bound_of_the_rows_is_reported() -> None:
+    own = changed(WHOLE, plan=replace(WHOLE.plan, rows_at_most=12_345))
+    assert "at most 12,345, as declared beforehand" in page_words(make_page(own))
 
 
 def test_requested_paths_are_on_the_page() -> None:

@@ -171,4 +171,6 @@ def test_trees_without_a_cdf() -> None:
     ):
         with pytest.raises(dptrees.Error, match=words):
             release[name].cdf()
+    with pytest.raises(dptrees.Error, match="tree y"):
+        release["y"].share(3, 4)
     assert release["x"].top(1).table["label"].to_pylist() == ["b"]

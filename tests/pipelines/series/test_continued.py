@@ -74,10 +74,9 @@ def test_a_run_goes_on_from_what_is_there_and_is_repaired(copy: Any, kind: str) 
     assert copy.period(3).code == 0
     again = copy.snapshot(3)
     assert {name: again[name] for name in begun} == begun and again.keys() == finished.keys()
-    for name in [*list(copy.period_folder(3).glob(f"{SEALED[kind]}/*"))[:7]]:
-        name.unlink()
-    for name in copy.period_folder(3).glob("nodes/*"):
-        name.unlink()
+    sealed = sorted(copy.period_folder(3).glob(f"{SEALED[kind]}/*"))[:7]
+    for path in [*sealed, *copy.period_folder(3).glob("nodes/*")]:
+        path.unlink()
     assert copy.period(3, "--repair").code == 0
     assert copy.snapshot(3) == again
 
