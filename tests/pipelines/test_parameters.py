@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from copy import deepcopy
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,12 +13,7 @@ import yaml
 from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.sections.document import ConfigurationError, parse_document
 from dptrees.pipelines.sections.parameters import Substitution, given_parameters
-from tests.pipelines.conftest import PROJECT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import PROJECT, Workspace, both, put
 
 BASE: dict[str, Any] = {
     "release": "flights-${date}",
@@ -79,16 +74,8 @@ def parse(values: object) -> Any:
 
 def test_texts_of_yaml_stay_texts() -> None:
     """What would be a key, a list, a comment or an alias in YAML is a part of a text."""
-    for text in (
-        "a: b",
-        "[1, 2]",
-        "{a: 1}",
-        "# no",
-        "*alias",
-        "!!python/object",
-        "x\ny: 1",
-        "null",
-    ):
+    texts = ("a: b", "[1, 2]", "{a: 1}", "# no", "*alias", "!!python/object", "x\ny: 1", "null")
+    for text in texts:
         given = Substitution(source="f", given={"p": text})
         assert given.applied({"trees": ["${p}", "<${p}>"]}) == {"trees": [text, f"<{text}>"]}
 
@@ -98,13 +85,15 @@ def test_nothing_is_put_in_twice_nor_into_keys() -> None:
     assert given.applied({"a": "${p}", "${p}": 1}) == {"a": "${q}", "${p}": 1}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("$${p}", "${p}"), ("$$${p}", "$${p}"), ("$p {p} $", "$p {p} $"), ("${p}$${${p}", "v${v")],
-)
-def test_escapes(text: str, expected: str) -> None:
+def test_escapes() -> None:
     given = Substitution(source="f", given={"p": "v"})
-    assert given.applied({"a": text, "b": "${p}"}) == {"a": expected, "b": "v"}
+    for text, expected in (
+        ("$${p}", "${p}"),
+        ("$$${p}", "$${p}"),
+        ("$p {p} $", "$p {p} $"),
+        ("${p}$${${p}", "v${v"),
+    ):
+        assert given.applied({"a": text, "b": "${p}"}) == {"a": expected, "b": "v"}
 
 
 def test_what_aliases_share_is_put_in_once() -> None:
@@ -113,95 +102,67 @@ def test_what_aliases_share_is_put_in_once() -> None:
     assert found["a"] is found["b"] and found["a"] == [1, 2]
 
 
-BAD: list[tuple[dict[str, str], dict[str, Any], str]] = [
-    (
-        {},
-        {"parameters": DECLARED},
-        "input.path: ${date} has no value; give one with --set date=VALUE",
-    ),
-    ({}, {}, "input.path: ${date} has no value; give one with --set date=VALUE"),
-    (
-        {"dat": "x"},
-        {"parameters": DECLARED},
-        "--set dat: no such parameter is declared; did you mean date?",
-    ),
+def one_of(name: str, rule: object) -> dict[str, Any]:
+    """The section of parameters in which a rule is for the date."""
+    return {"parameters": DECLARED | {"date": {name: rule}}}
+
+
+NO_VALUE = "input.path: ${date} has no value; give one with --set date=VALUE"
+NO_NAME = "output: after ${ must follow the name of a parameter and };"
+BAD_VALUES: list[tuple[dict[str, str], str]] = [
+    ({}, NO_VALUE),
+    ({"dat": "x"}, "--set dat: no such parameter is declared; did you mean date?"),
+    ({"date": "31.1.2013"}, "--set date: '31.1.2013' must be a date, such as 2013-01-31"),
+    ({"date": "2013-02-30"}, "--set date: '2013-02-30' must be a date, such as 2013-01-31"),
+]
+BAD_PARAMETERS: list[tuple[dict[str, Any], str]] = [
+    ({"date": {"type": "day"}}, "date.type: 'day' must be text, date, integer or number"),
+    ({"end": {"type": "integer", "default": "x"}}, "end.default: 'x' must be a whole number"),
+    ({"end": {"choices": []}}, "end.choices: must have at least one value"),
+    ({"end": {"pattern": "("}}, "end.pattern: '(' is not a regular expression of RE2"),
+    ({"end": {"typ": "date"}}, "end.typ: unknown key; did you mean type?"),
+    ({"1": {}}, "1: a parameter's name must be letters"),
+]
+OTHERS: list[tuple[dict[str, str], dict[str, Any], str]] = [
+    ({}, {}, NO_VALUE),
     (DAY | {"end": "2014-01-01", "x": "1"}, {}, "--set x: no value holds ${x}"),
     (
         DAY,
         {"parameters": {"date": {"type": "date"}}},
         "trees[0].domain.upper: ${end} is not declared under parameters; known are date",
     ),
-    (
-        {"date": "31.1.2013"},
-        {"parameters": DECLARED},
-        "--set date: '31.1.2013' must be a date, such as 2013-01-31",
-    ),
-    (
-        {"date": "2013-02-30"},
-        {"parameters": DECLARED},
-        "--set date: '2013-02-30' must be a date, such as 2013-01-31",
-    ),
-    (
-        DAY,
-        {"parameters": DECLARED | {"date": {"type": "day"}}},
-        "parameters.date.type: 'day' must be text, date, integer or number",
-    ),
-    (
-        DAY,
-        {"parameters": DECLARED | {"end": {"type": "integer", "default": "x"}}},
-        "parameters.end.default: 'x' must be a whole number",
-    ),
-    (
-        DAY,
-        {"parameters": DECLARED | {"end": {"choices": []}}},
-        "parameters.end.choices: must have at least one value",
-    ),
-    (
-        DAY,
-        {"parameters": DECLARED | {"end": {"pattern": "("}}},
-        "parameters.end.pattern: '(' is not a regular expression of RE2",
-    ),
-    (
-        DAY,
-        {"parameters": DECLARED | {"end": {"typ": "date"}}},
-        "parameters.end.typ: unknown key; did you mean type?",
-    ),
     (DAY, {"parameters": [1]}, "parameters: a list must be a section of keys and values"),
-    (DAY, {"parameters": DECLARED | {"1": {}}}, "parameters.1: a parameter's name must be letters"),
-    (DAY, {"output": "out/${date"}, "output: after ${ must follow the name of a parameter and };"),
-    (DAY, {"output": "out/${}"}, "output: after ${ must follow the name of a parameter and };"),
+    (DAY, {"output": "out/${date"}, NO_NAME),
+    (DAY, {"output": "out/${}"}, NO_NAME),
     (
         {"date": "a/b", "end": "2014-01-01"},
         {},
         "release: 'flights-a/b' must be 1 to 100 letters, digits, '.', '_' or '-', and not dots "
         "alone (and 1 more) (date is 'a/b')",
     ),
+    ({"date": "uk"}, one_of("choices", ["eu", "us"]), "--set date: 'uk' must be eu or us"),
+    (
+        {"date": "uk"},
+        one_of("pattern", "[a-z]{3}"),
+        "--set date: 'uk' must match the pattern [a-z]{3}",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("given", "changed", "sentence"), BAD)
-def test_mistakes(
-    tmp_path: Path, given: dict[str, str], changed: dict[str, Any], sentence: str
-) -> None:
-    assert refused(tmp_path, given, **changed).startswith(sentence)
+def test_mistakes(tmp_path: Path) -> None:
+    cases = [(given, {"parameters": DECLARED}, sentence) for given, sentence in BAD_VALUES]
+    cases += [
+        (DAY, {"parameters": DECLARED | section}, f"parameters.{sentence}")
+        for section, sentence in BAD_PARAMETERS
+    ]
+    for given, changed, sentence in cases + OTHERS:
+        assert refused(tmp_path, given, **changed).startswith(sentence)
 
 
-def test_choices_and_patterns(tmp_path: Path) -> None:
-    for rule, sentence in (
-        ({"choices": ["eu", "us"]}, "--set date: 'uk' must be eu or us"),
-        ({"pattern": "[a-z]{3}"}, "--set date: 'uk' must match the pattern [a-z]{3}"),
-    ):
-        section = DECLARED | {"date": rule}
-        assert refused(tmp_path, {"date": "uk"}, parameters=section) == sentence
-
-
-@pytest.mark.parametrize("text", ["date", "=x", "1a=x", "a b=x", "date=", "date= "])
-def test_malformed_settings(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"^--set: "):
-        given_parameters([text])
-
-
-def test_a_parameter_twice() -> None:
+def test_malformed_settings() -> None:
+    for text in ("date", "=x", "1a=x", "a b=x", "date=", "date= "):
+        with pytest.raises(ConfigurationError, match=r"^--set: "):
+            given_parameters([text])
     with pytest.raises(ConfigurationError, match=r"^--set: a is given twice"):
         given_parameters(["a=1", "a=1"])
 
@@ -218,18 +179,15 @@ def by_place(settings: dict[str, Any]) -> None:
 def test_the_manifest_records_them(workspace: Workspace, released: Workspace) -> None:
     first = workspace.release(by_place, "--set", "run=part-0")
     assert (first.code, first.err) == (0, "")
-    manifest = json.loads((workspace.output / "manifest.json").read_text())
+    manifest = workspace.manifest()
     assert manifest["parameters"] == {"run": "part-0"}
     assert manifest["spec"]["name"] == "small-part-0"
-    assert "parameters" not in json.loads((released.output / "manifest.json").read_text())
+    assert "parameters" not in released.manifest()
     assert "already there" in workspace.release(by_place, "--set", "run=part-0").out
 
 
 def test_other_parameters_under_one_id_are_reported_and_refused(workspace: Workspace) -> None:
-    def one_id(settings: dict[str, Any]) -> None:
-        by_place(settings)
-        settings["release"] = "small"
-
+    one_id = both(by_place, put("release", "small"))
     remark = "the id small contains no parameter, so all releases, whatever the run, have one id"
     first = workspace.release(one_id, "--set", "run=part-0")
     assert first.code == 0 and remark in first.err

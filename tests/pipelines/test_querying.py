@@ -6,18 +6,14 @@ import csv
 import io
 import json
 import re
-import shutil
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from dptrees.pipelines.query.release_folder import ReleaseFolder
-
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import Workspace, assert_refused, update
 
 ANSWER = ["label", "estimate", "std_error", "ci_low", "ci_high", "count", "fraction"]
 
@@ -71,7 +67,7 @@ def check_csv(text: str, answers: list[dict[str, Any]]) -> None:
 
 def table(workspace: Workspace, kind: str, tree: str, key: str | None = None) -> pa.Table:
     """Return the released rows of a tree, of one key."""
-    rows = ReleaseFolder(str(workspace.output)).rows(kind, tree)
+    rows = workspace.made().rows(kind, tree)
     return rows if key is None else rows.filter(pc.equal(rows["key"].cast(pa.string()), key))
 
 
@@ -91,23 +87,24 @@ def test_cdf(released: Workspace, tree: str, key: str | None) -> None:
     assert words == ["below 25", "below 50", "all values"]
 
 
-@pytest.mark.parametrize("value", ["0", "-1e9", "-inf"])
-def test_cdf_at_and_below_the_lower_bound(released: Workspace, value: str) -> None:
-    (row,) = query_json(released, "cdf", "--tree=all", "--", value)["answers"]
-    assert (row["estimate"], row["std_error"], row["count"], row["fraction"]) == (0, 0, 0, 0)
+def answers(workspace: Workspace, *question: object) -> list[dict[str, Any]]:
+    """The answers to a question about the tree of all rows."""
+    found: list[dict[str, Any]] = query_json(workspace, *question, "--tree", "all")["answers"]
+    return found
 
 
-def test_cdf_above_the_upper_bound(released: Workspace) -> None:
-    (row,) = query_json(released, "cdf", "1e9", "--tree", "all")["answers"]
-    (root,) = query_json(released, "node", "--level", "0", "--node", "0", "--tree", "all")[
-        "answers"
-    ]
+def test_cdf_beyond_the_bounds(released: Workspace) -> None:
+    for value in ("0", "-1e9", "-inf"):
+        (row,) = query_json(released, "cdf", "--tree=all", "--", value)["answers"]
+        assert (row["estimate"], row["std_error"], row["count"], row["fraction"]) == (0, 0, 0, 0)
+    (row,) = answers(released, "cdf", "1e9")
+    (root,) = answers(released, "node", "--level", "0", "--node", "0")
     assert row["count"] == root["count"] and row["fraction"] == 1
     assert row["estimate"] == pytest.approx(root["estimate"], rel=1e-12)
 
 
 def test_range(released: Workspace) -> None:
-    (row,) = query_json(released, "range", "25", "75", "--tree", "all")["answers"]
+    (row,) = answers(released, "range", "25", "75")
     rows = table(released, "cdf", "all")
     low, high = (rows.filter(pc.equal(rows["upper"], upper)).to_pylist()[0] for upper in (25, 75))
     assert row["label"] == "[25, 75)"
@@ -115,10 +112,7 @@ def test_range(released: Workspace) -> None:
     assert row["estimate"] == pytest.approx(high["estimate"] - low["estimate"], abs=1e-9)
     assert 0 < row["std_error"] < low["std_error"] + high["std_error"]
     assert row["ci_low"] < row["estimate"] < row["ci_high"]
-
-
-def test_empty_range(released: Workspace) -> None:
-    (row,) = query_json(released, "range", "25", "25", "--tree", "all")["answers"]
+    (row,) = answers(released, "range", "25", "25")
     assert (row["estimate"], row["std_error"], row["count"]) == (0, 0, 0)
 
 
@@ -128,7 +122,7 @@ def test_quantile(released: Workspace) -> None:
     answer = query_json(released, "quantile", *fractions, "--tree", "places", "--key", "north")
     quartile, median, high = answer["answers"]
     assert list(median) == ["q", "value", "ci_low", "ci_high", "in_words"]
-    rows = ReleaseFolder(str(released.output)).quantiles()
+    rows = released.made().quantiles()
     assert rows is not None
     north = rows.filter(pc.equal(rows["key"].cast(pa.string()), "north")).to_pylist()
     for row, released_row in zip((quartile, median), north, strict=True):
@@ -148,10 +142,8 @@ def test_node_by_number_and_by_value(released: Workspace) -> None:
     assert {name: row[name] for name in ANSWER[:-1]} == {n: released_row[n] for n in ANSWER[:-1]}
     assert row["label"] == "[50, 56.25)"
     for value in ("50", "56.2"):
-        by_value = query_json(
-            released, "node", "--level", height, "--value", value, "--tree", "all"
-        )
-        assert by_value == answer
+        by_value = ("node", "--level", height, "--value", value, "--tree", "all")
+        assert query_json(released, *by_value) == answer
 
 
 def test_top(released: Workspace) -> None:
@@ -167,46 +159,40 @@ def test_top(released: Workspace) -> None:
     assert len(query_json(released, "top", "-n", "1000000", *south)["answers"]) == 16
 
 
-@pytest.mark.parametrize(
-    ("question", "words"),
-    [
-        (("cdf", "50"), "choose one with --tree; it has all, places"),
-        (("cdf", "50", "--tree", "al"), "there is no tree 'al'; it has all, places"),
-        (("cdf", "50", "--tree", "places"), "key: tree places needs a key"),
-        (("cdf", "50", "--tree", "all", "--key", "north"), "key: tree all has no keys"),
-        (("cdf", "50", "--tree", "places", "--key", "west"), "'west' is not a listed key"),
-        (("cdf", "abc", "--tree", "all"), "'abc' must be a number"),
-        (("cdf", "nan", "--tree", "all"), "'nan' must be a number"),
-        (("range", "9", "1", "--tree", "all"), "9 is above 1"),
-        (("range", "1", "b", "--tree", "all"), "'b' must be a number"),
-        (("quantile", "1.5", "--tree", "all"), "1.5 is not between 0 and 1"),
-        (("quantile", "nan", "--tree", "all"), "nan is not between 0 and 1"),
-        (("quantile", "half", "--tree", "all"), "'half' is not a number"),
-        (("node", "--level", "9", "--node", "0", "--tree", "all"), "level: 9 is not between 0"),
-        (("node", "--level=-1", "--node", "0", "--tree", "all"), "level: -1 is not between 0"),
-        (("node", "--level", "0", "--node", "1", "--tree", "all"), "level 0 has no node 1"),
-        (("node", "--level", "0", "--node=-1", "--tree", "all"), "level 0 has no node -1"),
-        (("node", "--level", "0", "--value", "b", "--tree", "all"), "'b' must be a number"),
-        (("top", "-n", "0", "--tree", "all"), "n: 0 is not above 0"),
-        (("top", "--level", "9", "--tree", "all"), "level: 9 is not between 0"),
-    ],
-)
-@pytest.mark.parametrize("form", [(), ("--json",)])
-def test_bad_question(
-    released: Workspace, question: tuple[str, ...], words: str, form: tuple[str, ...]
-) -> None:
-    outcome = released.run("query", released.output, *question, *form)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err.startswith(f"dptrees: {released.output}: ")
-    assert outcome.err.count("\n") == 1 and words in outcome.err
+BAD_QUESTIONS = {
+    "cdf 50": "choose one with --tree; it has all, places",
+    "cdf 50 --tree al": "there is no tree 'al'; it has all, places",
+    "cdf 50 --tree places": "key: tree places needs a key",
+    "cdf 50 --tree all --key north": "key: tree all has no keys",
+    "cdf 50 --tree places --key west": "'west' is not a listed key",
+    "cdf abc --tree all": "'abc' must be a number",
+    "cdf nan --tree all": "'nan' must be a number",
+    "range 9 1 --tree all": "9 is above 1",
+    "range 1 b --tree all": "'b' must be a number",
+    "quantile 1.5 --tree all": "1.5 is not between 0 and 1",
+    "quantile nan --tree all": "nan is not between 0 and 1",
+    "quantile half --tree all": "'half' is not a number",
+    "node --level 9 --node 0 --tree all": "level: 9 is not between 0",
+    "node --level=-1 --node 0 --tree all": "level: -1 is not between 0",
+    "node --level 0 --node 1 --tree all": "level 0 has no node 1",
+    "node --level 0 --node=-1 --tree all": "level 0 has no node -1",
+    "node --level 0 --value b --tree all": "'b' must be a number",
+    "top -n 0 --tree all": "n: 0 is not above 0",
+    "top --level 9 --tree all": "level: 9 is not between 0",
+}
+
+
+def test_bad_questions(released: Workspace) -> None:
+    for question, words in BAD_QUESTIONS.items():
+        for form in ((), ("--json",)):
+            outcome = released.run("query", released.output, *question.split(), *form)
+            assert_refused(released, outcome, f"dptrees: {released.output}: ", words)
 
 
 def test_no_release(workspace: Workspace) -> None:
     workspace.output.mkdir()
     for place in (workspace.output, workspace.folder / "none", workspace.key):
-        outcome = workspace.run("query", place, "cdf", "50")
-        assert (outcome.code, outcome.out) == (2, "")
-        assert outcome.err.startswith(f"dptrees: {place}: ") and outcome.err.count("\n") == 1
+        assert_refused(workspace, workspace.run("query", place, "cdf", "50"), f"dptrees: {place}: ")
 
 
 def test_other_domains_are_queried_in_their_own_notation(workspace: Workspace) -> None:
@@ -217,8 +203,7 @@ def test_other_domains_are_queried_in_their_own_notation(workspace: Workspace) -
     domain = {"column": "day", "lower": date(2024, 1, 1), "upper": date(2024, 12, 31)}
     by = {"column": "size", "keys": [7, 12]}
     tree = {"name": "days", "domain": domain, "group_by": by, "quantiles": [0.5, 0.9]}
-    trees = [tree | {"consistency": "top_down"}]
-    outcome = workspace.release(lambda settings: settings.update(trees=trees))
+    outcome = workspace.release(update(trees=[tree | {"consistency": "top_down"}]))
     assert (outcome.code, outcome.err) == (0, "")
     (row,) = query_json(workspace, "cdf", "2024-04-01", "--tree", "days", "--key", "7")["answers"]
     assert row["label"] == "[2024-01-01, 2024-04-01)"
@@ -229,11 +214,10 @@ def test_other_domains_are_queried_in_their_own_notation(workspace: Workspace) -
     assert "2024-03-01" < row["value"] < "2024-12-31"
 
 
-def test_report_is_made_anew(released: Workspace, workspace: Workspace) -> None:
-    shutil.copytree(released.output, workspace.output)
-    page = workspace.output / "report.html"
+def test_report_is_made_anew(again: Workspace) -> None:
+    page = again.output / "report.html"
     before = page.read_bytes()
     page.unlink()
-    outcome = workspace.run("report", workspace.output)
+    outcome = again.run("report", again.output)
     assert (outcome.code, outcome.out, outcome.err) == (0, f"{page}\n", "")
     assert page.read_bytes() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,15 @@ from dptrees.transforms.tables.query import KeptQuery
 from dptrees.transforms.tables.table import TableSplit
 from tests import postgresql
 from tests.optional import table_library
-from tests.pipelines.conftest import Change, Workspace
+from tests.pipelines.conftest import (
+    Change,
+    Workspace,
+    assert_refused,
+    both,
+    put,
+    read_files,
+    update,
+)
 
 PASSWORD = "a-planted-password"
 
@@ -95,26 +104,17 @@ def place(
 ) -> tuple[Workspace, Change]:
     """A workspace whose rows lie in a table too, and the change that reads them there."""
     made: Callable[..., dict[str, str]] = request.param
-    given = made(workspace, monkeypatch, request)
-
-    def change(settings: dict[str, Any]) -> None:
-        settings["input"] = given
-
-    return workspace, change
+    return workspace, update(input=made(workspace, monkeypatch, request))
 
 
 def test_the_bits_of_the_same_rows_in_files(
     place: tuple[Workspace, Change], released: Workspace
 ) -> None:
     here, change = place
-    outcome = here.release(change)
-    assert outcome.code == 0, outcome.err
+    here.make(change)
     assert manifest(here) == manifest(released)
-    assert PASSWORD.encode() not in b"".join(
-        path.read_bytes() for path in here.output.rglob("*") if path.is_file()
-    )
-    again = here.run("verify", here.output, "--data", here.configure(change))
-    assert again.code == 0, again.err
+    assert PASSWORD.encode() not in b"".join(read_files(here.output).values())
+    again = here.succeed("verify", here.output, "--data", here.configure(change))
     assert "the same, bit for bit" in again.out
 
 
@@ -124,8 +124,7 @@ def manifest(place: Workspace) -> bytes:
 
 def test_check_counts_them(place: tuple[Workspace, Change]) -> None:
     here, change = place
-    outcome = here.run("check", here.configure(change))
-    assert outcome.code == 0, outcome.err
+    outcome = here.succeed("check", here.configure(change))
     assert f"{here.values().num_rows} rows read" in outcome.out.replace(",", "")
     few = here.run("check", here.configure(change), "--rows", "10")
     assert "10 rows read, not all" in few.out
@@ -133,37 +132,23 @@ def test_check_counts_them(place: tuple[Workspace, Change]) -> None:
 
 
 def test_plan_requests_no_table(workspace: Workspace) -> None:
-    def change(settings: dict[str, Any]) -> None:
-        settings["input"] = {"format": "delta", "table": "nowhere"}
-
-    assert workspace.run("plan", workspace.configure(change)).code == 0
+    change = update(input={"format": "delta", "table": "nowhere"})
+    workspace.succeed("plan", workspace.configure(change))
     outcome = workspace.release(change)
-    assert outcome.code == 2
-    assert "the Delta table nowhere does not exist" in outcome.err
+    assert outcome.code == 2 and "the Delta table nowhere does not exist" in outcome.err
     assert not workspace.output.exists()
 
 
-def test_a_missing_column_and_a_type_are_reported(
-    place: tuple[Workspace, Change],
-) -> None:
+def test_a_missing_column_and_a_type_are_reported(place: tuple[Workspace, Change]) -> None:
     here, change = place
-
-    def missing(settings: dict[str, Any]) -> None:
-        change(settings)
-        settings["trees"] = [{"name": "all", "domain": {"column": "nope", "type": "integer"}}]
-        settings["trees"][0]["domain"] |= {"lower": 0, "upper": 9}
-
-    outcome = here.release(missing)
-    assert outcome.code == 2
-    assert "has no column 'nope'; its columns are x, place" in outcome.err
-
-    def wrong(settings: dict[str, Any]) -> None:
-        missing(settings)
-        settings["trees"][0]["domain"]["column"] = "place"
-
-    outcome = here.release(wrong)
-    assert outcome.code == 2
-    assert "column 'place'" in outcome.err
+    whole = {"type": "integer", "lower": 0, "upper": 9}
+    for column, words in (
+        ("nope", "has no column 'nope'; its columns are x, place"),
+        ("place", "column 'place'"),
+    ):
+        trees = [{"name": "all", "domain": whole | {"column": column}}]
+        outcome = here.release(both(change, update(trees=trees)))
+        assert outcome.code == 2 and words in outcome.err
     assert not here.output.exists()
 
 
@@ -175,11 +160,7 @@ def test_a_contract_about_columns(
     has_types = "ite_table" not in request.node.callspec.id
 
     def stated(**types: str) -> Change:
-        def apply(settings: dict[str, Any]) -> None:
-            change(settings)
-            settings["input"] = settings["input"] | {"schema": types}
-
-        return apply
+        return both(change, put("input.schema", types))
 
     for types, words in (
         ({"x": "int64"}, "has column 'x' of type double, and it must have type int64"),
@@ -193,7 +174,7 @@ def test_a_contract_about_columns(
             assert outcome.code == 2 and "input.schema: the " in outcome.err
             assert words in outcome.err and PASSWORD not in outcome.out + outcome.err
     assert not here.output.exists()
-    assert here.release(stated(x="float64", place="string")).code == 0
+    here.make(stated(x="float64", place="string"))
 
 
 def test_a_check_without_rows(
@@ -202,8 +183,7 @@ def test_a_check_without_rows(
     here, change = place
     # Types of SQLite follow from values, and a check without rows reads none.
     is_sqlite = "ite_table" in request.node.callspec.id
-    outcome = here.run("check", here.configure(change), "--no-rows", "--json")
-    assert outcome.code == 0, outcome.err
+    outcome = here.succeed("check", here.configure(change), "--no-rows", "--json")
     found = json.loads(outcome.out)["input"]
     types = {name: type.removeprefix("large_") for name, type in found["columns"].items()}
     unknown = {"x": "unknown", "place": "unknown"}
@@ -212,11 +192,11 @@ def test_a_check_without_rows(
     assert PASSWORD not in outcome.out and not here.output.exists()
 
 
-@pytest.mark.parametrize("key", ["max_age", "min_files", "require"])
-def test_a_table_has_no_files_of_its_own(workspace: Workspace, key: str) -> None:
-    given = {"format": "delta", "table": "visits", key: "1d"}
-    outcome = workspace.release(lambda settings: settings.update(input=given))
-    assert outcome.code == 2 and f"input.{key}: is for files only" in outcome.err
+def test_a_table_has_no_files_of_its_own(workspace: Workspace) -> None:
+    for key in ("max_age", "min_files", "require"):
+        given = {"format": "delta", "table": "visits", key: "1d"}
+        outcome = workspace.release(update(input=given))
+        assert_refused(workspace, outcome, f"input.{key}: is for files only")
 
 
 def test_from_python(place: tuple[Workspace, Change]) -> None:
@@ -231,24 +211,17 @@ def test_both_stages_read_one_state(
 ) -> None:
     """Keys are selected of the rows that the trees count, though a stage begins later."""
     here, change = place
-
-    def private(settings: dict[str, Any]) -> None:
-        change(settings)
-        settings["privacy"] |= {"epsilon": 4, "delta": 1e-6}
-        settings["trees"] = settings["trees"][1:]
-        settings["trees"][0]["group_by"] = {"column": "place", "keys": "private"}
-
+    tree = here.settings["trees"][1] | {"group_by": {"column": "place", "keys": "private"}}
+    privacy = {"epsilon": 4, "delta": 1e-6, "neighbors": "add_remove"}
     pins: list[str] = []
     for kind in ("table.DeltaTable", "table.IcebergTable", "query.KeptQuery"):
         monkeypatch.setattr(f"dptrees.transforms.tables.{kind}.pinned", counted(kind, pins))
-    outcome = here.run("release", here.configure(private))
-    assert outcome.code == 0, outcome.err
+    private = both(change, update(trees=[tree], privacy=privacy))
+    here.succeed("release", here.configure(private))
     assert len(pins) == 1
 
 
 def counted(kind: str, pins: list[str]) -> Any:
-    import importlib
-
     module, _, name = kind.partition(".")
     pinned = getattr(importlib.import_module(f"dptrees.transforms.tables.{module}"), name).pinned
 
@@ -264,20 +237,13 @@ def test_a_second_start_reads_the_state_that_a_version_names(workspace: Workspac
     deltalake = table_library("deltalake")
     given = delta_table(workspace, None, None)
 
-    def newest(settings: dict[str, Any]) -> None:
-        settings["input"] = given
-
-    def named(settings: dict[str, Any]) -> None:
-        settings["input"] = given | {"version": 0}
-
-    assert workspace.release(newest).code == 0
+    newest, named = (update(input=given | version) for version in ({}, {"version": 0}))
+    workspace.make(newest)
     (workspace.output / "manifest.json").unlink()
     deltalake.write_deltalake(given["table"], workspace.values().slice(0, 1), mode="append")
     refused = workspace.run("release", workspace.configure(newest))
-    assert refused.code == 2
-    assert "made from other data" in refused.err
-    finished = workspace.run("release", workspace.configure(named))
-    assert finished.code == 0, finished.err
+    assert refused.code == 2 and "made from other data" in refused.err
+    workspace.succeed("release", workspace.configure(named))
 
 
 PROCESSES = (
@@ -300,19 +266,13 @@ def query(
 def test_two_worker_processes_read_a_repeatable_query(
     workspace: Workspace, released: Workspace, query: dict[str, Any]
 ) -> None:
-    def kept(settings: dict[str, Any]) -> None:
-        settings["input"] = query
-
-    def repeatable(settings: dict[str, Any]) -> None:
-        settings["input"] = query | {"repeatable": True}
-
-    refused = workspace.release(kept, *PROCESSES)
+    refused = workspace.release(update(input=query), *PROCESSES)
     assert refused.code == 2, refused.err
     assert "are in the process that started the job, where" in refused.err
     assert PASSWORD not in refused.err
     assert not (workspace.output / "record.json").exists()
-    outcome = workspace.release(repeatable, "--discard", *PROCESSES)
-    assert outcome.code == 0, outcome.err
+    repeatable = update(input=query | {"repeatable": True})
+    workspace.make(repeatable, "--discard", *PROCESSES)
     assert manifest(workspace) == manifest(released)
 
 
@@ -334,41 +294,33 @@ def test_an_attempt_that_failed_and_a_table_that_changed(
                     "DELETE FROM visits"
                 )
 
-    def change(settings: dict[str, Any]) -> None:
-        settings["input"] = given
-
     monkeypatch.setattr(KeptQuery, "batches", reading)
-    outcome = workspace.release(change, PROCESSES[0], "--direct_runner_bundle_repeat=1")
-    assert outcome.code == 0, outcome.err
+    workspace.make(update(input=given), PROCESSES[0], "--direct_runner_bundle_repeat=1")
     assert sum(attempts) == 2 * workspace.values().num_rows
     assert manifest(workspace) == manifest(released)
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"query": "SELECT 1", "table": "t"}, "input: needs table or query, and not both"),
-        ({"driver": "a b"}, "input.driver: 'a b' must be the name of an ADBC driver"),
-        ({"table": "t", "connection": PASSWORD}, "input.connection: must be env:NAME or file:PATH"),
-        ({"table": "t", "repeatable": "yes"}, "input.repeatable: 'yes' must be true or false"),
-        ({"table": "t", "path": "t"}, "input.path: is for files only"),
-    ],
-)
-def test_wrong_keys(workspace: Workspace, change: dict[str, Any], sentence: str) -> None:
-    def changed(settings: dict[str, Any]) -> None:
-        given = {"format": "adbc", "driver": "sqlite", "connection": "env:VISITS"}
-        settings["input"] = given | change
+WRONG_KEYS: list[tuple[dict[str, Any], str]] = [
+    ({"query": "SELECT 1", "table": "t"}, "input: needs table or query, and not both"),
+    ({"driver": "a b"}, "input.driver: 'a b' must be the name of an ADBC driver"),
+    ({"table": "t", "connection": PASSWORD}, "input.connection: must be env:NAME or file:PATH"),
+    ({"table": "t", "repeatable": "yes"}, "input.repeatable: 'yes' must be true or false"),
+    ({"table": "t", "path": "t"}, "input.path: is for files only"),
+]
 
-    outcome = workspace.run("plan", workspace.configure(changed))
-    assert outcome.code == 2
-    assert sentence in outcome.err
-    assert PASSWORD not in outcome.err
+
+def test_wrong_keys(workspace: Workspace) -> None:
+    for keys, sentence in WRONG_KEYS:
+        given = {"format": "adbc", "driver": "sqlite", "connection": "env:VISITS"} | keys
+        outcome = workspace.run("plan", workspace.configure(update(input=given)))
+        assert_refused(workspace, outcome, sentence)
+        assert PASSWORD not in outcome.err
 
 
 def test_init_of_a_table(workspace: Workspace) -> None:
     given = delta_table(workspace, None, None)
     path = workspace.folder / "new.yaml"
-    assert workspace.run("init", path, "--input", given["table"]).code == 0
+    workspace.succeed("init", path, "--input", given["table"])
     text = path.read_text()
     assert "  format: delta\n" in text
     assert f"  table: {os.fspath(Path(given['table']))}\n" in text.replace('"', "")
@@ -380,8 +332,4 @@ def test_an_empty_table_is_released(workspace: Workspace) -> None:
     deltalake = table_library("deltalake")
     deltalake.write_deltalake(workspace.folder / "none", workspace.values().slice(0, 0))
 
-    def change(settings: dict[str, Any]) -> None:
-        settings["input"] = {"format": "delta", "table": str(workspace.folder / "none")}
-
-    outcome = workspace.release(change)
-    assert outcome.code == 0, outcome.err
+    workspace.make(update(input={"format": "delta", "table": str(workspace.folder / "none")}))
