@@ -7,24 +7,21 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from dptrees.pipelines.monitoring import NO_MEMORY
 from dptrees.transforms.readers import parquet_rows
-
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Outcome, Workspace
+from tests.pipelines.conftest import Outcome, Workspace, put, read_files
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
     """All files below a folder but the page."""
-    found = (path for path in folder.rglob("*") if path.is_file() and path.name != "report.html")
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    return read_files(folder, "report.html")
 
 
 def raising(error: BaseException) -> Any:
@@ -58,7 +55,7 @@ def test_stopped_at_every_stage(
     assert (outcome.code, outcome.out) == (SIGNALS[number], "")
     assert outcome.err == "dptrees: stopped\n"
     assert not (workspace.output / "manifest.json").exists()
-    assert workspace.release().code == 0
+    workspace.make()
     assert files_below(workspace.output) == files_below(released.output)
 
 
@@ -77,11 +74,14 @@ def test_memory_is_reported_as_memory(
     monkeypatch.setattr(NOWHERE[name][0], raising(NOWHERE[name][1]))
     outcome = workspace.release()
     assert (outcome.code, outcome.out) == (75, "")
-    reported = [
-        f"dptrees: input: {workspace.file(number)} cannot be read now: Cannot allocate memory\n"
-        for number in range(2)
-    ]
-    assert outcome.err in (f"dptrees: {NO_MEMORY}\n", *reported)
+    said = unreadable(workspace, "Cannot allocate memory")
+    assert outcome.err in (f"dptrees: {NO_MEMORY}\n", *said)
+
+
+def unreadable(workspace: Workspace, why: str) -> list[str]:
+    """What is said of a file. Files are read side by side: either may be the first."""
+    files = (workspace.file(number) for number in range(2))
+    return [f"dptrees: input: {file} cannot be read now: {why}\n" for file in files]
 
 
 def test_a_network_is_not_a_damaged_file(
@@ -90,12 +90,7 @@ def test_a_network_is_not_a_damaged_file(
     slow = OSError(errno.ETIMEDOUT, "at the row of kumquat")
     monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", raising(slow))
     outcome = workspace.release()
-    # Files are read side by side: either may be the first.
-    reported = [
-        f"dptrees: input: {workspace.file(number)} cannot be read now: Connection timed out\n"
-        for number in range(2)
-    ]
-    assert outcome.code == 75 and outcome.err in reported
+    assert outcome.code == 75 and outcome.err in unreadable(workspace, "Connection timed out")
 
 
 def events(outcome: Outcome) -> list[dict[str, Any]]:
@@ -109,7 +104,7 @@ def test_json_reports_it_to_programs(workspace: Workspace, released: Workspace) 
     outcome = workspace.release(None, "--json", "--log-format=json")
     assert outcome.code == 0
     reported = json.loads(outcome.out)
-    manifest = json.loads((workspace.output / "manifest.json").read_text())
+    manifest = workspace.manifest()
     assert reported["folder"] == str(workspace.output) and reported["made"] is True
     assert reported["manifest"]["checksum"] == manifest["checksum"]
     assert reported["guarantee"] == manifest["guarantee"]
@@ -136,17 +131,16 @@ def test_a_failure_is_an_event(workspace: Workspace) -> None:
 
 
 def test_times_lie_beside_the_folder(workspace: Workspace) -> None:
-    assert workspace.release().code == 0
+    workspace.make()
     record = workspace.folder / "out.run.json"
     reported = json.loads(record.read_text())
     assert record.stat().st_mode & 0o077 == 0
     assert [step["name"] for step in reported["steps"]] == ["preflight", "job", "report"]
     assert reported["versions"]["pyarrow"] == pa.__version__
-    assert reported["started"] <= reported["finished"] and reported["folder"] == str(
-        workspace.output
-    )
+    assert reported["started"] <= reported["finished"]
+    assert reported["folder"] == str(workspace.output)
     # No part of the release: a second run neither needs it nor makes it anew.
-    assert workspace.run("verify", workspace.output).code == 0
+    workspace.succeed("verify", workspace.output)
     record.write_text("mine")
     assert workspace.release().code == 0 and record.read_text() == "mine"
 
@@ -155,7 +149,7 @@ def test_times_beside_a_folder_of_a_bare_name(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(workspace.folder)
-    outcome = workspace.release(lambda settings: settings.update(output="out"))
+    outcome = workspace.release(put("output", "out"))
     assert (outcome.code, outcome.err) == (0, "")
     assert json.loads((workspace.folder / "out.run.json").read_text())["folder"] == "out"
 

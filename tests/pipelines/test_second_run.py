@@ -6,18 +6,15 @@ same cells, exactly and at any epsilon; so would tables that are the same bytes.
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.conftest import NONCE
-
-if TYPE_CHECKING:
-    from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import NONCE, Outcome, Workspace, read_files
 
 OTHER_NONCE = ("--nonce", 32 * "f")
 
@@ -29,12 +26,7 @@ def exchange(workspace: Workspace, value: float) -> None:
     pq.write_table(pa.concat_tables([row, rows]), workspace.file(0))
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
-
-
-def plain(workspace: Workspace, *options: str):
+def plain(workspace: Workspace, *options: str) -> Outcome:
     """Run the release as a person does, without a nonce."""
     return workspace.run("release", workspace.configure(), *options)
 
@@ -42,28 +34,34 @@ def plain(workspace: Workspace, *options: str):
 def test_a_second_run_reveals_no_cell(workspace: Workspace) -> None:
     exchange(workspace, 3.0)
     assert plain(workspace).code == 0
-    before, outcomes = files(workspace.output), []
+    before, outcomes = read_files(workspace.output), []
     for value in (3.1, 97.0):  # of the same cell as the victim's, and of another
         exchange(workspace, value)
         outcomes.append(plain(workspace))
     assert outcomes[0] == outcomes[1] and outcomes[0].code == 0
-    assert files(workspace.output) == before
+    assert read_files(workspace.output) == before
 
 
 def test_a_second_run_reads_no_row_and_needs_no_key(again: Workspace) -> None:
+    before = read_files(again.output)
+    files = [again.output / "manifest.json", again.output / "report.html"]
+    for path in files:
+        os.utime(path, (1, 1))
     shutil.rmtree(again.rows)
     again.key.unlink()
     outcome = plain(again)
     assert (outcome.code, outcome.err) == (0, "")
     assert "is already there; no rows were read" in outcome.out
+    assert read_files(again.output) == before
+    assert [path.stat().st_mtime for path in files] == [1, 1]
 
 
 def test_another_folder_shows_no_equal_bytes(workspace: Workspace, tmp_path: Path) -> None:
     assert plain(workspace).code == 0
-    first = files(workspace.output)
+    first = read_files(workspace.output)
     shutil.move(workspace.output, tmp_path / "first")
     assert plain(workspace).code == 0
-    second = files(workspace.output)
+    second = read_files(workspace.output)
     parts = {name for name in first if name.startswith(("nodes/", "cdf/"))}
     assert parts and not parts & second.keys()
     for name in ("record.json", "nonce.json", "quantiles.parquet"):
@@ -73,14 +71,14 @@ def test_another_folder_shows_no_equal_bytes(workspace: Workspace, tmp_path: Pat
 def test_the_same_nonce_shows_equal_bytes(workspace: Workspace, released: Workspace) -> None:
     """Why it is for comparing engines and files alone."""
     assert plain(workspace, *NONCE).code == 0
-    assert files(workspace.output) == files(released.output)
+    assert read_files(workspace.output) == read_files(released.output)
 
 
 def test_a_killed_run_is_finished_or_discarded(again: Workspace) -> None:
-    finished = files(again.output)
+    finished = read_files(again.output)
     (again.output / "manifest.json").unlink()
     assert plain(again).code == 0
-    assert files(again.output) == finished
+    assert read_files(again.output) == finished
 
     (again.output / "manifest.json").unlink()
     exchange(again, 3.0)
@@ -88,26 +86,26 @@ def test_a_killed_run_is_finished_or_discarded(again: Workspace) -> None:
     assert refused.code == 2 and "start an unfinished one again with --discard" in refused.err
     outcome = plain(again, "--discard")
     assert outcome.code == 0 and "its budget counts as spent" in outcome.out
-    assert not {name for name in finished if name.startswith("nodes/")} & files(again.output).keys()
+    assert (
+        not {name for name in finished if name.startswith("nodes/")}
+        & read_files(again.output).keys()
+    )
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_options_that_cannot_be(workspace: Workspace) -> None:
+    for options, words in (
         (("--repair",), "contains no finished release; run without it"),
         (("--nonce", "00"), "'00' must be 32 hexadecimal digits"),
         (("--nonce", 32 * "g"), "must be 32 hexadecimal digits"),
         (("--repair", "--discard"), "not allowed with argument"),
-    ],
-)
-def test_options_that_cannot_be(workspace: Workspace, options: tuple[str, ...], words: str) -> None:
-    outcome = plain(workspace, *options)
-    assert outcome.code == 2 and words in outcome.err
+    ):
+        outcome = plain(workspace, *options)
+        assert outcome.code == 2 and words in outcome.err
     assert not workspace.output.exists()
 
 
 def test_a_finished_release_takes_no_other_nonce_and_is_not_discarded(again: Workspace) -> None:
-    before = files(again.output)
+    before = read_files(again.output)
     for options, words in (
         (("--discard",), "contains a finished release, which --discard does not remove"),
         (OTHER_NONCE, "contains a release with another nonce"),
@@ -115,15 +113,15 @@ def test_a_finished_release_takes_no_other_nonce_and_is_not_discarded(again: Wor
     ):
         outcome = plain(again, *options)
         assert outcome.code == 2 and words in outcome.err, outcome
-        assert files(again.output) == before
+        assert read_files(again.output) == before
 
 
 def test_a_repair_restores_the_nonce(again: Workspace) -> None:
-    before = files(again.output)
+    before = read_files(again.output)
     (again.output / "nonce.json").unlink()
     next((again.output / "nodes").iterdir()).unlink()
     assert plain(again, "--repair").code == 0
-    assert files(again.output) == before
+    assert read_files(again.output) == before
 
 
 def test_a_repair_that_writes_other_bytes_says_so(

@@ -5,31 +5,24 @@ from __future__ import annotations
 import shutil
 import stat
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dptrees.pipelines.proof.signature import is_signed, load_signer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.pipelines.conftest import Change, Workspace
+from tests.pipelines.conftest import Change, Workspace, assert_refused, put
 
 
 @pytest.fixture
 def signing(workspace: Workspace) -> Path:
     path = workspace.folder / "signing.pem"
-    outcome = workspace.run("keygen", "--signing", path)
-    assert (outcome.code, outcome.err) == (0, "")
+    workspace.succeed("keygen", "--signing", path)
     return path
 
 
 def signed_by(path: object) -> Change:
-    def change(settings: dict[str, Any]) -> None:
-        settings["signing_key"] = str(path)
-
-    return change
+    return put("signing_key", str(path))
 
 
 def test_keys_are_a_private_and_a_public_file(signing: Path, workspace: Workspace) -> None:
@@ -47,23 +40,23 @@ def test_keys_are_a_private_and_a_public_file(signing: Path, workspace: Workspac
 def test_the_manifest_is_signed_and_a_retry_gives_the_same_bytes(
     workspace: Workspace, signing: Path
 ) -> None:
-    assert workspace.release(signed_by(signing)).code == 0
+    workspace.make(signed_by(signing))
     sig, manifest = workspace.output / "manifest.sig", workspace.output / "manifest.json"
     signature, text = sig.read_bytes(), manifest.read_bytes()
     signer = load_signer(f"{signing}.pub")
     assert is_signed(text, signature, signer)
     assert not is_signed(text.replace(b'"epsilon": "1"', b'"epsilon": "2"'), signature, signer)
     sig.unlink()  # killed between the manifest and its signature
-    assert workspace.release(signed_by(signing)).code == 0
+    workspace.make(signed_by(signing))
     assert sig.read_bytes() == signature
     signing.unlink()  # a release that is finished and signed needs no key
-    assert workspace.release(signed_by(signing)).code == 0
+    workspace.make(signed_by(signing))
     assert manifest.read_bytes() == text
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_openssl_checks_the_signature(workspace: Workspace, signing: Path) -> None:
-    assert workspace.release(signed_by(f"file:{signing}")).code == 0
+    workspace.make(signed_by(f"file:{signing}"))
     verify = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", f"{signing}.pub", "-rawin"]
     verify += ["-in", "manifest.json", "-sigfile", "manifest.sig"]
     done = subprocess.run(verify, cwd=workspace.output, capture_output=True, text=True)
@@ -78,7 +71,7 @@ def test_the_signing_key_is_not_in_the_job(
 ) -> None:
     monkeypatch.setenv("DPTREES_TEST_SIGNING", signing.read_text())
     signing.unlink()
-    assert workspace.release(signed_by("env:DPTREES_TEST_SIGNING")).code == 0
+    workspace.make(signed_by("env:DPTREES_TEST_SIGNING"))
     assert (workspace.output / "manifest.sig").exists()
 
 
@@ -96,8 +89,8 @@ def test_a_key_that_cannot_sign_is_reported_before_a_row_is_read(
 ) -> None:
     spoil(signing)
     outcome = workspace.release(signed_by(signing))
-    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
-    assert words.format(path=signing) in outcome.err and "4711" not in outcome.err
+    assert_refused(workspace, outcome, words.format(path=signing))
+    assert "4711" not in outcome.err
     assert not workspace.output.exists()
 
 
@@ -110,18 +103,16 @@ def test_a_key_of_another_kind(workspace: Workspace) -> None:
     assert "is not an Ed25519 private key" in workspace.release(signed_by(path)).err
 
 
-@pytest.mark.parametrize(
-    "value", ["", 3, "env:1x", "-----BEGIN PRIVATE KEY-----\nMiriam-4711", ["a"]]
-)
-def test_what_is_no_place_of_a_key(workspace: Workspace, value: object) -> None:
-    outcome = workspace.release(lambda settings: settings.update(signing_key=value))
-    assert outcome.code == 2 and "signing_key: must be the p" in outcome.err
-    assert "4711" not in outcome.err and not workspace.output.exists()
+def test_what_is_no_place_of_a_key(workspace: Workspace) -> None:
+    for value in ("", 3, "env:1x", "-----BEGIN PRIVATE KEY-----\nMiriam-4711", ["a"]):
+        outcome = workspace.release(put("signing_key", value))
+        assert outcome.code == 2 and "signing_key: must be the p" in outcome.err
+        assert "4711" not in outcome.err and not workspace.output.exists()
 
 
 def test_an_edited_page_is_not_said_to_be_the_signer_s(workspace: Workspace, signing: Path) -> None:
     """The manifest does not name it: it is made again from the tables, and compared."""
-    assert workspace.release(signed_by(signing)).code == 0
+    workspace.make(signed_by(signing))
     command = ("verify", workspace.output, "--signer", f"{signing}.pub")
     whole = workspace.run(*command)
     assert whole.code == 0 and "ok       page: report.html is the page of these tables" in whole.out
@@ -130,5 +121,5 @@ def test_an_edited_page_is_not_said_to_be_the_signer_s(workspace: Workspace, sig
     edited = workspace.run(*command)
     assert "FAILED   page: report.html is not the page" in edited.out
     assert "ok       signature" in edited.out and edited.code == 2
-    assert workspace.run("report", workspace.output).code == 0
+    workspace.succeed("report", workspace.output)
     assert workspace.run(*command).out == whole.out
