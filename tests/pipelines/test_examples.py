@@ -17,8 +17,9 @@ from dptrees.dpcore.tables.question import TableQuestion
 from dptrees.pipelines.cli.command import main
 from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.query.release_folder import ReleaseFolder
+from tests.pipelines.conftest import PROJECT
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = PROJECT / "examples"
 BLOCKS = """\
 GEOID,pop,pop_white,pop_black,pop_hisp,pop_aian,pop_asian,pop_nhpi,pop_other,pop_two
 440010301001000,5,3,1,0,0,1,0,0,0
@@ -27,10 +28,8 @@ GEOID,pop,pop_white,pop_black,pop_hisp,pop_aian,pop_asian,pop_nhpi,pop_other,pop
 """
 
 
-@pytest.mark.parametrize("name", ["flights", "routes"])
-def test_plans_without_any_data(name: str) -> None:
-    plan = load_configuration(str(EXAMPLES / f"{name}.yaml")).plan()
-    assert len(plan.questions) >= 2
+def test_flights_are_planned_without_any_data() -> None:
+    assert len(load_configuration(str(EXAMPLES / "flights.yaml")).plan().questions) == 3
 
 
 def test_wide_is_a_table_whose_tables_fit() -> None:

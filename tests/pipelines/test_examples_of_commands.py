@@ -6,7 +6,6 @@ import argparse
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +15,9 @@ import pytest
 from dptrees.pipelines.cli.command import command_parser
 from dptrees.pipelines.cli.release_commands import EXAMPLES
 from dptrees.pipelines.config.draft import SCHEMA
-from tests.pipelines.conftest import Outcome, Workspace
+from tests.pipelines.conftest import PROJECT, Outcome, Workspace
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reading-a-plan.md"
+DOCUMENT = PROJECT / "docs" / "reading-a-plan.md"
 BLOCK = re.compile(r"^```(yaml|text)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # The configuration of the document is that of the examples, with a box.
 (AGES,) = (
@@ -61,10 +60,8 @@ def ages(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 def run(workspace: Workspace, line: str) -> Outcome:
     """Run a line of a shell, but for what is behind an arrow."""
     program, *arguments = shlex.split(line.partition(" > ")[0])
-    outcome = workspace.run(*arguments)
-    assert program == "dptrees"
-    assert outcome.code == 0, f"{line}: {outcome.err}"
-    assert outcome.out, line
+    outcome = workspace.succeed(*arguments)
+    assert program == "dptrees" and outcome.out, line
     return outcome
 
 
@@ -98,16 +95,10 @@ def test_the_document_runs(ages: Workspace) -> None:
     assert run(ages, "dptrees schema").out == (DOCUMENT.parent / SCHEMA).read_text()
 
 
-def commands(parser: argparse.ArgumentParser) -> dict[str, Any]:
+def test_the_help_of_every_command_ends_with_its_examples(workspace: Workspace) -> None:
+    parser: argparse.ArgumentParser = command_parser()
     (found,) = (each for each in parser._actions if isinstance(each.choices, dict))
-    return dict(found.choices or {})
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_the_help_ends_with_the_examples(workspace: Workspace, name: str) -> None:
-    text = workspace.run(name, "--help").out
-    assert text.endswith("\nexamples:\n  " + "\n  ".join(EXAMPLES[name]) + "\n")
-
-
-def test_every_command_has_examples() -> None:
-    assert set(commands(command_parser())) == set(EXAMPLES)
+    assert set(found.choices or {}) == set(EXAMPLES)
+    for name, lines in EXAMPLES.items():
+        text = workspace.run(name, "--help").out
+        assert text.endswith("\nexamples:\n  " + "\n  ".join(lines) + "\n")

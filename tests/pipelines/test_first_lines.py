@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -15,7 +14,7 @@ import dptrees
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.file_columns import columns_found, may_show
 from dptrees.transforms.steps.collection import row_schema
-from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import Workspace, update
 
 # Each holds words that nothing else says; the configuration reads x and place.
 ROWS = {
@@ -64,10 +63,7 @@ def test_no_command_shows_a_row(workspace: Workspace, line: str, format: str) ->
     rows = workspace.folder / "one.csv"
     rows.write_bytes(f"{line}\n{line}\n".encode(errors="surrogateescape"))
 
-    def change(settings: dict[str, Any]) -> None:
-        settings["input"] = {"format": format, "path": str(rows)}
-
-    path = workspace.configure(change)
+    path = workspace.configure(update(input={"format": format, "path": str(rows)}))
     draft = ("init", workspace.folder / "draft.yaml", "--input", rows)
     outcomes = [
         workspace.run("release", path),
@@ -100,10 +96,8 @@ def test_no_frame_shows_a_row(line: str) -> None:
     names = line.replace("\udcff", "").split(",")
     columns = {name: [1] for name in names}
     domain = {"column": "y", "lower": 0, "upper": 1, "cells": 4}
-    config = {
-        "privacy": {"epsilon": 1, "neighbors": "add_remove"},
-        "trees": [{"name": "y", "domain": domain}],
-    }
+    privacy = {"epsilon": 1, "neighbors": "add_remove"}
+    config = {"privacy": privacy, "trees": [{"name": "y", "domain": domain}]}
     frames = [columns, [dict.fromkeys(names, 1)], pa.table(columns), pandas.DataFrame(columns)]
     for rows in frames:
         with pytest.raises(dptrees.Error, match="has no column 'y'") as caught:
@@ -130,16 +124,9 @@ def test_names_of_a_header_are_shown() -> None:
 
 def test_init_copies_names_that_are_declared(workspace: Workspace, tmp_path: Path) -> None:
     rows, file = tmp_path / "rows.csv", tmp_path / "new.yaml"
-    rows.write_bytes(pa_csv_bytes(pa.table({"age": [1], "city": ["kumquat"]})))
-    outcome = workspace.run("init", file, "--input", rows)
-    assert outcome.code == 0 and "add --header" in outcome.out
+    pa_csv.write_csv(pa.table({"age": [1], "city": ["kumquat"]}), rows)
+    assert "add --header" in workspace.succeed("init", file, "--input", rows).out
     assert "age" not in file.read_text() and "<fill in a column>" in file.read_text()
     file.unlink()
-    assert workspace.run("init", file, "--input", rows, "--header").code == 0
+    workspace.succeed("init", file, "--input", rows, "--header")
     assert "column: age" in file.read_text() and "kumquat" not in file.read_text()
-
-
-def pa_csv_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pa_csv.write_csv(table, sink)
-    return bytes(sink.getvalue())

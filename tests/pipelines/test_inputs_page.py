@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,8 +13,10 @@ from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.pipelines.config.configuration import parse_configuration
 from dptrees.transforms.readers import json_rows
 from dptrees.transforms.readers.read import FileSplit
+from tests.pipelines.configuration_text import text_with
+from tests.pipelines.conftest import PROJECT
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "inputs.md").read_text()
+PAGE = (PROJECT / "docs" / "inputs.md").read_text()
 
 DOMAINS = {
     "number": {"lower": 0, "upper": 10, "cells": 10},
@@ -85,10 +86,8 @@ def test_values_of_json_become_what_the_page_says(row: list[str]) -> None:
 
 def json_values(domain: OrderedDomain, literal: str) -> list[object]:
     settings = yaml.safe_dump({"trees": [{"name": "x", "domain": _plain(domain)}]})
-    plan = parse_configuration(
-        "release: a\ninput: {format: json, path: a/}\noutput: o\nkey_file: k\n"
-        "privacy: {epsilon: 1, neighbors: add_remove}\n" + settings
-    ).plan()
+    text = text_with(input="{format: json, path: a/}", trees=None) + settings
+    plan = parse_configuration(text).plan()
     file = io.BytesIO(f'{{"x": {literal}}}'.encode())
     batches = json_rows.batches(file, FileSplit("a.jsonl", 0, 0, 1), plan)
     return [value for batch in batches for value in batch.column("x").to_pylist()]
@@ -108,7 +107,7 @@ def _plain(domain: OrderedDomain) -> dict[str, object]:
 def test_the_examples_of_the_page_are_configurations() -> None:
     (trees,) = [part for part in PAGE.split("```yaml\n")[1:] if part.startswith("trees")]
     sources = [part for part in PAGE.split("```yaml\n")[1:] if part.startswith("input")]
-    rest = "release: a\noutput: o\nkey_file: k\nprivacy: {epsilon: 1, neighbors: add_remove}\n"
+    rest = text_with(input=None, trees=None)
     assert len(sources) == 3
     for source in sources:
         text = rest + source.partition("```")[0] + trees.partition("```")[0]

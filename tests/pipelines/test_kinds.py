@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.release.kinds import MECHANISMS as READERS
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import release_rows
 from dptrees.pipelines.config.configuration import load_configuration
-from dptrees.pipelines.query.release_folder import ReleaseFolder
+from dptrees.pipelines.show.mechanisms import MECHANISMS as MECHANISM_PAGES
 from dptrees.transforms.errors import ConservationError
 from dptrees.transforms.keys import KeyReference
 from tests import toy_kind
 from tests.order import PROJECT
-from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import Workspace, assert_refused
 from tests.pipelines.report_page import parse_elements
 from tests.transforms.eager import Change, EagerRelease
 
@@ -73,21 +74,14 @@ def test_a_kind_that_is_not_registered_is_refused(workspace: Workspace, toy: Any
     path.write_text(path.read_text().replace("kind: totals", "kind: cube"))
     outcome = workspace.run("plan", str(path))
     assert outcome.code == 2
-    sentence = (
-        "trees[0].domain.kind: 'cube' must be ordered, hierarchy, sparse, hypercube, table, "
-        "distinct or totals"
-    )
-    assert sentence in outcome.err
+    kinds = "ordered, hierarchy, sparse, hypercube, table, distinct or totals"
+    assert f"trees[0].domain.kind: 'cube' must be {kinds}" in outcome.err
 
 
 def test_a_kind_is_released_on_beam_queried_and_reported(workspace: Workspace, toy: Any) -> None:
     outcome = workspace.release(toy)
-    assert outcome.code == 0, outcome.err
-    assert (
-        "own (place; ± is half of a 95 % confidence interval)" in outcome.out
-        and "north" in outcome.out
-    )
-    folder = ReleaseFolder(str(workspace.output))
+    assert "own (place; ± is half of a 95 % confidence interval)" in outcome.out, outcome.err
+    folder = workspace.made()
     assert folder.manifest["trees"][0]["law"] == "DiscreteLaplace(scale=Fraction(2, 1))"  # type: ignore[index]
     released = folder.release
     places = Counter(workspace.values()["place"].to_pylist())
@@ -100,21 +94,15 @@ def test_a_kind_is_released_on_beam_queried_and_reported(workspace: Workspace, t
         assert found.code == 0 and f"{answer.count}" in found.out.replace(",", "")
     page = parse_elements((workspace.output / "report.html").read_text())
     assert "Counts by place, with 95 % confidence intervals." in page.text
-    refused = workspace.run(
-        "query", workspace.output, "cdf", "3", "--tree", "own", "--key", "north"
-    )
-    assert refused.code == 2 and "tree own has no order" in refused.err
-
-
-def test_a_kind_is_released_in_memory_as_on_beam(workspace: Workspace, toy: Any) -> None:
-    workspace.release(toy)
-    folder = ReleaseFolder(str(workspace.output))
+    cdf = ("query", workspace.output, "cdf", "3", "--tree", "own", "--key", "north")
+    assert_refused(workspace, workspace.run(*cdf), "tree own has no order")
+    # And the release is that in memory.
     key = ReleaseKey.from_text(workspace.key.read_text())
     nonce = bytes.fromhex(str(folder.manifest["nonce"]))
     release = release_rows(folder.plan, workspace.values().to_batches(), key, nonce=nonce)
-    for name in [question.name for question in folder.plan.questions]:
-        found = release._read("nodes", name, 0, 0)
-        assert found.to_pylist() == folder.part("nodes", name, 0, 0).to_pylist()
+    for question in folder.plan.questions:
+        found = release._read("nodes", question.name, 0, 0)
+        assert found.to_pylist() == folder.part("nodes", question.name, 0, 0).to_pylist()
 
 
 def test_a_kind_loses_nothing_and_draws_once(
@@ -134,6 +122,11 @@ def test_a_kind_loses_nothing_and_draws_once(
             EagerRelease(plan, key, str(output), bytes(16), drop_first(place)).run(bundles)
         assert not (output / "manifest.json").exists()
     assert EagerRelease(plan, key, str(tmp_path / "whole"), bytes(16)).run(bundles)
+
+
+def test_every_mechanism_of_dpcore_is_described() -> None:
+    for readers in READERS.values():
+        assert {imported().__name__ for imported in readers.values()} <= set(MECHANISM_PAGES)
 
 
 # --- the packages ---
@@ -185,16 +178,16 @@ def test_kinds_are_known_to_their_modules_alone() -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from dptrees.dpcore.sparse.question import SparseQuestion",
-        "from dptrees.pipelines.show.adaptive import adaptive_description",
-        "from dptrees.pipelines.kind_pages.hierarchy_page import hierarchy_tree",
-        "def late():\n    from dptrees.dpcore.ordered.released import ReleasedCdf",
-        "if question.kind == 'sparse':\n    pass",
-    ],
+PLANTED = (
+    "from dptrees.dpcore.sparse.question import SparseQuestion",
+    "from dptrees.pipelines.show.adaptive import adaptive_description",
+    "from dptrees.pipelines.kind_pages.hierarchy_page import hierarchy_tree",
+    "def late():\n    from dptrees.dpcore.ordered.released import ReleasedCdf",
+    "if question.kind == 'sparse':\n    pass",
 )
-def test_planted_knowledge_of_kinds_is_found(source: str) -> None:
-    assert list(knows_kinds("pipelines/report/planning.py", source))
-    assert not list(knows_kinds("pipelines/kind_pages/sparse_page.py", source))
+
+
+def test_planted_knowledge_of_kinds_is_found() -> None:
+    for source in PLANTED:
+        assert list(knows_kinds("pipelines/report/planning.py", source))
+        assert not list(knows_kinds("pipelines/kind_pages/sparse_page.py", source))

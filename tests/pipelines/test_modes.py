@@ -35,11 +35,8 @@ class Booked(People):
         return f"sqlite:///{self.folder / 'budget.db'}"
 
     def open_ledger(self) -> None:
-        opened = self.run(
-            *("ledger", "init", self.ledger, "--dataset", "people", "--rho", str(2 * 10**9)),
-            *("--unit", "person"),
-        )
-        assert opened.code == 0, opened.err
+        account = ("--dataset", "people", "--rho", str(2 * 10**9), "--unit", "person")
+        self.succeed("ledger", "init", self.ledger, *account)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION
 from dptrees.pipelines.check.replay import _Comparison
@@ -28,7 +27,7 @@ def parquet(table: pa.Table) -> bytes:
 
 
 def is_near(folder: Path, again: pa.Table, *, arithmetic: int | None = None) -> bool:
-    (folder / "nodes").mkdir()
+    (folder / "nodes").mkdir(parents=True)
     (folder / "nodes" / "one.parquet").write_bytes(parquet(TABLE))
     comparison = _Comparison(
         manifest={} if arithmetic is None else {"arithmetic": arithmetic},
@@ -52,17 +51,16 @@ def test_they_may_not_where_the_arithmetic_is_the_same_everywhere(tmp_path: Path
     assert not is_near(tmp_path, again, arithmetic=ARITHMETIC_VERSION)
 
 
-@pytest.mark.parametrize(
-    "again",
-    [
-        replaced("estimate", [2.75 * (1 + 1e-8), -1e-13, None]),
-        replaced("estimate", [2.75, -1e-13, 0.0]),
-        replaced("count", [3, 1, 12]),
-        replaced("label", ["a", "b", "d"]),
-        TABLE.slice(0, 2),
-        TABLE.drop_columns(["label"]),
-        TABLE.set_column(1, "count", pa.array([3.0, 0.0, 12.0])),
-    ],
-)
-def test_what_differs_more_is_found(tmp_path: Path, again: pa.Table) -> None:
-    assert not is_near(tmp_path, again)
+def test_what_differs_more_is_found(tmp_path: Path) -> None:
+    for place, again in enumerate(
+        (
+            replaced("estimate", [2.75 * (1 + 1e-8), -1e-13, None]),
+            replaced("estimate", [2.75, -1e-13, 0.0]),
+            replaced("count", [3, 1, 12]),
+            replaced("label", ["a", "b", "d"]),
+            TABLE.slice(0, 2),
+            TABLE.drop_columns(["label"]),
+            TABLE.set_column(1, "count", pa.array([3.0, 0.0, 12.0])),
+        )
+    ):
+        assert not is_near(tmp_path / str(place), again)

@@ -1,14 +1,12 @@
-"""``dptrees plan``: the contract of its JSON, and that it reads no data.
+"""``dptrees plan``: errors that it predicts, budgets that it finds, and that it reads no data.
 
-Its text is that of golden plans.
+Its text and its JSON are those of golden plans.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import shutil
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -39,39 +37,6 @@ def one_tree(cells: int, **more: Any) -> list[dict[str, Any]]:
     return [{"name": "one", "domain": domain} | WHOLE_LEVELS | more]
 
 
-def check_levels(tree: dict[str, Any], measure: str) -> None:
-    assert [level["level"] for level in tree["levels"]] == list(range(len(tree["fanouts"]) + 1))
-    for level in tree["levels"]:
-        assert set(level) == {"level", measure, "scale"}
-        assert (level["scale"] is None) == (level[measure] == 0)
-        if level["scale"] is not None and measure == "epsilon":
-            assert level["scale"]["law"] == "discrete Laplace"
-            # add_remove: the sensitivity is 1, so the scale is 1 / epsilon of the level.
-            assert math.isclose(float(Fraction(level["scale"]["scale"])), 1 / level[measure])
-        if level["scale"] is not None and measure == "rho":
-            assert level["scale"]["law"] == "discrete Gaussian"
-            variance = float(Fraction(level["scale"]["sigma_squared"]))
-            assert math.isclose(variance, 1 / (2 * level[measure]))
-
-
-@pytest.mark.parametrize("measure", ["epsilon", "rho"])
-def test_json_is_the_contract(workspace: Workspace, measure: str) -> None:
-    chosen = [tree | WHOLE_LEVELS for tree in workspace.settings["trees"]]
-    trees = planned(workspace, privacy=with_budget(**{measure: 1}), trees=chosen)
-    assert [(tree["name"], tree["keys"]) for tree in trees] == [("all", 1), ("places", 2)]
-    for tree in trees:
-        assert {"name", "fanouts", "levels", "predicted", "candidates"} <= set(tree)
-        assert math.prod(tree["fanouts"]) >= 16
-        assert tree["predicted"]["cdf_rmse"] > 0
-        check_levels(tree, measure)
-        assert sum(level[measure] for level in tree["levels"]) <= 0.5
-        assert sum(level[measure] for level in tree["levels"]) > 0.49
-        for candidate in tree["candidates"]:
-            assert {"label", "estimation", "fanouts", "levels", "predicted"} <= set(candidate)
-            if candidate["label"] != "independent":  # there a row moves every prefix
-                check_levels(candidate, measure)
-
-
 def test_chosen_plan_is_the_best_candidate(workspace: Workspace) -> None:
     (tree,) = planned(workspace, trees=one_tree(1024))
     errors = [candidate["predicted"]["cdf_rmse"] for candidate in tree["candidates"]]
@@ -90,16 +55,6 @@ def test_error_is_that_of_the_design(workspace: Workspace) -> None:
     assert tree["levels"][0] == {"level": 0, "epsilon": 0, "scale": None}
     # The design's figure is for continuous noise; the discrete law's variance is a little less.
     assert tree["predicted"]["cdf_rmse"] ** 2 == pytest.approx(159.5, rel=0.01)
-
-
-def test_error_halves_with_twice_the_budget(workspace: Workspace) -> None:
-    trees = one_tree(256)
-    weak, strong = (
-        planned(workspace, privacy=with_budget(epsilon=epsilon), trees=trees)[0]
-        for epsilon in (0.01, 0.02)
-    )
-    ratio = weak["predicted"]["cdf_rmse"] / strong["predicted"]["cdf_rmse"]
-    assert ratio == pytest.approx(2, rel=1e-3)
 
 
 @pytest.mark.parametrize("measure", ["epsilon", "rho"])

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.conftest import PROJECT, ROWS, Workspace
+from tests.pipelines.conftest import PROJECT, ROWS, Workspace, update
 
 PAGE = PROJECT / "docs" / "query.md"
 SHOPS = ("east/2", "east/10", "north/1", "north/3", "south/7")
@@ -39,18 +39,15 @@ def visits(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     names = {"area": [area for area, _ in listed], "shop": [shop for _, shop in listed]}
     pq.write_table(pa.table(names), made.folder / "shops.parquet")
 
-    def change(settings: dict[str, Any]) -> None:
-        settings.update(trees=trees(made.folder), release="visits")
-        settings["privacy"] = {"epsilon": 4, "delta": 1e-6, "neighbors": "add_remove"}
-
-    outcome = made.release(change)
-    assert outcome.code == 0, outcome.err
+    privacy = {"epsilon": 4, "delta": 1e-6, "neighbors": "add_remove"}
+    made.make(update(trees=trees(made.folder), release="visits", privacy=privacy))
     return made
 
 
 def trees(folder: Path) -> list[dict[str, Any]]:
     year: dict[str, Any] = {"column": "day", "lower": date(2024, 1, 1)}
     age = {"column": "age", "lower": 0, "upper": 120, "type": "integer"}
+    kinds = {"column": "kind", "keys": ["known", "new"]}
     shop = {"kind": "hierarchy", "columns": ["area", "shop"]}
     days = {"kind": "hierarchy", "calendar": ["month", "day"], "upper": date(2025, 1, 1)}
     return [
@@ -59,11 +56,7 @@ def trees(folder: Path) -> list[dict[str, Any]]:
         {"name": "days", "domain": year | days},
         {"name": "shops", "domain": shop | {"table": str(folder / "shops.parquet")}},
         {"name": "pages", "domain": {"kind": "sparse", "column": "page", "depth": 2}},
-        {
-            "name": "kinds",
-            "domain": dict(age),
-            "group_by": {"column": "kind", "keys": ["known", "new"]},
-        },
+        {"name": "kinds", "domain": dict(age), "group_by": kinds},
     ]
 
 

@@ -28,6 +28,7 @@ def adult(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     (folder / "release.key").write_text(ReleaseKey(bytes(range(7, 39))).to_text())
     (folder / "release.key").chmod(0o600)
     age = {"column": "age", "type": "integer", "lower": 0, "upper": AGES}
+    by = {"column": "sex", "keys": ["0", "1"]}
     configuration = {
         "release": "adult",
         "input": {"format": "csv", "path": str(source), "malformed": "fail"},
@@ -36,11 +37,7 @@ def adult(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
         "privacy": {"epsilon": 1, "neighbors": "substitute"},
         "trees": [
             {"name": "age", "domain": age | {"missing": "first"}, "quantiles": [0.25, 0.5, 0.75]},
-            {
-                "name": "age-by-sex",
-                "domain": age,
-                "group_by": {"column": "sex", "keys": ["0", "1"]},
-            },
+            {"name": "age-by-sex", "domain": age, "group_by": by},
         ],
     }
     (folder / "adult.yaml").write_text(yaml.safe_dump(configuration))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 
 from dptrees.pipelines.run import releasing
 from tests.dpcore.odd_rows import as_texts
-from tests.pipelines.conftest import Outcome, Workspace
+from tests.pipelines.conftest import Outcome, Workspace, update
 
 CODES = ["0100", "0101", "0110", "1200"]
 WORDS = [f"word {number}" for number in range(4200)]  # too many for Arrow's index_in
@@ -64,14 +64,12 @@ class Everything(Workspace):
         sums = {"column": "amount", "lower": -5, "upper": 50}
         sparse = {"kind": "sparse"}
         x = {"column": "x", "lower": 0, "upper": 8, "cells": 8}
+        two_words = {"column": "word", "keys": WORDS[:2], "unknown": "other"}
         trees: dict[str, dict[str, Any]] = {
             "numbers": {"domain": number, "group_by": {"column": "key", "keys": [0, 3, 2**53 + 1]}},
             "words": {"domain": words},
             "years": {"domain": years | {"unknown": "first", "missing": "last"}},
-            "keyed": {
-                "domain": x,
-                "group_by": {"column": "word", "keys": WORDS[:2], "unknown": "other"},
-            },
+            "keyed": {"domain": x, "group_by": two_words},
             "places": {"domain": codes | {"unknown": "other"}, "measure": sums},
             "addresses": {"domain": sparse | {"column": "address", "bits": [8, 24]}},
             "urls": {"domain": sparse | {"column": "url", "separator": "/", "depth": 2}},
@@ -94,13 +92,19 @@ def fates(workspace: Everything, outcome: Outcome) -> tuple[int, str, Fates]:
     return outcome.code, said, found
 
 
+@pytest.fixture(scope="module", autouse=True)
+def without_a_page() -> Iterator[None]:
+    """No release has a page, which is tested elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(releasing, "write_report", lambda output: None)
+        yield
+
+
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What a release of the ordinary rows leaves."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(releasing, "write_report", lambda output: None)  # tested elsewhere
-        workspace = Everything(tmp_path_factory.mktemp("ordinary"))
-        found = fates(workspace, workspace.release())
+    workspace = Everything(tmp_path_factory.mktemp("ordinary"))
+    found = fates(workspace, workspace.release())
     assert found[0] == 0, found[1]
     return found
 
@@ -162,28 +166,20 @@ def test_an_odd_row_leaves_the_release_as_it_is(
     change: Callable[[pa.Table], pa.Table],
     expected: tuple[int, str, Fates],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(releasing, "write_report", lambda output: None)
     workspace = Everything(tmp_path)
     pq.write_table(change(workspace.ordinary), workspace.rows / "rows.parquet")
     assert fates(workspace, workspace.release()) == expected
 
 
-def test_files_of_several_types(
-    expected: tuple[int, str, Fates], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(releasing, "write_report", lambda output: None)
+def test_files_of_several_types(expected: tuple[int, str, Fates], tmp_path: Path) -> None:
     workspace = Everything(tmp_path)
     for number, change in enumerate(FILES):
         pq.write_table(change(workspace.ordinary), workspace.rows / f"rows-{number}.parquet")
     assert fates(workspace, workspace.release()) == expected
 
 
-def test_odd_fields_of_csv_lines(
-    expected: tuple[int, str, Fates], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(releasing, "write_report", lambda output: None)
+def test_odd_fields_of_csv_lines(expected: tuple[int, str, Fates], tmp_path: Path) -> None:
     workspace = Everything(tmp_path)
     path = workspace.rows / "rows.csv"
     # A file without types has addresses as they are written.
@@ -194,7 +190,5 @@ def test_odd_fields_of_csv_lines(
     lines += [",".join([field] * rows.num_columns) for field in odd]
     path.write_text("\n".join([",".join(rows.column_names), *lines]) + "\n", encoding="utf-8")
 
-    def csv(settings: dict[str, Any]) -> None:
-        settings["input"] = {"format": "csv", "path": str(path)}
-
+    csv = update(input={"format": "csv", "path": str(path)})
     assert fates(workspace, workspace.release(csv)) == expected

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
@@ -15,13 +16,8 @@ import dptrees
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.release import ReleaseTrees
-from tests.pipelines.conftest import PROJECT, search_path
+from tests.pipelines.conftest import PROJECT, Workspace, both, put, search_path
 from tests.pipelines.run.test_planned_once import contents
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.pipelines.conftest import Workspace
 
 EXAMPLES = re.compile(r"<!-- example: (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
 
@@ -38,10 +34,8 @@ def test_a_plan_without_its_keys_is_refused(workspace: Workspace) -> None:
     """Refuse a plan whose keys are selected from the rows: placeholders for them must not be
     released."""
 
-    def private(settings: dict[str, Any]) -> None:
-        settings["privacy"]["delta"] = 1e-6
-        settings["trees"][1]["group_by"] = {"column": "place", "type": "text", "keys": "private"}
-
+    by = {"column": "place", "type": "text", "keys": "private"}
+    private = both(put("privacy.delta", 1e-6), put("trees.1.group_by", by))
     plan = dptrees.load(workspace.configure(private))
     output = workspace.folder / "own"
     key = KeyReference(reference=f"file:{workspace.key}")
@@ -66,9 +60,8 @@ def test_example(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
         [sys.executable, "visits.py"], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    assert workspace.run("query", "out/visits", "cdf", "60", "--tree", "minutes").code == 0
-    verified = workspace.run("verify", "out/visits")
-    assert verified.code == 0 and "FAILED" not in verified.out, verified
+    workspace.succeed("query", "out/visits", "cdf", "60", "--tree", "minutes")
+    workspace.succeed("verify", "out/visits")
     assert workspace.run("report", "out/visits").out == "out/visits/report.html\n"
 
 
