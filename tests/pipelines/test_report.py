@@ -33,11 +33,13 @@ from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
+from dptrees.pipelines.config.configuration import parse_configuration
 from dptrees.pipelines.report.report import _total, write_report_html
 from dptrees.pipelines.show.figures import with_margin
 from dptrees.pipelines.show.page_nodes import MAX_KEYS, clip
 from dptrees.pipelines.show.tree_page import Headline, TreePage
-from tests.pipelines.conftest import run_python, search_path
+from tests.pipelines.configuration_text import refusal, text_with
+from tests.pipelines.conftest import Workspace, run_python, search_path, update
 from tests.pipelines.report_page import Tables, parse_elements
 
 EVIL = "</script><!--<script>alert(1)</script>"
@@ -413,3 +415,53 @@ def test_the_head_has_the_least_noisy_total_of_rows() -> None:
     ]
     assert _total(pages) == {"rows": "48,846 ± 27", "tree": "occupation", "noun": "Rows"}
     assert _total(pages[2:]) is None
+
+
+# --- the section report of a configuration ---
+
+
+REPORT = {"title": "Ages & <b>places</b>", "source": "a survey", "contact": "me@example.org"}
+
+
+def with_report(section: str) -> str:
+    return f"{text_with()}report: {section}"
+
+
+def test_it_is_read_and_may_be_left_out() -> None:
+    plain = parse_configuration(text_with())
+    assert plain.report == {}
+    read = parse_configuration(with_report("{title: Ages, date: 2024-02-03}"))
+    assert read.report == {"title": "Ages", "date": "2024-02-03"}
+    assert read.plan() == plain.plan()
+
+
+def test_what_it_cannot_be() -> None:
+    line = "must be one line of at most 200 characters"
+    for section, sentence in (
+        ("{}", "must hold title, source, contact, date or columns"),
+        ("{title: 5}", "report.title"),
+        ('{source: "two\\nlines"}', line),
+        (f"{{contact: {'a' * 201}}}", line),
+    ):
+        assert sentence in refusal(with_report(section))
+
+
+def test_the_manifest_keeps_it_and_the_page_reports_it(
+    workspace: Workspace, released: Workspace
+) -> None:
+    workspace.make(update(report=REPORT))
+    manifest, plain = workspace.manifest(), released.manifest()
+    assert manifest["report"] == REPORT and "report" not in plain
+    for name in ("spec", "record", "nonce"):
+        assert manifest[name] == plain[name]
+    page = (workspace.output / "report.html").read_text()
+    elements = parse_elements(page)
+    assert elements.text.count(REPORT["title"]) == 2
+    assert "Source: a survey" in elements.text and "Contact: me@example.org" in elements.text
+    assert "b" not in {tag for tag, _ in elements.tags}
+    workspace.succeed("report", workspace.output)
+    assert (workspace.output / "report.html").read_text() == page
+    workspace.succeed("verify", workspace.output)
+    other = workspace.release(update(report=REPORT | {"title": "b"}))
+    assert other.code == 0 and "the page keeps the report section of the first run" in other.err
+    assert workspace.manifest() == manifest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import shutil
@@ -21,7 +22,8 @@ import pytest
 
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dptrees.dpcore.release.guarantee import manifest_checksum
+from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION, manifest_checksum
+from dptrees.pipelines.check.replay import _Comparison
 from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.proof.check import CheckFailed, run_checks
 from dptrees.pipelines.proof.signature import SigningKey
@@ -545,3 +547,61 @@ def test_no_manifest_breaks_the_program(again: Workspace) -> None:
         for wrong in WRONG:
             release = edited_in_memory(again.output, manifest, place, wrong)
             assert not all(each.ok for each in run_checks(release.manifest_checks())), place
+
+
+# --- releases whose floats depended on the processor are made again to a relative 1e-9 ---
+
+
+TABLE = pa.table(
+    {
+        "label": ["a", "b", "c"],
+        "count": pa.array([3, 0, 12], pa.int64()),
+        "estimate": pa.array([2.75, -1e-13, None], pa.float64()),
+    }
+)
+
+
+def parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def is_near(folder: Path, again: pa.Table, *, arithmetic: int | None = None) -> bool:
+    (folder / "nodes").mkdir(parents=True)
+    (folder / "nodes" / "one.parquet").write_bytes(parquet(TABLE))
+    comparison = _Comparison(
+        manifest={} if arithmetic is None else {"arithmetic": arithmetic},
+        folder=str(folder),
+        again={"nodes/other.parquet": parquet(again)},
+    )
+    return comparison._is_near("nodes/one.parquet", "nodes/other.parquet")
+
+
+def replaced(name: str, values: list[object]) -> pa.Table:
+    place = TABLE.column_names.index(name)
+    return TABLE.set_column(place, name, pa.array(values, TABLE.column(name).type))
+
+
+def test_last_digits_of_floats_may_differ(tmp_path: Path) -> None:
+    assert is_near(tmp_path, replaced("estimate", [2.7500000000000004, 1e-13, None]))
+
+
+def test_they_may_not_where_the_arithmetic_is_the_same_everywhere(tmp_path: Path) -> None:
+    again = replaced("estimate", [2.7500000000000004, -1e-13, None])
+    assert not is_near(tmp_path, again, arithmetic=ARITHMETIC_VERSION)
+
+
+def test_what_differs_more_is_found(tmp_path: Path) -> None:
+    for place, again in enumerate(
+        (
+            replaced("estimate", [2.75 * (1 + 1e-8), -1e-13, None]),
+            replaced("estimate", [2.75, -1e-13, 0.0]),
+            replaced("count", [3, 1, 12]),
+            replaced("label", ["a", "b", "d"]),
+            TABLE.slice(0, 2),
+            TABLE.drop_columns(["label"]),
+            TABLE.set_column(1, "count", pa.array([3.0, 0.0, 12.0])),
+        )
+    ):
+        assert not is_near(tmp_path / str(place), again)
