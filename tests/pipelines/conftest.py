@@ -23,6 +23,7 @@ import pytest
 import yaml
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.release.guarantee import manifest_checksum
 from dptrees.pipelines.cli.command import main
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 
@@ -187,6 +188,16 @@ def read_files(folder: Path, *left_out: str) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name not in left_out
     }
+
+
+def edit_manifest(folder: Path, change: Change, *, checksum: bool = True) -> None:
+    """Change the manifest of a release, and its checksum to suit."""
+    path = folder / "manifest.json"
+    entries = json.loads(path.read_text())
+    change(entries)
+    if checksum:
+        entries["checksum"] = manifest_checksum(entries)
+    path.write_text(json.dumps(entries, indent=1) + "\n")
 
 
 def put(place: str, value: object) -> Change:

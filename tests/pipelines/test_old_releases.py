@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dptrees.dpcore.release.plan import FORMAT_VERSION
-from tests.pipelines.conftest import Outcome, Workspace, read_files
+from tests.pipelines.conftest import Outcome, Workspace, both, edit_manifest, put, read_files
 from tests.releases.make import CONFIGURATIONS, LEDGER, MADE, write_place
 
 NOT_READ = ("format-1",)
@@ -127,9 +127,8 @@ def test_a_format_that_is_not_read_any_more(place: Workspace) -> None:
 
 def test_a_format_of_a_later_version(place: Workspace) -> None:
     opened(place, "format-3")
-    entries = place.manifest()
-    entries["spec"]["format"], entries["dptrees"] = 4, "7.0"
-    (place.output / "manifest.json").write_text(json.dumps(entries))
+    later = both(put("spec.format", 4), put("dptrees", "7.0"))
+    edit_manifest(place.output, later, checksum=False)
     for command in READERS:
         said = f"is of format 4, which dptrees 7.0 made; {THIS}, or a later one\n"
         assert refused(place.run(*command)) == said

@@ -5,7 +5,6 @@ Golden releases have its names, columns and entries.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.dpcore.release.guarantee import manifest_checksum
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.query.release_folder import FolderError
-from tests.pipelines.conftest import Change, Workspace, put, update
+from tests.pipelines.conftest import Change, Workspace, edit_manifest, put, update
 
 CDF_OF_ALL = ("cdf", "50", "--tree", "all")
 
@@ -91,16 +89,6 @@ def test_tables_are_near_the_truth(released: Workspace) -> None:
 # What a reader refuses.
 
 
-def edit(folder: Path, change: Change, *, checksum: bool = False) -> None:
-    """Change the manifest, and its checksum too where that is wanted."""
-    path = folder / "manifest.json"
-    entries = json.loads(path.read_text())
-    change(entries)
-    if checksum:
-        entries["checksum"] = manifest_checksum(entries)
-    path.write_text(json.dumps(entries))
-
-
 def test_what_is_no_manifest(again: Workspace) -> None:
     manifest = again.output / "manifest.json"
     for text in ("", "{", "\x00", "[]", "3"):
@@ -124,7 +112,7 @@ def test_manifests_of_another_form(again: Workspace) -> None:
     whole = (again.output / "manifest.json").read_text()
     for change in OTHER_FORMS:
         (again.output / "manifest.json").write_text(whole)
-        edit(again.output, change)
+        edit_manifest(again.output, change, checksum=False)
         with pytest.raises(FolderError, match="its manifest cannot be read by this program"):
             again.made()
 
@@ -175,12 +163,12 @@ def test_edited_guarantee_is_noticed(again: Workspace) -> None:
     for name, value in (("words", "perfect privacy"), ("epsilon", "1/100"), ("unit", "person")):
         (again.output / "manifest.json").write_text(whole)
         change = put(f"guarantee.{name}", value)
-        edit(again.output, change)
+        edit_manifest(again.output, change, checksum=False)
         outcome = again.run("query", again.output, *CDF_OF_ALL)
         assert (outcome.code, outcome.out) == (2, "")
         assert "its manifest cannot be read by this program: it" in outcome.err
         if name != "words":  # another checksum does not help
-            edit(again.output, change, checksum=True)
+            edit_manifest(again.output, change)
             with pytest.raises(FolderError, match="guarantee is not that of its specification"):
                 again.made()
 

@@ -35,6 +35,7 @@ from tests.pipelines.conftest import (
     PROJECT,
     Outcome,
     Workspace,
+    edit_manifest,
     put,
     read_files,
     run_python,
@@ -62,15 +63,9 @@ def check_results(outcome: Outcome) -> dict[str, str]:
 
 
 def edited(folder: Path, change: Any, *, checksum: bool = True) -> None:
-    """Change the manifest, and do what an editor of it would: a copy without a plan is published,
-    and the checksum is computed again."""
+    """Do what an editor of the manifest would: publish a copy without a plan."""
     (folder / "plan.json").unlink(missing_ok=True)
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_text())
-    change(manifest)
-    if checksum:
-        manifest["checksum"] = manifest_checksum(manifest)
-    path.write_text(json.dumps(manifest, indent=1) + "\n")
+    edit_manifest(folder, change, checksum=checksum)
 
 
 def replace_part(folder: Path, path: Path, table: pa.Table) -> str:
