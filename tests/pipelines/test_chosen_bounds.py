@@ -1,4 +1,4 @@
-"""Bounds of a unit that are chosen: what is chosen, and what cannot be.
+"""Bounds of a unit, and of values, that are chosen: what is chosen, and what cannot be.
 
 `test_first_stages.py` has what all releases of two stages promise.
 """
@@ -18,7 +18,18 @@ from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.release import ReleaseTrees
 from tests.pipelines.conftest import Change, Workspace, assert_refused, both, update
-from tests.pipelines.first_stages import AUTO, bounded, chosen, keyed, people, stage_of
+from tests.pipelines.first_stages import (
+    AUTO,
+    INTEGER,
+    NUMBER,
+    bounded,
+    chosen,
+    keyed,
+    numbers,
+    people,
+    stage_of,
+    valued,
+)
 
 CANDIDATES = 18
 
@@ -163,3 +174,118 @@ def test_the_transform_refuses_a_plan_without_its_bounds(filled: Workspace) -> N
     step = ReleaseTrees(configuration.plan(), key=configuration.key, output=str(filled.output))
     with pytest.raises(InputError, match="max_rows of the unit must first be chosen"):
         step.expand((beam.Pipeline() | beam.Create([1]), None))
+
+
+# --- bounds of values ---
+
+
+@pytest.fixture
+def numbered(workspace: Workspace) -> Workspace:
+    """A workspace whose rows have numbers and integers."""
+    workspace.write_table(numbers())
+    return workspace
+
+
+def test_an_upper_bound_is_chosen_and_the_tree_is_made_with_it(numbered: Workspace) -> None:
+    folder = numbered.make(valued())
+    stage, upper = stage_of(numbered), chosen(numbered)["range-0.upper"]
+    assert 20 <= upper <= 1000
+    domain: Any = folder.plan.questions[0].domain  # type: ignore[attr-defined]
+    assert (domain.lower, domain.upper, domain.cells) == (0.0, upper, 16)
+    guarantee: Any = folder.manifest["guarantee"]
+    assert guarantee["epsilon"] == "1" and guarantee["bounds_epsilon"] == "1/20"
+    (entry,) = stage.manifest["trees"]  # type: ignore[misc]
+    assert entry["sensitivity"] == 2 and entry["trees"] == ["tree0"]
+    assert len(entry["candidates"]) == 145
+    assert folder.plan.spending.epsilon + stage.plan.spending.epsilon == 1
+
+    given = numbered.release(valued(NUMBER | {"upper": 300}))
+    assert_refused(numbered, given, "another configuration")
+    manifest = numbered.output / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace(f'"range-0.upper": {upper}', '"range-0.upper": 7.0'))
+    assert manifest.read_text() != text
+    assert numbered.run("verify", numbered.output).code == 2
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        {"epsilon": None, "rho": 0.5},
+        {"delta": 1e-6, "unit": "person", "max_rows": "auto"},
+        {"neighbors": "substitute"},
+    ],
+)
+def test_every_guarantee_adds_up_with_bounds_of_values(
+    numbered: Workspace, privacy: dict[str, Any]
+) -> None:
+    change = valued(NUMBER, INTEGER, **privacy)
+    guarantee: Any = numbered.make(change).manifest["guarantee"]
+    values = chosen(numbered)
+    assert values["range-1.lower"] < 30 < values["range-1.upper"]
+    parts = 4 if "unit" in privacy else 3
+    measure = "rho" if "rho" in privacy else "epsilon"
+    assert Fraction(guarantee[f"bounds_{measure}"]) == Fraction(guarantee[measure]) * parts / 20
+    numbered.succeed("verify", numbered.output, "--data", numbered.configure(change))
+    again = numbered.release(change)
+    assert again.code == 0 and "already there" in again.out
+
+
+def test_equal_sections_share_one_choice(workspace: Workspace) -> None:
+    """Trees of one column and the same bounds, one with another number of cells."""
+    change = valued(NUMBER, NUMBER | {"cells": 8}, NUMBER | {"lower": 1})
+    bounds = load_configuration(workspace.configure(change)).bounds
+    assert bounds is not None
+    assert [(each.name, each.trees) for each in bounds.plan.questions] == [  # type: ignore[attr-defined]
+        ("range-0", ("tree0", "tree1")),
+        ("range-2", ("tree2",)),
+    ]
+    assert bounds.plan.budget.amount == Fraction(1, 10)
+
+
+def test_trees_by_keys_have_chosen_bounds(numbered: Workspace) -> None:
+    folder = numbered.make(valued(by={"column": "person", "keys": [1, 2, 3]}))
+    assert folder.plan.questions[0].key_count == 3
+
+
+def test_the_plan_describes_bounds_of_values(workspace: Workspace) -> None:
+    path = workspace.configure(valued(NUMBER, INTEGER))
+    printed = workspace.succeed("plan", path).out
+    assert "upper of x: chosen first, epsilon 0.05, among 145 values" in printed
+    entries = json.loads(workspace.succeed("plan", path, "--json").out)
+    assert [each["bounds"] for each in entries["bounds"]] == [["upper"], ["lower", "upper"]]
+    assert not workspace.output.exists()
+
+
+def test_python_chooses_the_bounds_that_the_command_does(numbered: Workspace) -> None:
+    trees = [dptrees.Tree("tree0", domain=NUMBER)]
+    config = dptrees.Config(privacy=dptrees.Privacy(epsilon=1), trees=trees)
+    assert "epsilon = 1 per row, neighbors" in dptrees.release(numbers(), config).guarantee
+    assert "(upper of x chosen first)" in dptrees.plan(config).guarantee
+    path = numbered.configure(valued())
+    release = dptrees.release(numbers(), path, output=numbered.folder / "python", key=numbered.key)
+    assert "epsilon = 1 per row" in release.guarantee
+
+
+DATES = {"column": "x", "type": "date", "lower": "auto", "upper": "2013-01-01"}
+REFUSED_VALUES: list[tuple[dict[str, Any], str]] = [
+    (DATES, "lower: auto is only for a tree of type number or integer"),
+    (INTEGER | {"cells": 4}, "cells: does not go with lower: auto for integers"),
+    (NUMBER | {"upper": {"fraction": 1}}, "upper.fraction: 1 must be below 1"),
+    (NUMBER | {"upper": {"most": 1}}, "upper.most: unknown key"),
+    (NUMBER | {"upper": {"at_most": -1}}, "upper: no candidate lies between 0 and -1"),
+    (NUMBER | {"upper": {"fraction": 1e-9}}, "upper.fraction: the budget is too small"),
+    (NUMBER | {"upper": "autos"}, "upper: 'autos' must be a number"),
+    (
+        NUMBER | {"lower": {"fraction": 0.6}, "upper": {"fraction": 0.5}},
+        "lower.fraction: all fractions",
+    ),
+]
+
+
+@pytest.mark.parametrize(("domain", "sentence"), REFUSED_VALUES)
+def test_bounds_of_values_that_cannot_be_chosen_are_refused(
+    workspace: Workspace, domain: dict[str, Any], sentence: str
+) -> None:
+    outcome = workspace.run("plan", workspace.configure(valued(domain)))
+    assert_refused(workspace, outcome, f"trees[0].domain.{sentence}")
