@@ -239,8 +239,6 @@ def test_a_release_of_a_german_file(workspace: Workspace) -> None:
     [
         ({"separator": ","}, ["its first line has 1 field", 'with separator: ";" it has']),
         ({"header": False, "columns": ["a", "b", "c"]}, ["input.columns: has no 'Betrag'"]),
-        ({"date_format": {"Datum": "%Y"}}, ["input.date_format.Datum: no tree reads such"]),
-        ({"date_format": {"Ort": "%Y"}}, ["input.date_format.Ort: the column is read as string"]),
         ({"encoding": "utf-16"}, ["is not in utf-16, which begins with a byte order mark"]),
     ],
 )
