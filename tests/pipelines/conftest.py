@@ -190,6 +190,11 @@ def read_files(folder: Path, *left_out: str) -> dict[str, bytes]:
     }
 
 
+def release_files(folder: Path) -> dict[str, bytes]:
+    """The files of a release with their bytes, its page aside."""
+    return read_files(folder, "report.html")
+
+
 def edit_manifest(folder: Path, change: Change, *, checksum: bool = True) -> None:
     """Change the manifest of a release, and its checksum to suit."""
     path = folder / "manifest.json"

@@ -26,15 +26,11 @@ from tests.pipelines.conftest import (
     assert_refused,
     put,
     read_files,
+    release_files,
     run_python,
 )
 
 Settings = dict[str, Any]
-
-
-def released_files(folder: Path) -> dict[str, bytes]:
-    """Return the files of a release, the report aside."""
-    return read_files(folder, "report.html")
 
 
 # The configuration.
@@ -189,7 +185,7 @@ def test_malformed_rows_of_csv_are_left_out(workspace: Workspace, released: Work
             lines.insert(1 + 5 * place, spoilt)
         path.write_bytes(b"".join(lines))
     workspace.make(csv_input)
-    assert released_files(workspace.output) == released_files(released.output)
+    assert release_files(workspace.output) == release_files(released.output)
 
 
 # The output.
@@ -285,7 +281,7 @@ def test_disk_full(
     """At each file in turn: the first run leaves none, and each later run one more."""
     # On several threads a part may be whole when the disk is found full at another one.
     monkeypatch.setattr(loop, "_processor_count", lambda: 1)
-    whole = released_files(released.output)
+    whole = release_files(released.output)
 
     def run_until(files: int) -> Outcome:
         # The plan, the nonce and the record are written once; parts, and the list of the input's
@@ -314,7 +310,7 @@ def test_disk_full(
     assert read_files(workspace.output) == whole
     assert workspace.release().code == 0
     assert read_files(workspace.output).keys() == {*whole, "report.html"}
-    assert released_files(workspace.output) == whole
+    assert release_files(workspace.output) == whole
 
 
 def small_files() -> None:

@@ -14,14 +14,10 @@ import pytest
 
 from dptrees.pipelines.monitoring import NO_MEMORY
 from dptrees.transforms.readers import parquet_rows
-from tests.pipelines.conftest import Outcome, Workspace, put, read_files
+from tests.pipelines.conftest import Outcome, Workspace, put
+from tests.pipelines.conftest import release_files as files_below
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
-
-
-def files_below(folder: Path) -> dict[str, bytes]:
-    """All files below a folder but the page."""
-    return read_files(folder, "report.html")
 
 
 def raising(error: BaseException) -> Any:

@@ -14,7 +14,15 @@ import pytest
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.release.released import release_rows
 from dptrees.pipelines.run.stage import Stage
-from tests.pipelines.conftest import NONCE, Change, Workspace, assert_refused, both, read_files
+from tests.pipelines.conftest import (
+    NONCE,
+    Change,
+    Workspace,
+    assert_refused,
+    both,
+    read_files,
+    release_files,
+)
 from tests.pipelines.first_stages import KEYS, UNIT_BOUNDS, VALUE_BOUNDS, FirstStage, stage_of
 from tests.pipelines.ledger.asked import account_of, opened
 
@@ -50,10 +58,6 @@ def made(begun: Workspace, finished: Path) -> Workspace:
     return begun
 
 
-def read_release(folder: Path) -> dict[str, bytes]:
-    return read_files(folder, "report.html")
-
-
 def counted(workspace: Workspace, kind: FirstStage) -> tuple[str, Change]:
     """The URL of a ledger, and the change that counts the release in it."""
     url = f"sqlite:///{workspace.folder}/budget.db"
@@ -77,12 +81,12 @@ def test_the_first_stage_is_the_one_in_memory(kind: FirstStage, made: Workspace)
 
 
 def test_a_second_run_reads_no_row_and_draws_nothing(kind: FirstStage, made: Workspace) -> None:
-    before = read_release(made.output)
+    before = release_files(made.output)
     shutil.rmtree(made.rows)
     made.key.unlink()
     again = made.release(kind.change)
     assert again.code == 0 and "already there" in again.out
-    assert read_release(made.output) == before
+    assert release_files(made.output) == before
 
 
 @pytest.mark.parametrize("stop", ["count", "commit"])
@@ -104,7 +108,7 @@ def test_a_killed_first_stage_is_finished(
         assert begun.release(kind.change).code == 130
     assert calls == [f"small/{kind.folder}"]
     begun.make(kind.change)
-    assert read_release(begun.output) == read_release(finished)
+    assert release_files(begun.output) == release_files(finished)
 
 
 def test_a_process_killed_between_the_stages_draws_once_and_pays_once(
@@ -137,11 +141,11 @@ def test_a_reservation_of_both_stages_goes_on_at_no_cost(
     url, change = counted(begun, kind)
     ledger = opened(url, kind.account[0])
     begun.make(change)
-    before = read_release(begun.output)
+    before = release_files(begun.output)
     begun.make(change)
     shutil.rmtree(begun.output)
     begun.make(change)
-    assert read_release(begun.output) == before
+    assert release_files(begun.output) == before
     assert ledger.account("flights").spent.epsilon == kind.account[0].total.epsilon
 
 
@@ -171,12 +175,12 @@ def test_another_fraction_is_another_release(kind: FirstStage, made: Workspace) 
 
 
 def test_a_lost_part_is_made_again(kind: FirstStage, made: Workspace) -> None:
-    before = read_release(made.output)
+    before = release_files(made.output)
     (part,) = (made.output / kind.folder / "nodes").iterdir()
     part.unlink()
     assert_refused(made, made.release(kind.change), "--repair makes them again")
     made.make(kind.change, "--repair")
-    assert read_release(made.output) == before
+    assert release_files(made.output) == before
 
 
 def test_both_stages_are_verified_and_replayed(kind: FirstStage, made: Workspace) -> None:

@@ -23,14 +23,18 @@ from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.run.job import BEAMS_RUNNER, LOOP_RUNNER, beam_options, limit_threads
 from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
-from tests.pipelines.conftest import NONCE, Outcome, Workspace, put, read_files, run_python, update
+from tests.pipelines.conftest import (
+    NONCE,
+    Outcome,
+    Workspace,
+    put,
+    read_files,
+    release_files,
+    run_python,
+    update,
+)
 
 BESIDE_PARTS = {"manifest.json", "nonce.json", "plan.json", "record.json", "report.html"}
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return the files of a release with their bytes, the report aside."""
-    return read_files(folder, "report.html")
 
 
 # The first tree is one of many parts, so that a process can be killed between them.
@@ -90,8 +94,8 @@ def test_killed_and_run_again(
     # What a killed job leaves: released bytes, the record and the sealed list of the input's files;
     # no exact counts and no key.
     assert not read_files(elsewhere)
-    expected = contents(undisturbed.output)
-    left = contents(workspace.output)
+    expected = release_files(undisturbed.output)
+    left = release_files(workspace.output)
     (listed,) = (name for name in left if INPUT_LIST_NAMES.fullmatch(name))
     assert b"part-0" not in left.pop(listed)
     assert any(name.endswith(".tmp") for name in left) == (moment != "manifest")
@@ -103,7 +107,7 @@ def test_killed_and_run_again(
             assert data == expected[name]
 
     workspace.succeed("release", path)
-    assert contents(workspace.output) == expected
+    assert release_files(workspace.output) == expected
     assert (workspace.output / "report.html").exists()
 
 
@@ -116,16 +120,16 @@ def test_strays_are_swept(again: Workspace) -> None:
     for name in strays | mine:
         (again.output / name).write_text("of others")
     files = again.make().files
-    assert set(contents(again.output)) == ({*files} | mine | BESIDE_PARTS - {"report.html"})
+    assert set(release_files(again.output)) == ({*files} | mine | BESIDE_PARTS - {"report.html"})
 
 
 def test_parts_without_a_record_are_not_joined(again: Workspace) -> None:
     for name in ("manifest.json", "record.json"):
         (again.output / name).unlink()
-    before = contents(again.output)
+    before = release_files(again.output)
     refused = again.release()
     assert refused.code == 2 and "contains parts of a release without record.json" in refused.err
-    assert contents(again.output) == before
+    assert release_files(again.output) == before
     again.make(None, "--discard")
 
 
@@ -140,7 +144,7 @@ def test_folder_holds_the_release_and_nothing_else(undisturbed: Workspace) -> No
 @pytest.mark.parametrize("option", ["--direct_runner_bundle_repeat=2", "--runner=DirectRunner"])
 def test_release_is_drawn_once(workspace: Workspace, released: Workspace, option: str) -> None:
     workspace.make(None, option)
-    assert contents(workspace.output) == contents(released.output)
+    assert release_files(workspace.output) == release_files(released.output)
 
 
 def test_order_of_rows_and_split_into_files_do_not_matter(
@@ -151,7 +155,7 @@ def test_order_of_rows_and_split_into_files_do_not_matter(
     for index, (start, length) in enumerate(((0, 1), (1, 0), (1, rows.num_rows - 1))):
         pq.write_table(shuffled.slice(start, length), workspace.file(index), row_group_size=97)
     workspace.make()
-    assert contents(workspace.output) == contents(released.output)
+    assert release_files(workspace.output) == release_files(released.output)
 
 
 def columns_of_numbers(folder: Path) -> Iterator[tuple[str, np.ndarray]]:
