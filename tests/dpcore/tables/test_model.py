@@ -135,16 +135,16 @@ def test_streams_decide_the_rows() -> None:
     assert [each.shape for each in model.sample(0, public_stream("none"))] == [(0,)] * 4
 
 
-def test_any_budget_has_a_model() -> None:
+@pytest.mark.parametrize("amount", [Fraction(1, 1000), Fraction(1, 10), 1, 10, 5000])
+def test_any_budget_has_a_model(amount: Fraction | int) -> None:
     """Also where the noise is much larger than all counts, or nearly always 0."""
-    for amount in (Fraction(1, 1000), Fraction(1, 10), 1, 10, 5000):
-        released = measure_tables(COUNTS, make_plan(amount), make_source(), "t")
-        model = TableModel.fitted(released)
-        for first, second in SHAPE.pairs:
-            table = model.pair(first, second)
-            assert np.isfinite(table).all() and table.min() >= 0
-            assert abs(table.sum() - model.rows) < 1e-6 * model.rows
-        assert all(len(each) == 10 for each in model.sample(10, public_stream("any")))
+    released = measure_tables(COUNTS, make_plan(amount), make_source(), "t")
+    model = TableModel.fitted(released)
+    for first, second in SHAPE.pairs:
+        table = model.pair(first, second)
+        assert np.isfinite(table).all() and table.min() >= 0
+        assert abs(table.sum() - model.rows) < 1e-6 * model.rows
+    assert all(len(each) == 10 for each in model.sample(10, public_stream("any")))
 
 
 def test_no_rows_have_a_model() -> None:
