@@ -174,21 +174,17 @@ def test_parquet_units_and_names(workspace: Workspace) -> None:
     }
     pq.write_table(pa.table(table), workspace.folder / "a.parquet")
     x = {"column": "x", "lower": 0, "upper": 100, "cells": 4, "out_of_range": "drop"}
-    outcome = check(
-        workspace,
-        {
-            "input": {"format": "parquet", "path": str(workspace.folder / "*.parquet")},
-            "privacy": {"epsilon": 1, "neighbors": "add_remove", "unit": "who", "max_rows": 3},
-            "trees": [
-                {"name": "x", "domain": x},
-                {
-                    "name": "of",
-                    "domain": {"column": "Plaice", "categories": ["a"]},
-                    "group_by": {"column": "place", "keys": ["north"], "unknown": "other"},
-                },
-            ],
-        },
-    )
+    other = {
+        "name": "of",
+        "domain": {"column": "Plaice", "categories": ["a"]},
+        "group_by": {"column": "place", "keys": ["north"], "unknown": "other"},
+    }
+    settings = {
+        "input": {"format": "parquet", "path": str(workspace.folder / "*.parquet")},
+        "privacy": {"epsilon": 1, "neighbors": "add_remove", "unit": "who", "max_rows": 3},
+        "trees": [{"name": "x", "domain": x}, other],
+    }
+    outcome = check(workspace, settings)
     assert outcome.code == 0, outcome.err
     for words in (
         "    more.y: int64  (not read)",

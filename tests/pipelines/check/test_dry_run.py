@@ -49,7 +49,7 @@ def dry(workspace: Workspace, *options: str) -> Outcome:
 
 
 def ended_as_the_run(workspace: Workspace, *options: str) -> Outcome:
-    """A dry run, whose exit code and sentence are those of the run that follows it."""
+    """A dry run, which ends with the exit code and the sentence of the run that follows it."""
     outcome = dry(workspace, *options)
     run = workspace.run("release", workspace.folder / "release.yaml", *options)
     assert (outcome.code, outcome.err) == (run.code, run.err)

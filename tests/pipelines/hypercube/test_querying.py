@@ -262,3 +262,27 @@ def test_a_column_of_another_type_is_refused(workspace: Workspace) -> None:
     outcome = workspace.run("release", write_inputs(workspace, table, box("ages", [AGE])), *NONCE)
     assert outcome.code == 2 and "column 'age' has type string" in outcome.err
     assert outcome.err.count("\n") == 1 and not (workspace.output / "manifest.json").exists()
+
+
+# --- adaptive boxes ---
+
+PRIVACIES: list[dict[str, Any]] = [
+    {"epsilon": 1, "neighbors": "add_remove"},
+    {"rho": 0.1, "neighbors": "substitute"},
+    {"epsilon": 1, "delta": "1e-6", "neighbors": "add_remove"},
+]
+
+
+@pytest.mark.parametrize("privacy", PRIVACIES, ids=str)
+def test_adaptive_boxes_are_released_queried_and_verified(
+    workspace: Workspace, privacy: dict[str, Any]
+) -> None:
+    columns = [AGE, {"column": "x", "lower": -3, "upper": 3, "cells": 64}]
+    tree = box("box", columns, mechanism="adaptive", optimize_for="estimates", rows=ROWS)
+    write_inputs(workspace, rows(), tree)
+    path = workspace.configure(lambda s: s.update(trees=[tree], privacy=privacy))
+    workspace.succeed("release", path, *NONCE)
+    (answer,) = answers(workspace, "box", "--tree", "box", "--side", "age", "0", "64")
+    assert abs(answer["count"] - counted(age=(None, 64))) < 400
+    assert answer["ci_low"] < answer["ci_high"]
+    workspace.succeed("verify", workspace.output)

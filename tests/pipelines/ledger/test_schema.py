@@ -30,7 +30,7 @@ def upgrade():
 
 
 def add_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Add a version to those of the program."""
+    """Add a version to the versions of the program."""
     folder = tmp_path / "versions"
     shutil.copytree(database._VERSIONS, folder)
     (folder / "later.py").write_text(text)

@@ -38,22 +38,15 @@ def other_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the kinds that the page of labels has not."""
     workspace = Workspace(tmp_path_factory.mktemp("accessible"))
     workspace.write_rows(y=pa.array([0.25, 0.5, 0.75, 0.9] * 100))
-    tables = {
-        "kind": "table",
-        "columns": [NUMBERS, {"column": "place", "categories": ["north", "south"]}],
-    }
+    places = {"column": "place", "categories": ["north", "south"]}
+    keyed = {"domain": NUMBERS, "group_by": BY}
     trees = [
-        {
-            "name": "keyed",
-            "domain": NUMBERS,
-            "group_by": BY,
-            "metrics": ["count", "mean", "median"],
-        },
-        {"name": "mean", "domain": NUMBERS, "group_by": BY, "objective": "mean"},
+        {"name": "keyed", **keyed, "metrics": ["count", "mean", "median"]},
+        {"name": "mean", **keyed, "objective": "mean"},
         {"name": "places", "domain": {"kind": "distinct", "column": "place"}},
         {"name": "box", "domain": BOX},
         {"name": "quantiles", "domain": NUMBERS, "mechanism": "exponential", "quantiles": [0.5]},
-        {"name": "table", "domain": tables},
+        {"name": "table", "domain": {"kind": "table", "columns": [NUMBERS, places]}},
     ]
     outcome = workspace.release(lambda settings: settings.update(trees=trees))
     assert (outcome.code, outcome.err) == (0, "")

@@ -15,21 +15,11 @@ from tests.golden.hashes import said
 from tests.pipelines.python.test_making import PRIVACY
 
 ROWS = {"age": [1, 2, 300, None] * 10, "work": ["public", "self", " self", None] * 10}
+AGE = {"column": "age", "lower": 0, "upper": 100, "cells": 10, "out_of_range": "drop"}
+WORK = {"column": "work", "categories": ["public", "self"]}
 CONFIG = {
     "privacy": PRIVACY,
-    "trees": [
-        {
-            "name": "age",
-            "domain": {
-                "column": "age",
-                "lower": 0,
-                "upper": 100,
-                "cells": 10,
-                "out_of_range": "drop",
-            },
-        },
-        {"name": "work", "domain": {"column": "work", "categories": ["public", "self"]}},
-    ],
+    "trees": [{"name": "age", "domain": AGE}, {"name": "work", "domain": WORK}],
 }
 
 

@@ -1,4 +1,4 @@
-"""Runs that go on from what the run before sealed: the state of boxes, and the units counted."""
+"""Runs that go on from what the run before sealed, also where it was compacted or restored."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dptrees.dpcore.release.released import RunBefore, release_rows
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.transforms.steps import carry
 from tests.pipelines.series.runs import (
+    People,
     Runs,
     balance_alone,
     lost,
@@ -23,6 +24,7 @@ from tests.pipelines.series.runs import (
     repeated,
     without_its_balance,
 )
+from tests.pipelines.test_modes import Booked
 
 SEALED = {"boxes": "state", "people": "units"}
 
@@ -134,3 +136,99 @@ def test_what_is_lost_between_steps_stops_the_run(
         monkeypatch.setattr(step, "process", process)
         refused(copy.period(3), "the engine lost or repeated data")
         assert not (copy.period_folder(3) / "manifest.json").exists()
+
+
+# --- dptrees series compact ---
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> People:
+    own = People(tmp_path)
+    own.released_periods(3)
+    return own
+
+
+def sealed(made: People, period: int) -> set[str]:
+    folder = made.period_folder(period)
+    return {kind for kind in ("state", "units") if list(folder.glob(f"{kind}/*"))}
+
+
+def test_the_last_runs_keep_what_they_sealed_and_the_series_goes_on(made: People) -> None:
+    assert sealed(made, 1) == {"state", "units"} and "units" in sealed(made, 2)
+    before = made.run("query", made.output, "cdf", "50").out
+    outcome = made.succeed("series", "compact", made.output)
+    assert "sealed files of 1 run are deleted; the last 2 runs keep theirs" in outcome.out
+    assert not sealed(made, 1) and sealed(made, 2) and sealed(made, 3)
+    assert made.run("query", made.output, "cdf", "50").out == before
+    for period in (1, 2):
+        assert made.run("verify", made.period_folder(period)).code == 0
+    made.write_period(3)
+    (made.period_folder(3) / "units").rename(made.folder / "lost")
+    assert made.period(3, "--repair").code == 0
+    assert made.run("series", "compact", made.output, "--keep", "1").code == 0
+    assert not sealed(made, 2) and sealed(made, 3)
+    made.write_period(made.periods)
+    assert made.period(made.periods).code == 0
+    outcome = made.run("series", "compact", made.output, "--keep", "1")
+    assert outcome.code == 0 and "the last run keeps its" in outcome.out
+
+
+def test_nothing_is_deleted_where_the_last_run_is_damaged(made: People) -> None:
+    path = sorted(made.period_folder(3).glob("units/*"))[5]
+    path.write_bytes(path.read_bytes()[:-3])
+    outcome = made.run("series", "compact", made.output)
+    assert outcome.code == 2 and f"{path}: is missing or damaged" in outcome.err
+    path.unlink()
+    assert made.run("series", "compact", made.output).code == 2
+    assert sealed(made, 1) == {"state", "units"}
+
+
+def test_what_cannot_be_compacted(made: People) -> None:
+    for place, keep, words in (
+        ("out", "0", "--keep 0: at least the last run's must stay"),
+        (".", "2", "holds no series"),
+    ):
+        outcome = made.run("series", "compact", made.folder / place, "--keep", keep)
+        assert outcome.code == 2 and words in outcome.err
+    assert sealed(made, 1) == {"state", "units"}
+
+
+# --- a volume that was restored ---
+
+
+class Noisy(Booked):
+    """Its noise is seen: two draws differ."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        settings = super().settings
+        return settings | {"privacy": settings["privacy"] | {"rho": 1}}
+
+
+def test_a_lost_period_is_made_again_with_its_published_nonce(tmp_path: Path) -> None:
+    (tmp_path / "volume").mkdir()
+    made = Noisy(tmp_path / "volume")
+    made.open_ledger()
+    made.released_periods(1)
+    backup = tmp_path / "backup"
+    shutil.copytree(made.folder, backup)
+    made.write_period(2)
+    assert made.period(2).code == 0
+    published = made.snapshot(2)
+    nonce = json.loads(published["nonce.json"])["nonce"]
+
+    def restore() -> None:
+        shutil.rmtree(made.folder)
+        shutil.copytree(backup, made.folder)
+        made.write_period(2)
+
+    restore()
+    outcome = made.period(2, "--nonce", nonce)
+    assert outcome.code == 0, outcome.err
+    assert made.snapshot(2) == published
+    # Without it the rows get another draw, which the restored ledger cannot notice.
+    restore()
+    assert made.period(2).code == 0
+    again = made.snapshot(2)
+    assert again["nonce.json"] != published["nonce.json"]
+    assert not {name for name in published if name.startswith("nodes/")} & set(again)

@@ -1,4 +1,4 @@
-"""Digests of tasks, each of which must arrive once; and the sentences of failures of Spark."""
+"""Digests of tasks: each task must arrive once. And the sentences of failures of Spark."""
 
 from __future__ import annotations
 
