@@ -125,6 +125,8 @@ class FirstStage:
     """A kind of first stage, and a release that has one.
 
     Attributes:
+        rows: makes the rows of the release.
+        change: its configuration, as a change of the small one.
         folder: where the stage lies in the folder of the release.
         check: the check of `dptrees verify` that is about it.
         noun: what commands call it.
