@@ -132,7 +132,7 @@ class FirstStage:
         noun: what commands call it.
         missing: what a refusal calls the stage that is not there.
         other: a change of its fraction, and what the refusal says of it.
-        account: an account that has room for one such release, and one that has too little.
+        account: an account that admits one such release, and one that is too small.
     """
 
     rows: Callable[[], pa.Table]

@@ -45,7 +45,7 @@ def one_glob_more(settings: Settings) -> None:
     settings["input"]["path"] = [settings["input"]["path"], "/nowhere/*.parquet"]
 
 
-# `test_configuration.py` and golden texts have many more of what a configuration cannot say.
+# `test_configuration.py` and the golden failures refuse many more configurations.
 WRITTEN: list[tuple[Change, tuple[str, ...]]] = [
     (put("trees.0.domain.cells", 0), ("trees[0].domain.cells: 0",)),
     (put("trees.0.domain.cells", 2**40 + 1), ("trees[0].domain.cells", str(2**40 + 1))),

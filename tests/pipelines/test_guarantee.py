@@ -1,6 +1,6 @@
 """The guarantee in numbers, for every relation, measure and law.
 
-Its words are those of golden releases and plans.
+Golden releases and plans have its words.
 """
 
 from __future__ import annotations

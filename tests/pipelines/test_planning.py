@@ -1,6 +1,6 @@
 """``dptrees plan``: errors that it predicts, budgets that it finds, and that it reads no data.
 
-Its text and its JSON are those of golden plans.
+Golden plans have its text and its JSON.
 """
 
 from __future__ import annotations

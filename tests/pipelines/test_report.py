@@ -1,6 +1,6 @@
 """The report: self-contained, escaped, bounded, the same bytes again, and true to the tables.
 
-Its words are those of golden pages.
+Golden pages have its words.
 """
 
 from __future__ import annotations
