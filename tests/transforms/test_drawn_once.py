@@ -107,29 +107,22 @@ def test_bundles_that_run_again(plan, data, run, tmp_path, release_files, drawn)
     assert release_files(tmp_path / "again") == drawn
 
 
-def test_rows_in_another_order_and_other_files(
-    plan, rows, run, tmp_path, release_files, drawn, small_splits
+def test_other_files_formats_and_counts(
+    plan, data, rows, run, tmp_path, release_files, drawn, small_splits, monkeypatch
 ) -> None:
+    """Rows in another order and in other files, CSV for Parquet, and sorted counts for dense."""
     shuffled = rows.take(np.random.default_rng(2).permutation(rows.num_rows))
     for index in range(5):
         part = shuffled.take(np.arange(index, rows.num_rows, 5))
         pq.write_table(part, tmp_path / f"part-{index}.parquet", row_group_size=97)
     run(plan, str(tmp_path / "part-*.parquet"), tmp_path / "shuffled")
     assert release_files(tmp_path / "shuffled") == drawn
-
-
-def test_csv_for_parquet(plan, rows, run, tmp_path, release_files, drawn) -> None:
     pa_csv.write_csv(rows, tmp_path / "rows.csv")
     run(plan, str(tmp_path / "rows.csv"), tmp_path / "csv", format="csv")
     assert release_files(tmp_path / "csv") == drawn
-
-
-def test_sparse_histograms_for_dense(
-    plan, data, run, tmp_path, release_files, drawn, monkeypatch
-) -> None:
     monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", 0)
-    run(plan, data, tmp_path / "sparse")
-    assert release_files(tmp_path / "sparse") == drawn
+    run(plan, data, tmp_path / "sorted")
+    assert release_files(tmp_path / "sorted") == drawn
 
 
 def test_one_row_more_draws_all_noise_afresh(

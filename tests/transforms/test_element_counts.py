@@ -23,11 +23,11 @@ from dptrees.transforms.release import ReleaseTrees
 from tests.dpcore.hierarchy_questions import make_release_plan
 from tests.transforms import every_kind
 from tests.transforms.box_questions import box_question, sketched
+from tests.transforms.conftest import LOCAL_RUNNER
 from tests.transforms.hierarchy_releases import DELTA, sparse_question
 from tests.transforms.test_parted_release import parted, questions
 from tests.transforms.test_rounds import chosen
 
-LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 ELEMENT_COUNT = "beam:metric:element_count:v1"
 
 Counts = Callable[[ReleasePlan, pa.Table, str], Counter[str]]

@@ -9,8 +9,7 @@ import pytest
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.folder.existing_release import ExistingReleaseError, is_released
 from dptrees.transforms.release import ReleaseTrees
-
-RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+from tests.transforms.conftest import LOCAL_RUNNER
 
 
 class Untouched(beam.DoFn):
@@ -45,7 +44,7 @@ def test_the_transform_compares_no_rows_with_those_of_a_release_that_exists(
     run_steps(plan, rows, out)
     before = release_files(out)
     given = {"plan": plan, "key": reference, "output": str(out)}
-    with beam.Pipeline(RUNNER) as pipeline:
+    with beam.Pipeline(LOCAL_RUNNER) as pipeline:
         batches = pipeline | beam.Create(rows.slice(0, 5).to_batches())
         with pytest.raises(ExistingReleaseError, match=r"no row would be counted: .* if_exists="):
             batches | "refused" >> ReleaseTrees(**given)
@@ -63,7 +62,7 @@ def test_the_transform_alone_makes_a_complete_release(make_plan, rows, tmp_path,
     from dptrees.pipelines.query.release_folder import ReleaseFolder
 
     out = tmp_path / "out"
-    with beam.Pipeline(RUNNER) as pipeline:
+    with beam.Pipeline(LOCAL_RUNNER) as pipeline:
         batches = pipeline | beam.Create(rows.combine_chunks().to_batches(max_chunksize=400))
         batches | ReleaseTrees(make_plan(), key=reference, output=str(out))
     answer = ReleaseFolder(str(out)).release.tree("value").node(0, 0)
@@ -84,7 +83,7 @@ WINDOWS = {
 def test_windowed_rows_are_refused_when_the_graph_is_built(
     kind, make_plan, tmp_path, reference
 ) -> None:
-    pipeline = beam.Pipeline(RUNNER)
+    pipeline = beam.Pipeline(LOCAL_RUNNER)
     batch = pa.RecordBatch.from_pydict({"value": [1.0]})
     rows = pipeline | beam.Create([batch]) | WINDOWS[kind]
     with pytest.raises(InputError, match="they are windowed or triggered, but a release counts"):
@@ -95,6 +94,6 @@ def test_windowed_rows_are_refused_when_the_graph_is_built(
 def test_unbounded_rows_are_refused_when_the_graph_is_built(make_plan, tmp_path, reference) -> None:
     from apache_beam.testing.test_stream import TestStream
 
-    rows = beam.Pipeline(RUNNER) | TestStream()
+    rows = beam.Pipeline(LOCAL_RUNNER) | TestStream()
     with pytest.raises(InputError, match="they have no end, but a release counts all rows once"):
         rows | ReleaseTrees(make_plan(), key=reference, output=str(tmp_path / "out"))

@@ -19,9 +19,9 @@ from dptrees.transforms.folder.layout import planned_parts
 from dptrees.transforms.readers.read import ReadBatches
 from dptrees.transforms.release import ReleaseTrees
 from dptrees.transforms.steps import draw
+from tests.transforms.conftest import LOCAL_RUNNER
 
 PROJECT = Path(__file__).resolve().parents[2]
-LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 NAMES = {"splits_read", "chunks_measured", "parts_written", "bytes_written"}
 
 

@@ -61,7 +61,7 @@ def file_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_trees_share_one_file_of_each_universe(plan, tmp_path) -> None:
+def test_trees_share_one_file_of_each_universe(plan, make_plan, tmp_path) -> None:
     shared = share_universes(plan, str(tmp_path / "out"))
     names = sorted(universe_name(universe.digest) for universe in (BLOCKS, ROUTES))
     assert file_names(tmp_path / "out") == names == sorted(universe_files(shared))
@@ -72,9 +72,18 @@ def test_trees_share_one_file_of_each_universe(plan, tmp_path) -> None:
     table = pq.read_table(tmp_path / "out" / universe_name(BLOCKS.digest))
     assert universe_from_table(table) == BLOCKS
     assert shared == plan and shared.digest == plan.digest and shared.spec() == plan.spec()
+    # Widths that were computed are kept; a tree without a universe is as it was.
+    widths = plan.questions[0].widths
+    shared = share_universes(plan, str(tmp_path / "out"))
+    assert shared.questions[0].__dict__["widths"] is widths
+    assert "widths" not in shared.questions[1].__dict__
+    plain = make_plan("value", "carrier")
+    assert share_universes(plain, str(tmp_path / "none")) == plain
+    assert universe_files(plain) == {} and not (tmp_path / "none").exists()
 
 
-def test_sharing_again_writes_nothing(plan, tmp_path, monkeypatch) -> None:
+def test_sharing_again_writes_what_is_not_there(plan, tmp_path, monkeypatch) -> None:
+    """A folder that was cleared gets its universes again, and another folder its own."""
     written: list[str] = []
     write = files.write_whole
     monkeypatch.setattr(files, "write_whole", lambda p, d, **_: written.append(p) or write(p, d))
@@ -82,15 +91,15 @@ def test_sharing_again_writes_nothing(plan, tmp_path, monkeypatch) -> None:
     assert len(written) == 2
     again = share_universes(shared, str(tmp_path / "out"))
     assert len(written) == 2 and again == shared
-
-
-def test_a_folder_that_was_cleared_gets_its_universe_again(plan, tmp_path) -> None:
-    """A second release of one process into a folder of the same name."""
-    shared = share_universes(plan, str(tmp_path / "out"))
     for path in (tmp_path / "out").iterdir():
         path.unlink()
     share_universes(plan, str(tmp_path / "out"))
     assert file_names(tmp_path / "out") == sorted(universe_files(shared))
+    other = share_universes(plan, str(tmp_path / "other"))
+    assert file_names(tmp_path / "other") == file_names(tmp_path / "out")
+    assert universe_files(other) == universe_files(shared)
+    universes = [each.questions[0].domain.universe for each in (shared, other)]
+    assert universes[0].path != universes[1].path
 
 
 def test_a_release_that_exists_keeps_the_bytes_that_it_names(
@@ -112,30 +121,16 @@ def test_a_release_that_exists_keeps_the_bytes_that_it_names(
     assert universe_files(again) == universe_files(shared)
 
 
-@pytest.mark.parametrize("wrong", [b"", b"PAR1", "half", "another"])
-def test_what_is_not_the_universe_is_written_anew(plan, tmp_path, wrong, nothing_loaded) -> None:
+def test_what_is_not_the_universe_is_written_anew(plan, tmp_path, nothing_loaded) -> None:
     shared = share_universes(plan, str(tmp_path / "out"))
     first, second = (tmp_path / "out" / universe_name(u.digest) for u in (BLOCKS, ROUTES))
     good = first.read_bytes()
-    texts = {"half": good[: len(good) // 2], "another": second.read_bytes()}
-    first.write_bytes(texts.get(wrong, wrong))
-    nothing_loaded.clear()
-    assert universe_files(share_universes(plan, str(tmp_path / "out"))) == universe_files(shared)
-    assert first.read_bytes() == good
-
-
-def test_two_folders_have_a_universe_each(plan, tmp_path) -> None:
-    one, two = (share_universes(plan, str(tmp_path / name)) for name in ("one", "two"))
-    assert file_names(tmp_path / "one") == file_names(tmp_path / "two")
-    assert universe_files(one) == universe_files(two)
-    assert one.questions[0].domain.universe.path != two.questions[0].domain.universe.path
-
-
-def test_widths_that_were_computed_are_kept(plan, tmp_path) -> None:
-    widths = plan.questions[0].widths
-    shared = share_universes(plan, str(tmp_path / "out"))
-    assert shared.questions[0].__dict__["widths"] is widths
-    assert "widths" not in shared.questions[1].__dict__
+    for wrong in (b"", b"PAR1", good[: len(good) // 2], second.read_bytes()):
+        first.write_bytes(wrong)
+        nothing_loaded.clear()
+        again = share_universes(plan, str(tmp_path / "out"))
+        assert universe_files(again) == universe_files(shared)
+        assert first.read_bytes() == good
 
 
 def test_another_process_reads_each_universe_once(plan, tmp_path) -> None:
@@ -210,13 +205,6 @@ def test_a_remote_folder(plan, monkeypatch, nothing_loaded) -> None:
     objects[f"{BUCKET}/out/{universe_name(BLOCKS.digest)}"] += b" "
     with pytest.raises(UniverseError, match=f"{BUCKET}/out/universe-.* is not the file"):
         pickle.loads(travelled)
-
-
-def test_questions_without_a_universe_are_as_they_were(make_plan, tmp_path) -> None:
-    plan = make_plan("value", "carrier")
-    shared = share_universes(plan, str(tmp_path / "out"))
-    assert shared == plan and not (tmp_path / "out").exists()
-    assert universe_files(shared) == {}
 
 
 def test_a_shared_universe_is_a_universe(tmp_path) -> None:

@@ -17,9 +17,9 @@ from dptrees.transforms.errors import InputError, sentence_in
 from dptrees.transforms.readers.formats import FORMATS, find_reader
 from dptrees.transforms.readers.listing import match_files
 from dptrees.transforms.readers.read import FileSplit, ReadBatches, _ReadSplit, open_file
+from tests.transforms.conftest import LOCAL_RUNNER
 
 SECRET = "Miriam-4711"
-RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 
 def test_each_file_once_and_in_order(tmp_path, monkeypatch) -> None:
@@ -66,7 +66,7 @@ def test_batches_and_their_balance(format, rows, data, tmp_path, make_plan, smal
     if format == "csv":
         pa_csv.write_csv(rows, tmp_path / "rows.csv")
         data = str(tmp_path / "rows.csv")
-    with beam.Pipeline(RUNNER) as pipeline:
+    with beam.Pipeline(LOCAL_RUNNER) as pipeline:
         batches, balance = pipeline | ReadBatches(patterns=(data,), format=format, plan=plan)
         columns = batches | beam.Map(lambda batch: tuple(batch.schema.names)) | beam.Distinct()
         assert_that(columns, equal_to([("value", "carrier")]), "columns")

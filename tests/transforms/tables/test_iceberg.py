@@ -15,6 +15,7 @@ import pytest
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.tables.table import UNKNOWN_ROWS, IcebergTable, TableSplit
 from tests.optional import table_library
+from tests.transforms.every_case import check_every_case
 
 table_library("pyiceberg")
 
@@ -78,7 +79,22 @@ def test_metadata_file_without_catalog(
         pass
 
 
-def test_deleted_rows(visits: Any, read_pinned: RowsOf) -> None:
+def test_columns_by_field_ids(visits: Any, read_pinned: RowsOf) -> None:
+    """A renamed column is the same one; one of its old name is another, but in an old snapshot."""
+    from pyiceberg.types import LongType, StringType
+
+    snapshot = visits.current_snapshot().snapshot_id
+    with visits.update_schema() as update:
+        update.rename_column("city", "place")
+        update.update_column("age", field_type=LongType())
+    with IcebergTable(table="shop.visits", version=str(snapshot)).pinned() as table:
+        assert "city" in table.schema().names
+        assert read_pinned(table, ("city",))[0] == ("Bergen",)
+    with visits.update_schema() as update:
+        update.add_column("city", StringType())
+    with VISITS.pinned() as table:
+        assert table.schema().field("age").type == pa.int64()
+        assert read_pinned(table, ("place", "city"))[0] == ("Bergen", None)
     visits.delete("age == 7")
     with VISITS.pinned() as table:
         assert read_pinned(table, ("age",)) == [(30,), (41,), (99,), (None,)]
@@ -108,52 +124,28 @@ def test_positional_deletes(visits: Any, tmp_path: Path) -> None:
     assert pa.Table.from_batches(batches)["age"].to_pylist() == [41, None]
 
 
-def test_columns_by_field_ids(visits: Any, read_pinned: RowsOf) -> None:
-    """A renamed column is the same one; one of its old name is another."""
-    from pyiceberg.types import LongType, StringType
-
-    with visits.update_schema() as update:
-        update.rename_column("city", "place")
-        update.update_column("age", field_type=LongType())
-    with visits.update_schema() as update:
-        update.add_column("city", StringType())
-    with VISITS.pinned() as table:
-        assert table.schema().field("age").type == pa.int64()
-        assert read_pinned(table, ("place", "city"))[0] == ("Bergen", None)
-
-
-def test_old_schema_of_old_snapshot(visits: Any, read_pinned: RowsOf) -> None:
-    snapshot = visits.current_snapshot().snapshot_id
-    with visits.update_schema() as update:
-        update.rename_column("city", "place")
-    with IcebergTable(table="shop.visits", version=str(snapshot)).pinned() as table:
-        assert "city" in table.schema().names
-        assert read_pinned(table, ("city",))[0] == ("Bergen",)
+REFUSED = [
+    (IcebergTable(table="shop.none"), "the Iceberg table shop.none does not exist"),
+    (IcebergTable(table="none.visits"), "none.visits does not exist"),
+    (IcebergTable(table="shop.visits", version="12"), "no snapshot of input.version 12"),
+    (IcebergTable(table="shop.visits", version="main2"), "no snapshot of input.version main2"),
+    (IcebergTable(table="shop.visits", version="2999-01-01T00:00Z"), "is yet to come"),
+    (IcebergTable(table="shop.visits", version="2020-01-01T00:00"), "has no zone"),
+    (IcebergTable(table="shop.visits", version="2020-01-01T00:00Z"), "has no snapshot"),
+    (IcebergTable(table="shop.visits", catalog="other"), "knows no catalog other"),
+    (IcebergTable(table="nowhere/v1.metadata.json"), "cannot be read"),
+]
 
 
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        (IcebergTable(table="shop.none"), "the Iceberg table shop.none does not exist"),
-        (IcebergTable(table="none.visits"), "none.visits does not exist"),
-        (IcebergTable(table="shop.visits", version="12"), "no snapshot of input.version 12"),
-        (IcebergTable(table="shop.visits", version="main2"), "no snapshot of input.version main2"),
-        (IcebergTable(table="shop.visits", version="2999-01-01T00:00Z"), "is yet to come"),
-        (IcebergTable(table="shop.visits", version="2020-01-01T00:00"), "has no zone"),
-        (IcebergTable(table="shop.visits", version="2020-01-01T00:00Z"), "has no snapshot"),
-        (IcebergTable(table="shop.visits", catalog="other"), "knows no catalog other"),
-        (IcebergTable(table="nowhere/v1.metadata.json"), "cannot be read"),
-    ],
-)
-def test_refused(visits: Any, table: IcebergTable, words: str) -> None:
+def check_refused(table: IcebergTable, words: str) -> None:
     with pytest.raises(InputError, match=words), table.pinned():
         pass
 
 
-def test_table_without_snapshot(catalog: Any, rows: pa.Table) -> None:
-    catalog.create_table("shop.visits", schema=rows.schema)
-    with pytest.raises(InputError, match="has no snapshot"), VISITS.pinned():
-        pass
+def test_refused(visits: Any, catalog: Any, rows: pa.Table) -> None:
+    check_every_case(check_refused, REFUSED)
+    catalog.create_table("shop.empty", schema=rows.schema)
+    check_refused(IcebergTable(table="shop.empty"), "has no snapshot")
 
 
 def test_missing_file_is_reported_without_its_words(visits: Any) -> None:

@@ -157,20 +157,17 @@ def test_a_database_without_an_encoding(
         pass
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("SELECT * FROM nowhere", "it, or something that it names, does not exist"),
-        ("SELECT 'Smith'::int AS s", "message is not shown"),
-        ("SELECT place::int AS s FROM visits", "cannot be read"),
-        ("SELECT 1 AS Smith, 2 AS Smith", "message is not shown"),
-    ],
-)
-def test_errors_show_no_value(run: Callable[[str], None], text: str, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence) as no, query(text).pinned() as table:
-        list(table.batches(table.splits(["s"])[0], ["s"]))
-    assert "Smith" not in no.value.sentence and "x1" not in no.value.sentence
-    assert not no.value.again
+def test_errors_show_no_value(run: Callable[[str], None]) -> None:
+    for text, sentence in {
+        "SELECT * FROM nowhere": "it, or something that it names, does not exist",
+        "SELECT 'Smith'::int AS s": "message is not shown",
+        "SELECT place::int AS s FROM visits": "cannot be read",
+        "SELECT 1 AS Smith, 2 AS Smith": "message is not shown",
+    }.items():
+        with pytest.raises(InputError, match=sentence) as no, query(text).pinned() as table:
+            list(table.batches(table.splits(["s"])[0], ["s"]))
+        assert "Smith" not in no.value.sentence and "x1" not in no.value.sentence
+        assert not no.value.again
 
 
 def test_a_role_that_may_not_select(server: postgresql.Server, run: Callable[[str], None]) -> None:
@@ -267,9 +264,9 @@ def test_the_password_is_not_reported(
     assert PASSWORD not in str(no.value)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
+def test_what_is_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = r"input\.connection: the driver cannot read the text at env:VISITS_URL"
+    for url in (
         "postgres//reader:{}@db/visits",
         "postgresql://reader:{}@db:port/visits",
         "postgresql://reader:{}@127.0.0.1:1/visits?nothing=1",
@@ -277,15 +274,12 @@ def test_the_password_is_not_reported(
         "postgresql://reader:{}@127.0.0.1:1/visits?sslmode=nothing",
         "postgresql://reader:{}@127.0.0.1:99999/visits",
         "visits",
-    ],
-)
-def test_what_is_no_url(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setenv("VISITS_URL", url.format(PASSWORD))
-    refused = r"input\.connection: the driver cannot read the text at env:VISITS_URL"
-    with pytest.raises(InputError, match=refused) as no, query().pinned():
-        pass
-    assert not no.value.again
-    assert PASSWORD not in str(no.value)
+    ):
+        monkeypatch.setenv("VISITS_URL", url.format(PASSWORD))
+        with pytest.raises(InputError, match=refused) as no, query().pinned():
+            pass
+        assert not no.value.again, url
+        assert PASSWORD not in str(no.value)
 
 
 def test_a_file_of_the_url(server: postgresql.Server, tmp_path: Path) -> None:
@@ -383,15 +377,15 @@ def test_a_locked_table_is_not_waited_for_without_end(
     assert no.value.again
 
 
-@pytest.mark.parametrize("words", ["database is locked", "does not exist", "no answer"])
-def test_words_of_a_value_decide_nothing(run: Callable[[str], None], words: str) -> None:
+def test_words_of_a_value_decide_nothing(run: Callable[[str], None], read_pinned: RowsOf) -> None:
     """Where the server gives a state: a schedule would try a mistake again for ever."""
-    run(
-        "CREATE FUNCTION fail() RETURNS int LANGUAGE plpgsql VOLATILE AS "
-        f"$$ BEGIN RAISE EXCEPTION '{words} Smith'; END $$"
-    )
-    with pytest.raises(InputError, match="postgresql cannot be read \\(OSError") as no:  # noqa: SIM117
-        with query("SELECT fail() AS id FROM visits").pinned() as table:
-            for split in table.splits(["id"]):
-                list(table.batches(split, ["id"]))
-    assert not no.value.again and "Smith" not in no.value.sentence
+    for words in ("database is locked", "does not exist", "no answer"):
+        run(
+            "CREATE OR REPLACE FUNCTION fail() RETURNS int LANGUAGE plpgsql VOLATILE AS "
+            f"$$ BEGIN RAISE EXCEPTION '{words} Smith'; END $$"
+        )
+        failing = query("SELECT fail() AS id FROM visits")
+        with pytest.raises(InputError, match=r"postgresql cannot be read \(OSError") as no:  # noqa: SIM117
+            with failing.pinned() as table:
+                read_pinned(table, ("id",))
+        assert not no.value.again and "Smith" not in no.value.sentence, words
