@@ -70,13 +70,21 @@ def test_the_manifest_names_every_part_with_its_checksum(
     assert {name: manifest[name] for name in reported} == reported
 
 
-def test_the_same_release_again_changes_nothing(plan, data, run, tmp_path, release_files) -> None:
+def test_the_same_release_again_changes_nothing(
+    plan, data, run, tmp_path, release_files, monkeypatch
+) -> None:
+    """Also by another version, and as a repair."""
     run(plan, data, tmp_path / "out")
     before = release_files(tmp_path / "out")
     inode = os.stat(tmp_path / "out" / "manifest.json").st_ino
-    run(plan, data, tmp_path / "out", if_exists="use")
-    assert release_files(tmp_path / "out") == before
-    assert os.stat(tmp_path / "out" / "manifest.json").st_ino == inode
+    for version in ("", "2"):
+        if version:
+            monkeypatch.setattr("dptrees.dpcore.release.guarantee.__version__", version)
+        for repair in (False, True):
+            run(plan, data, tmp_path / "out", repair=repair, if_exists="use")
+            assert release_files(tmp_path / "out") == before
+        if not version:
+            assert os.stat(tmp_path / "out" / "manifest.json").st_ino == inode
 
 
 def test_a_folder_with_a_record_and_strays_is_completed(
@@ -97,17 +105,6 @@ def test_a_folder_with_a_record_and_strays_is_completed(
     assert found == whole | {f"nodes/.stray{TEMPORARY_SUFFIX}": b"stray"}
 
 
-@pytest.mark.parametrize("repair", [False, True])
-def test_a_release_that_exists_is_left_as_it_is_by_another_version(
-    plan, data, rows, run, run_steps, tmp_path, release_files, monkeypatch, repair
-) -> None:
-    run_steps(plan, rows, tmp_path / "out")
-    before = release_files(tmp_path / "out")
-    monkeypatch.setattr("dptrees.dpcore.release.guarantee.__version__", "2")
-    run(plan, data, tmp_path / "out", repair=repair, if_exists="use")
-    assert release_files(tmp_path / "out") == before
-
-
 def test_a_release_without_its_record_is_not_damaged_by_other_data(
     plan, rows, run, run_steps, tmp_path, release_files
 ) -> None:
@@ -125,12 +122,9 @@ def receipt(index: int, checksum: str = "aa", **fields: Any) -> Receipt:
     return Receipt(part=part, rows=3, sha256=checksum, **fields)
 
 
-def test_receipts_come_back_from_bytes() -> None:
+def test_receipts_of_retries_are_one_whatever_their_order() -> None:
     each = receipt(4, note="eA==")
     assert Receipt.from_bytes(each.to_bytes()) == each
-
-
-def test_receipts_of_retries_are_one_whatever_their_order() -> None:
     receipts = [receipt(2), receipt(1, "bb"), receipt(1, "aa"), receipt(2)]
     expected = {receipt(1).part: receipt(1, "aa"), receipt(2).part: receipt(2)}
     for order in (receipts, receipts[::-1]):

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -56,6 +57,21 @@ def counted(tmp_path: Path, reference) -> Counts:
     return counts
 
 
+@pytest.fixture
+def check_alike(counted: Counts) -> Callable[..., Counter[str]]:
+    """Releases columns, and them with other values, and compares the numbers of elements."""
+
+    def check(
+        plan: ReleasePlan, columns: dict[str, Any], others: dict[str, dict[str, Any]]
+    ) -> Counter[str]:
+        first = counted(plan, pa.table(columns), "first")
+        for name, values in others.items():
+            assert counted(plan, pa.table(columns | values), name) == first, name
+        return first
+
+    return check
+
+
 def test_dense_histograms(counted, make_plan, small_splits) -> None:
     plan = make_plan("value", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
     # All rows in the first chunk of eight cells, but for one in the last.
@@ -71,14 +87,13 @@ def test_dense_histograms(counted, make_plan, small_splits) -> None:
     assert any(count >= 2 * chunks for count in first.values())
 
 
-def test_bundles_without_a_row_that_is_kept(counted, make_plan, small_splits) -> None:
+def test_bundles_without_a_row_that_is_kept(check_alike, make_plan, small_splits) -> None:
     plan = make_plan("value", fanouts=(4, 4, 2), chunk_leaves=8)
-    rows = pa.table({"value": pa.array([np.nan] * 2999 + [3.0])})
-    none = pa.table({"value": pa.array([np.nan] * 3000)})
-    assert counted(plan, rows, "first") == counted(plan, none, "second")
+    none = {"value": [np.nan] * 3000}
+    check_alike(plan, {"value": [np.nan] * 2999 + [3.0]}, {"none": none})
 
 
-def test_shards_of_a_sparse_tree(counted, small_splits) -> None:
+def test_shards_of_a_sparse_tree(check_alike, small_splits) -> None:
     question = sparse_question("labels", name="labels")
     plan = ReleasePlan(
         name="sparse",
@@ -87,51 +102,44 @@ def test_shards_of_a_sparse_tree(counted, small_splits) -> None:
         questions=(question,),
         stated=(question.plan.epsilon, DELTA),
     )
-    name = question.columns[0]
-    columns = {each: pa.array(["x"] * 2000) for each in question.columns}
-    rows = pa.table(columns | {name: pa.array(["x"] * 1999 + ["y"])})
-    assert counted(plan, rows, "first") == counted(plan, pa.table(columns), "second")
+    other = {question.columns[0]: ["x"] * 1999 + ["y"]}
+    check_alike(plan, {each: ["x"] * 2000 for each in question.columns}, {"other": other})
 
 
 @pytest.mark.parametrize("buffered", [2**23, 700])
-def test_leaves_that_are_matched_in_parts(counted, small_splits, monkeypatch, buffered) -> None:
+def test_leaves_that_are_matched_in_parts(check_alike, small_splits, monkeypatch, buffered) -> None:
     """Also where counts leave before their bundle ends, and whatever matches no leaf."""
     monkeypatch.setattr("dptrees.dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 5)
     monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", buffered)
     question = replace(questions(parted())[4], chunk_leaves=5)
     assert question.is_matched and question.domain.unknown == "other"
-    plan = make_release_plan(question)
-    first = counted(plan, pa.table({"code": ["0100"] * 2000}), "first")
-    for code in ("9001", "0199", "7700", None):
-        rows = pa.table({"code": pa.array(["0100"] * 1999 + [code])})
-        assert first == counted(plan, rows, f"with {code}")
+    codes = ("9001", "0199", "7700", None)
+    others = {f"with {code}": {"code": ["0100"] * 1999 + [code]} for code in codes}
+    check_alike(make_release_plan(question), {"code": ["0100"] * 2000}, others)
 
 
 @pytest.mark.parametrize("most", [2**21, 300])
-def test_shards_of_a_selection(counted, small_splits, monkeypatch, most) -> None:
+def test_shards_of_a_selection(check_alike, small_splits, monkeypatch, most) -> None:
     """Also where counts leave before their bundle ends: after so many rows, whatever they hold."""
     monkeypatch.setattr("dptrees.dpcore.choices.key_selection.MOST_ROWS", most)
-    plan = every_kind.PLANS["selection"]()
+    others = {
+        "another key": {"race": ["x"] * 1999 + ["y"]},
+        "no key": {"race": ["x"] * 1999 + [None]},
+        "many keys": {"number": list(range(2000))},
+    }
     columns = {"number": [3] * 2000, "race": ["x"] * 2000}
-    first = counted(plan, pa.table(columns), "first")
-    for name, values in (
-        ("another key", {"race": ["x"] * 1999 + ["y"]}),
-        ("no key", {"race": pa.array(["x"] * 1999 + [None])}),
-        ("many keys", {"number": list(range(2000))}),
-    ):
-        assert first == counted(plan, pa.table(columns | values), name)
+    check_alike(every_kind.PLANS["selection"](), columns, others)
 
 
-def test_quantiles_in_rounds(counted) -> None:
+def test_quantiles_in_rounds(check_alike) -> None:
     """Wherever rows are, and whatever their keys: every chunk is queried, and answers."""
     plan = make_release_plan(chosen("deep", (0.1, 0.5, 0.7)), chosen("keyed", (0.5,), keyed=True))
-    first = counted(plan, pa.table({"value": [0.1, 0.2, 0.15], "carrier": ["UA"] * 3}), "first")
-    other = pa.table({"value": [0.1, 0.2, 9.9], "carrier": ["UA", "UA", "AA"]})
-    assert first == counted(plan, other, "other")
+    other = {"value": [0.1, 0.2, 9.9], "carrier": ["UA", "UA", "AA"]}
+    check_alike(plan, {"value": [0.1, 0.2, 0.15], "carrier": ["UA"] * 3}, {"other": other})
 
 
 @pytest.mark.parametrize("buffered", [2**23, 700])
-def test_boxes_of_columns(counted, small_splits, monkeypatch, buffered) -> None:
+def test_boxes_of_columns(check_alike, small_splits, monkeypatch, buffered) -> None:
     """However their counts are held, also where codes leave before their bundle ends."""
     monkeypatch.setattr("dptrees.dpcore.boxes.held_counts.BUFFERED_ROWS", buffered)
     plan = make_release_plan(
@@ -139,13 +147,13 @@ def test_boxes_of_columns(counted, small_splits, monkeypatch, buffered) -> None:
         box_question("sparse", holding=Holding.SPARSE),
         sketched("sketches", SketchKind.COUNT_SKETCH, rows=3),
     )
+    others = {
+        "another number": {"number": [3] * 2999 + [20]},
+        "a row that is dropped": {"race": ["white"] * 2999 + ["dropped"]},
+        "many codes": {"number": np.random.default_rng(3).integers(-5, 25, 3000)},
+    }
     columns = {"number": [3] * 3000, "amount": [1.0] * 3000, "race": ["white"] * 3000}
-    first = counted(plan, pa.table(columns), "first")
-    others = {"number": [3] * 2999 + [20], "race": ["white"] * 2999 + ["dropped"]}
-    for name, values in others.items():
-        assert first == counted(plan, pa.table(columns | {name: values}), name)
-    codes = np.random.default_rng(3).integers(-5, 25, 3000)
-    assert first == counted(plan, pa.table(columns | {"number": codes}), "many codes")
+    check_alike(plan, columns, others)
 
 
 def test_a_box_that_sends_no_empty_shards_is_found(counted, small_splits, monkeypatch) -> None:

@@ -79,21 +79,14 @@ WINDOWS = {
 }
 
 
-@pytest.mark.parametrize("kind", WINDOWS)
-def test_windowed_rows_are_refused_when_the_graph_is_built(
-    kind, make_plan, tmp_path, reference
-) -> None:
-    pipeline = beam.Pipeline(LOCAL_RUNNER)
-    batch = pa.RecordBatch.from_pydict({"value": [1.0]})
-    rows = pipeline | beam.Create([batch]) | WINDOWS[kind]
-    with pytest.raises(InputError, match="they are windowed or triggered, but a release counts"):
-        rows | ReleaseTrees(make_plan(), key=reference, output=str(tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
-
-
-def test_unbounded_rows_are_refused_when_the_graph_is_built(make_plan, tmp_path, reference) -> None:
+def test_rows_that_are_refused_when_the_graph_is_built(make_plan, tmp_path, reference) -> None:
     from apache_beam.testing.test_stream import TestStream
 
-    rows = beam.Pipeline(LOCAL_RUNNER) | TestStream()
-    with pytest.raises(InputError, match="they have no end, but a release counts all rows once"):
-        rows | ReleaseTrees(make_plan(), key=reference, output=str(tmp_path / "out"))
+    batch = pa.RecordBatch.from_pydict({"value": [1.0]})
+    words = "they are windowed or triggered, but a release counts"
+    refused = [(beam.Create([batch]) | window, words) for window in WINDOWS.values()]
+    for rows, words in [*refused, (TestStream(), "they have no end, but a release counts all")]:
+        release = ReleaseTrees(make_plan(), key=reference, output=str(tmp_path / "out"))
+        with pytest.raises(InputError, match=words):
+            beam.Pipeline(LOCAL_RUNNER) | rows | release
+        assert not (tmp_path / "out").exists()

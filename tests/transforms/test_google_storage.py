@@ -2,25 +2,19 @@
 (fake-gcs-server), also of a process that is killed."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-import yaml
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from dptrees.pipelines.cli.command import main
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.files import OutputError
-from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
 from tests import google_cloud
-from tests.transforms.test_object_store import NONCE, parquet, settings
+from tests.transforms.test_object_store import NONCE, check_killed, parquet, write_settings
 
 pytestmark = google_cloud.needed(server=True)
 OPTIONS = ("--project=test",)
@@ -87,33 +81,17 @@ def configuration(bucket: Bucket, tmp_path: Path, key_file: Path) -> Callable[[s
     """Writes a configuration of a release to a folder of the bucket."""
 
     def made(folder: str) -> str:
-        path, root = tmp_path / f"{folder}.yaml", f"gs://{bucket.name}"
-        chosen = settings(f"{root}/rows/*.parquet", f"{root}/{folder}", key_file)
-        path.write_text(yaml.safe_dump(chosen))
-        return str(path)
+        root = f"gs://{bucket.name}"
+        return write_settings(tmp_path, f"{root}/rows/*.parquet", f"{root}/{folder}", key_file)
 
     return made
-
-
-def killed(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    paths = os.pathsep.join(filter(None, [str(google_cloud.PROJECT), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(
-        [sys.executable, "-c", google_cloud.HERE_ONLY + KILLED, *arguments],
-        env=os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
-        cwd=google_cloud.PROJECT,
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=300,
-    )
 
 
 def test_release_kill_query_and_repair(
     bucket, configuration, rows, data, tmp_path, key_file, release_files, capsys
 ) -> None:
-    local = tmp_path / "local.yaml"
-    local.write_text(yaml.safe_dump(settings(data, str(tmp_path / "local"), key_file)))
-    assert main(["release", str(local), *NONCE]) == 0
+    local = write_settings(tmp_path, data, str(tmp_path / "local"), key_file)
+    assert main(["release", local, *NONCE]) == 0
 
     whole, root = configuration("whole"), f"gs://{bucket.name}/whole"
     assert main(["release", whole, *NONCE, *OPTIONS]) == 0
@@ -126,18 +104,8 @@ def test_release_kill_query_and_repair(
     assert "already there" in capsys.readouterr().out
     assert bucket.contents("whole") == released
 
-    # Killed between its parts, and run again: the same release.
-    path = configuration("killed")
-    process = killed("release", path, *NONCE, *OPTIONS)
-    assert process.returncode == -signal.SIGKILL, process.stderr
-    left = bucket.contents("killed")
-    (listed,) = (name for name in left if INPUT_LIST_NAMES.fullmatch(name))
-    del left[listed]
-    assert "manifest.json" not in left and left.items() <= released.items()
-    # Of the two parts that are written at the same time.
-    assert sum(name.startswith("nodes/") for name in left) <= 1
-    assert main(["release", path, *OPTIONS]) == 0
-    assert bucket.contents("killed") == released
+    killed = configuration("killed")
+    check_killed(google_cloud.HERE_ONLY + KILLED, killed, bucket, *OPTIONS)
 
     # What another run left is swept.
     bucket.put("whole/nodes/value-000000-000000-feedfeedfeedfeed.parquet", b"stray")

@@ -75,30 +75,26 @@ def other_rows(rows: pa.Table) -> pa.Table:
     return rows.set_column(rows.column_names.index("value"), "value", pa.array(value))
 
 
-def test_other_rows_in_files_of_the_same_layout_give_the_same_counters(
+def test_other_and_fewer_rows_give_the_same_counters(
     data, rows, tmp_path, counters, small_splits
 ) -> None:
-    other = other_rows(rows)
-    folder = tmp_path / "other"
-    folder.mkdir()
-    pq.write_table(other.slice(0, 1700), folder / "a.parquet", row_group_size=500)
-    pq.write_table(other.slice(1700), folder / "b.parquet", row_group_size=700)
-    first = counters(data, tmp_path / "first out")
-    second = counters(str(folder / "*.parquet"), tmp_path / "second out")
+    """In files of the same layout; of fewer rows, but for splits."""
+
+    def of_files(name: str, first: pa.Table, second: pa.Table) -> dict[str, int]:
+        folder = tmp_path / name
+        folder.mkdir()
+        pq.write_table(first, folder / "a.parquet", row_group_size=500)
+        pq.write_table(second, folder / "b.parquet", row_group_size=700)
+        return counters(str(folder / "*.parquet"), tmp_path / f"{name} out")
+
+    first, other = counters(data, tmp_path / "first out"), other_rows(rows)
+    second = of_files("other", other.slice(0, 1700), other.slice(1700))
+    fewer = of_files("fewer", rows.slice(0, 1), rows.slice(0, 0))
     # What is released is noisy; the rest must not differ at all.
     assert first.pop("bytes_written") > 0 and second.pop("bytes_written") > 0
     assert first == second
-
-
-def test_fewer_rows_give_the_same_counters_but_for_splits(data, rows, tmp_path, counters) -> None:
-    folder = tmp_path / "fewer"
-    folder.mkdir()
-    pq.write_table(rows.slice(0, 1), folder / "a.parquet")
-    pq.write_table(rows.slice(0, 0), folder / "b.parquet")
-    first = counters(data, tmp_path / "first out")
-    second = counters(str(folder / "*.parquet"), tmp_path / "second out")
     for name in ("chunks_measured", "parts_written"):
-        assert first[name] == second[name]
+        assert first[name] == fewer[name]
 
 
 def test_counters_are_named_in_one_place_and_documented() -> None:
@@ -130,15 +126,10 @@ def test_no_other_module_makes_metrics() -> None:
     assert makes_metrics("from apache_beam.metrics import Metrics")
     assert makes_metrics("beam.metrics.Metrics.counter('a', 'b').inc()")
     assert not makes_metrics("question.counter(dense=True)")  # of rows
-    modules = [
-        path for layer in ("dpcore", "transforms", "pipelines") for path in package_modules(layer)
-    ]
+    layers = ("dpcore", "transforms", "pipelines")
+    modules = [path for layer in layers for path in sorted((PROJECT / layer).glob("*.py"))]
     made = [path.name for path in modules if makes_metrics(path.read_text())]
     assert made == ["conservation.py", "preflight.py"]
-
-
-def package_modules(name: str) -> list[Path]:
-    return sorted((PROJECT / name).glob("*.py"))
 
 
 @pytest.mark.parametrize(("kind", "counts"), [(NODES, True), (UNITS, False)])

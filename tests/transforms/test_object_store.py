@@ -205,9 +205,46 @@ def put_rows(store: dict[str, bytes], folder: Path, key: Path, rows: pa.Table) -
     """The configuration of a release whose rows and output both lie in the store."""
     store[f"{BUCKET}/rows/a.parquet"] = parquet(rows.slice(0, 1700))
     store[f"{BUCKET}/rows/b.parquet"] = parquet(rows.slice(1700))
-    path = folder / "release.yaml"
-    path.write_text(yaml.safe_dump(settings(f"{BUCKET}/rows/*.parquet", OUTPUT, key)))
+    return write_settings(folder, f"{BUCKET}/rows/*.parquet", OUTPUT, key)
+
+
+def write_settings(folder: Path, rows: str, output: str, key: Path) -> str:
+    """Write the configuration of a release to a file of a folder; return its path."""
+    path = folder / f"{Path(output).name}.yaml"
+    path.write_text(yaml.safe_dump(settings(rows, output, key)))
     return str(path)
+
+
+def run_killed(code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command in a process of its own, which is killed with no chance to clean up."""
+    paths = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=PROJECT,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def check_killed(code: str, path: str, bucket: Any, *options: str) -> None:
+    """Check that a release to the folder `killed` that is killed between its parts, and run again,
+    is the release in the folder `whole`."""
+    released = bucket.contents("whole")
+    process = run_killed(code, "release", path, *NONCE, *options)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    left = bucket.contents("killed")
+    (listed,) = (name for name in left if INPUT_LIST_NAMES.fullmatch(name))
+    del left[listed]
+    assert "manifest.json" not in left and left.items() <= released.items()
+    # Of the two parts that are written at the same time.
+    assert sum(name.startswith("nodes/") for name in left) <= 1
+    assert main(["release", path, *options]) == 0
+    again = bucket.contents("killed")
+    assert again.keys() == released.keys()
+    assert {name for name in again if again[name] != released[name]} == set()
 
 
 @pytest.fixture
@@ -239,9 +276,8 @@ def released(configuration: str, store, stored: dict[str, bytes]) -> str:
 @pytest.fixture
 def local(tmp_path: Path, key_file: Path, data: str, release_files) -> dict[str, bytes]:
     """The same release in a local folder."""
-    path = tmp_path / "local.yaml"
-    path.write_text(yaml.safe_dump(settings(data, str(tmp_path / "local"), key_file)))
-    assert main(["release", str(path), *NONCE]) == 0
+    path = write_settings(tmp_path, data, str(tmp_path / "local"), key_file)
+    assert main(["release", path, *NONCE]) == 0
     return release_files(tmp_path / "local")
 
 
@@ -366,19 +402,14 @@ def test_a_failing_write_is_reported_and_the_run_completed_later(
     assert record == made["record.json"]
 
 
-@pytest.mark.parametrize("operation", ["exists", "open"])
-def test_a_store_that_does_not_answer(operation, store) -> None:
+def test_a_store_that_does_not_answer(store) -> None:
     store[f"{BUCKET}/a"] = b"data"
-    MemoryStore.failure.append(fails_at(operation, "a"))
-    act = {"exists": files.exists, "open": files.read_bytes}[operation]
-    with pytest.raises(OutputError, match=r"bucket/a cannot be .*: 503: slow down"):
-        act(f"{BUCKET}/a")
-    assert store == {f"{BUCKET}/a": b"data"}
-
-
-def test_rows_that_cannot_be_listed_or_opened(store) -> None:
-    store[f"{BUCKET}/a"] = b"data"
-    MemoryStore.failure.append(fails_at("list", "", BeamIOError("x", {"y": StoreError("403")})))
+    for operation, act in (("exists", files.exists), ("open", files.read_bytes)):
+        MemoryStore.failure[:] = [fails_at(operation, "a")]
+        with pytest.raises(OutputError, match=r"bucket/a cannot be .*: 503: slow down"):
+            act(f"{BUCKET}/a")
+        assert store == {f"{BUCKET}/a": b"data"}
+    MemoryStore.failure[:] = [fails_at("list", "", BeamIOError("x", {"y": StoreError("403")}))]
     with pytest.raises(InputError, match=r"bucket/\* cannot be listed: 403"):
         match_files((f"{BUCKET}/*",))
     MemoryStore.failure[:] = [fails_at("open", "a")]
@@ -419,14 +450,11 @@ def test_a_page_is_written_as_one(store, monkeypatch) -> None:
 
 def test_beam_s_own_writer_is_not_used() -> None:
     """`fileio.WriteToFiles` of Beam 2.77 logs a failing rename and goes on."""
-    sources = [path for folder in ("transforms", "pipelines") for path in package_modules(folder)]
+    sources = [
+        path for name in ("transforms", "pipelines") for path in (PROJECT / name).rglob("*.py")
+    ]
     assert len(sources) > 20
-    for path in sources:
-        assert "fileio" not in path.read_text(), path
-
-
-def package_modules(name: str) -> list[Path]:
-    return sorted((PROJECT / name).rglob("*.py"))
+    assert [path for path in sources if "fileio" in path.read_text()] == []
 
 
 # ---- a real S3 server in this process, the command in another --------------------------------
@@ -497,19 +525,6 @@ class Bucket:
         found.pop("report.html", None)
         return found
 
-    def killed(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Runs a command in a process of its own, which is killed with no chance to clean up."""
-        paths = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
-        return subprocess.run(
-            [sys.executable, "-c", KILLED, *arguments],
-            env=os.environ | S3_KEYS | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"},
-            cwd=PROJECT,
-            text=True,
-            capture_output=True,
-            check=False,
-            timeout=300,
-        )
-
     @property
     def options(self) -> tuple[str, ...]:
         """Beam's options that lead to the server."""
@@ -531,10 +546,7 @@ def s3_configuration(bucket: Bucket, tmp_path: Path, key_file: Path) -> Callable
 
     def made(folder: str) -> str:
         root = f"s3://{bucket.name}"
-        path = tmp_path / f"{folder}.yaml"
-        chosen = settings(f"{root}/rows/*.parquet", f"{root}/{folder}", key_file)
-        path.write_text(yaml.safe_dump(chosen))
-        return str(path)
+        return write_settings(tmp_path, f"{root}/rows/*.parquet", f"{root}/{folder}", key_file)
 
     return made
 
@@ -559,20 +571,7 @@ def test_s3(bucket, s3_configuration, reached, rows, capsys, monkeypatch) -> Non
     assert {"manifest.json", "record.json", "quantiles.parquet"} < released.keys()
     assert bucket.names("whole/report.html")
 
-    # Killed between its parts, and run again: the same release.
-    path = s3_configuration("killed")
-    process = bucket.killed("release", path, *NONCE, *bucket.options)
-    assert process.returncode == -signal.SIGKILL, process.stderr
-    left = bucket.contents("killed")
-    (listed,) = (name for name in left if INPUT_LIST_NAMES.fullmatch(name))
-    del left[listed]
-    assert "manifest.json" not in left and left.items() <= released.items()
-    # Of the two parts that are written at the same time.
-    assert sum(name.startswith("nodes/") for name in left) <= 1
-    assert main(["release", path, *bucket.options]) == 0
-    again = bucket.contents("killed")
-    assert again.keys() == released.keys()
-    assert {name for name in again if again[name] != released[name]} == set()
+    check_killed(KILLED, s3_configuration("killed"), bucket, *bucket.options)
 
     # The server as the environment names it, as for `query`, which takes no Beam options.
     monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.endpoint)

@@ -95,11 +95,18 @@ def test_the_beginning_of_a_release_is_discarded(
     assert "manifest.json" in release_files(out)
 
 
-def test_nothing_of_ours_is_discarded_from_a_folder_of_others(tmp_path, release_files) -> None:
-    put(tmp_path, {"quantiles.parquet": b"mine"} | MINE)
-    with pytest.raises(ExistingReleaseError, match="contains nothing that --discard could remove"):
-        discard(str(tmp_path))
-    assert release_files(tmp_path) == {"quantiles.parquet": b"mine"} | MINE
+def test_what_is_not_discarded(tmp_path, out, release_files) -> None:
+    """A finished release, and a folder of others."""
+    mine = {"quantiles.parquet": b"mine"} | MINE
+    put(tmp_path / "others", mine)
+    for folder, words in (
+        (out, "contains a finished release, which --discard does not"),
+        (tmp_path / "others", "contains nothing that --discard could remove"),
+    ):
+        before = release_files(folder)
+        with pytest.raises(ExistingReleaseError, match=words):
+            discard(str(folder))
+        assert release_files(folder) == before
 
 
 def test_what_a_killed_discarding_leaves_is_seen(out) -> None:
@@ -187,12 +194,3 @@ def test_discarding_begins_with_the_nonce(out, monkeypatch) -> None:
     with pytest.raises(KeyboardInterrupt):
         discard(str(out))
     assert deleted == [str(out / "nonce.json")]
-
-
-def test_a_finished_release_is_not_discarded(out, release_files) -> None:
-    before = release_files(out)
-    with pytest.raises(
-        ExistingReleaseError, match="contains a finished release, which --discard does not"
-    ):
-        discard(str(out))
-    assert release_files(out) == before

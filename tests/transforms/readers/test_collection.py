@@ -73,33 +73,30 @@ def test_every_form_gives_the_same_release(
     assert release_files(tmp_path / "own") == release_files(tmp_path / "steps")
 
 
-def refused(plan, reference, output: Path, rows: Any, schema: pa.Schema | None = None) -> str:
-    """The sentence in which rows are refused when the graph is built; nothing is written."""
-    with pytest.raises(InputError) as caught:
-        (
-            beam.Pipeline(LOCAL_RUNNER)
-            | rows
-            | ReleaseTrees(plan, key=reference, output=str(output), schema=schema)
-        )
-    assert not output.exists()
-    return caught.value.sentence
-
-
 def test_mistakes_are_reported_when_the_graph_is_built(
     make_plan, reference, tmp_path: Path
 ) -> None:
-    plan, output = make_plan("value", "number"), tmp_path / "out"
-    reported = refused(plan, reference, output, beam.Create([1, 2]))
-    assert reported.startswith("rows: the elements are of type int, but a release takes Arrow")
-    reported = refused(plan, reference, output, beam.Create([{"value": 1.0}]))
-    assert reported.endswith("give schema=pa.schema(...) of value, number")
     schema = pa.schema({"value": pa.float64()})
-    reported = refused(plan, reference, output, beam.Create([{"value": 1.0}]), schema)
-    assert reported == ("input: the PCollection has no column 'number'; its columns are value")
-    reported = refused(plan, reference, output, beam.Create([beam.Row(value="1", number=1)]))
-    assert reported.startswith("input: the PCollection: column 'value' has type string")
-    reported = refused(plan, reference, output, beam.Create([beam.Row(value=[1.0], number=1)]))
-    assert reported.startswith("rows: the field 'value' is of type List")
+    for elements, given, words in (
+        ([1, 2], None, "rows: the elements are of type int, but a release takes Arrow"),
+        ([{"value": 1.0}], None, "give schema=pa.schema(...) of value, number"),
+        (
+            [{"value": 1.0}],
+            schema,
+            "input: the PCollection has no column 'number'; its columns are value",
+        ),
+        (
+            [beam.Row(value="1", number=1)],
+            None,
+            "input: the PCollection: column 'value' has type string",
+        ),
+        ([beam.Row(value=[1.0], number=1)], None, "rows: the field 'value' is of type List"),
+    ):
+        plan, output = make_plan("value", "number"), tmp_path / "out"
+        release = ReleaseTrees(plan, key=reference, output=str(output), schema=given)
+        with pytest.raises(InputError) as caught:
+            beam.Pipeline(LOCAL_RUNNER) | beam.Create(elements) | release
+        assert words in caught.value.sentence and not output.exists()
 
 
 def failed(release: ReleaseTrees, rows: Any) -> str | None:
@@ -146,18 +143,15 @@ def test_a_value_beyond_its_type_is_missing_whatever_is_beside_it() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
+def test_a_row_of_another_form_is_a_mistake() -> None:
+    for row, words in (
         ({"x": "7"}, "column 'x' has type double, but a value of it is of Python's type str"),
         ({"y": 7}, "an element has no column 'x'"),
         (7, "an element has no column 'x'"),
-    ],
-)
-def test_a_row_of_another_form_is_a_mistake(row: Any, words: str) -> None:
-    with pytest.raises(InputError) as caught:
-        to_batch([{"x": 1.0}, row], pa.schema({"x": pa.float64()}))
-    assert words in caught.value.sentence and "7" not in caught.value.sentence
+    ):
+        with pytest.raises(InputError) as caught:
+            to_batch([{"x": 1.0}, row], pa.schema({"x": pa.float64()}))
+        assert words in caught.value.sentence and "7" not in caught.value.sentence
 
 
 class Typed(NamedTuple):
