@@ -58,17 +58,6 @@ def test_the_transform_compares_no_rows_with_those_of_a_release_that_exists(
     assert line == f"dptrees: {out} contains the release; no row is counted"
 
 
-def test_the_transform_alone_makes_a_complete_release(make_plan, rows, tmp_path, reference) -> None:
-    from dptrees.pipelines.query.release_folder import ReleaseFolder
-
-    out = tmp_path / "out"
-    with beam.Pipeline(LOCAL_RUNNER) as pipeline:
-        batches = pipeline | beam.Create(rows.combine_chunks().to_batches(max_chunksize=400))
-        batches | ReleaseTrees(make_plan(), key=reference, output=str(out))
-    answer = ReleaseFolder(str(out)).release.tree("value").node(0, 0)
-    assert abs(answer.estimate - 2850) < 200
-
-
 WINDOWS = {
     "fixed": beam.WindowInto(beam.window.FixedWindows(60)),
     "global, triggered": beam.WindowInto(

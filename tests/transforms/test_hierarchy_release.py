@@ -181,14 +181,6 @@ def test_no_rows_at_all(tmp_path, run_steps, check) -> None:
     assert sum(name.startswith("universe-") for name in found) == 3
 
 
-def test_a_hierarchy_beside_an_ordered_tree(make_plan, rows, tmp_path, run_steps, check) -> None:
-    ordered = make_plan("value", "carrier", fanouts=(4, 4, 2))
-    both = rows.append_column("code", ROWS["code"].combine_chunks().take(np.arange(3000) % 2600))
-    plan = make_release_plan(*ordered.questions, hierarchy_question("digits"))
-    run_steps(plan, both, tmp_path / "out")
-    assert "quantiles.parquet" in check(plan, tmp_path / "out", both)
-
-
 @pytest.mark.parametrize("name", ["add_remove", "public"])
 def test_zero_noise_gives_what_is_counted_by_hand(name, tmp_path, run_steps, without_noise) -> None:
     run_steps(plan_for(name), ROWS, tmp_path / "out")

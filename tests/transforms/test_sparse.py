@@ -12,7 +12,6 @@ import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.privacy.conversion import zcdp_rho
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.messages import Place
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
@@ -24,7 +23,6 @@ from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
 from dptrees.transforms.steps.count import _DIGEST, _EmptyPlaces, _MergePlace
 from dptrees.transforms.steps.record import unpack_digest
-from tests.dpcore.hierarchy_questions import hierarchy_question
 from tests.transforms.eager import MAIN, counted, grouped, outputs, summed
 from tests.transforms.every_kind import numbered_rows
 from tests.transforms.hierarchy_releases import DELTA, release_in_memory, sparse_question
@@ -46,25 +44,6 @@ def sparse_plan(*forms: str, **fields: Any) -> ReleasePlan:
     )
 
 
-def mixed_plan(**fields: Any) -> ReleasePlan:
-    epsilon, delta = Fraction(1), Fraction(1, 10**6)
-    share = Budget(measure=Measure.RHO, amount=zcdp_rho(epsilon, delta) / 2)
-    return ReleasePlan(
-        name="mixed",
-        unit=ADD_REMOVE_ROW,
-        budget=Budget(measure=Measure.RHO, amount=share.amount * 2),
-        questions=(
-            sparse_question("paths", name="paths"),
-            hierarchy_question("digits", budget=share, **fields),
-            hierarchy_question(
-                "columns", name="routes", budget=share, keys=("white", "black"), **fields
-            ),
-            sparse_question("codes", name="codes", prune=40),
-        ),
-        stated=(epsilon + 4, delta + 2 * DELTA),
-    )
-
-
 @pytest.mark.parametrize("prune", [0, 60])
 def test_the_pipeline_releases_what_the_counts_in_memory_give(
     prune, tmp_path, key, run_steps, release_tables, monkeypatch
@@ -81,15 +60,6 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
         (q.name, level) for q in plan.questions for level in range(q.plan.height + 1)
     )
     assert all(part["rows"] > 0 for part in parts)
-
-
-def test_beside_hierarchies(tmp_path, key, run_steps, release_tables) -> None:
-    plan = mixed_plan(chunk_leaves=4)
-    run_steps(plan, ROWS, tmp_path / "out")
-    found = release_tables(tmp_path / "out")
-    assert found == release_in_memory(plan, ROWS, key)
-    trees = {name.split("/")[1].split("-")[0] for name in found}
-    assert trees == {"paths", "places", "routes", "codes"}
 
 
 def test_no_rows_at_all(tmp_path, key, run_steps, release_tables) -> None:
@@ -144,8 +114,6 @@ def exact(requested: Any) -> dict[Place, NodeCounts]:
 
 
 def test_expected_balance_counts_every_shard() -> None:
-    plan = mixed_plan()
-    expected = expected_balance(plan)
+    expected = expected_balance(sparse_plan("paths", "codes"))
     assert expected[tree_chunks("paths")] == 1 + 3 * 3
     assert expected[tree_chunks("codes")] == 1 + 2 * 3
-    assert expected[tree_chunks("places")] == 1

@@ -69,6 +69,12 @@ def joins(header: bytes, ended: list[tuple[bytes, bytes]], block: int, last: boo
 @settings(max_examples=400, deadline=None)
 @given(header=st.sampled_from(HEADERS), ended=ENDED, block=SIZES, last=st.booleans())
 @example(header=HEADERS[0], ended=[(b'"5,x', b"\n"), (b"1,a", b"\n")], block=1, last=False)
+@example(
+    header=HEADERS[0],
+    ended=[(b'9,"b', b"\n"), (b"1,a", b"\n"), (b'8,"c"', b"\n")],
+    block=9,
+    last=True,
+)
 @example(header=HEADERS[0], ended=[(LINES[-6], b"\n"), (b"1,a", b"\n")], block=7, last=True)
 def test_each_line_alone(header, ended, block, last) -> None:
     assert joins(header, ended, block, last)

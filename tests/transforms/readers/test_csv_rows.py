@@ -116,16 +116,6 @@ def test_malformed_rows_are_no_error_and_not_shown(tmp_path, caplog, capfd) -> N
     assert caplog.text + "".join(capfd.readouterr()) == ""
 
 
-def test_a_stray_quote_moves_no_other_row(tmp_path) -> None:
-    # It took in the lines up to the next quote, which one person more could add or remove.
-    others = "".join(f"{place},a\n" for place in range(400))
-    rows = [
-        read(written(tmp_path, f"value,b\n{first}{others}" + '8,"c"\n'), text_plan("value"))
-        for first in ("", '9,"b\n')
-    ]
-    assert [table.num_rows for table in rows] == [401, 401]
-
-
 NOT_CSV = {
     "empty": "",
     "blank": "\n\n",

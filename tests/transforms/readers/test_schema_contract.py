@@ -13,41 +13,21 @@ from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.read import check_contract
 
 
-@pytest.mark.parametrize(
-    "type",
-    [
-        pa.int8(),
-        pa.float64(),
-        pa.string(),
-        pa.bool_(),
-        pa.date32(),
-        pa.time64("us"),
-        pa.timestamp("ns"),
-        pa.timestamp("us", "Europe/Berlin"),
-        pa.decimal128(10, 2),
-        pa.decimal256(50, 0),
-    ],
-)
-def test_every_type_has_the_name_that_arrow_writes(type: pa.DataType) -> None:
-    assert arrow_type(str(type)) == str(type) == unencoded(str(type))
-
-
-@pytest.mark.parametrize(
-    "type",
-    [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())],
-)
-def test_an_encoding_is_not_a_part_of_the_type(type: pa.DataType) -> None:
-    assert unencoded(str(type)) == "string"
+def test_names_of_types() -> None:
+    """Every type has the name that Arrow writes; an encoding is not a part of it."""
+    zoned, moment = pa.timestamp("us", "Europe/Berlin"), pa.timestamp("ns")
+    plain = [pa.int8(), pa.float64(), pa.string(), pa.bool_(), pa.date32(), pa.time64("us")]
+    for type in (*plain, moment, zoned, pa.decimal128(10, 2), pa.decimal256(50, 0)):
+        assert arrow_type(str(type)) == str(type) == unencoded(str(type))
+    for type in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
+        assert unencoded(str(type)) == "string"
     assert arrow_type("large_string") == arrow_type("utf8") == "string"
 
 
-@pytest.mark.parametrize("text", ["", "integer", "list<int64>", "decimal128(99, 2)", "int64 "])
-def test_what_is_no_type(text: str) -> None:
-    with pytest.raises(ValueError, match=r"must be the name|precision"):
-        SchemaContract(types={"a": text})
-
-
-def test_a_contract_names_a_column() -> None:
+def test_what_is_no_type() -> None:
+    for text in ("", "integer", "list<int64>", "decimal128(99, 2)", "int64 "):
+        with pytest.raises(ValueError, match=r"must be the name|precision"):
+            SchemaContract(types={"a": text})
     with pytest.raises(ValueError, match="at least one column"):
         SchemaContract(types={})
 
