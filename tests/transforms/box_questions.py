@@ -1,5 +1,5 @@
-"""Questions about a box of three columns of the rows that every kind of tree is released of: counts
-held in each of the ways there are, planned as a configuration would have it."""
+"""Questions about a box, and about a table, of three columns of the rows of every kind: counts held
+in each of the ways there are, planned as a configuration would have it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,23 @@ from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.sketches.sketch import SketchKind
+from dptrees.dpcore.tables.domain import TableDomain
+from dptrees.dpcore.tables.question import TableQuestion, TableWorkload
+
+
+def axes(cells: int) -> tuple[IntegerDomain, NumberDomain, CategoryDomain]:
+    """Numbers, amounts and categories, some of them dropped."""
+    return (
+        IntegerDomain(column="number", lower=-5, upper=25),
+        NumberDomain(column="amount", lower=-80, upper=120, cells=cells, outside="drop"),
+        CategoryDomain(column="race", categories=("white", "black", "nobody"), unknown="drop"),
+    )
 
 
 def box_domain() -> HypercubeDomain:
-    """Numbers, amounts and categories, some of them dropped: 5, 4 and 2 bits."""
-    axes = (
-        IntegerDomain(column="number", lower=-5, upper=25),
-        NumberDomain(column="amount", lower=-80, upper=120, cells=16, outside="drop"),
-        CategoryDomain(column="race", categories=("white", "black", "nobody"), unknown="drop"),
-    )
-    return HypercubeDomain(axes=axes, depths=tuple(cell_bits(axis) for axis in axes))
+    """Columns of 5, 4 and 2 bits."""
+    columns = axes(cells=16)
+    return HypercubeDomain(axes=columns, depths=tuple(cell_bits(each) for each in columns))
 
 
 def box_question(
@@ -53,3 +60,16 @@ def sketched(
     """The same with a sketch for every level below the first ones."""
     own = {"holding": Holding.SKETCH, "sketch": kind, "hash_rows": rows, "width": width, "most": 8}
     return box_question(name, **own | fields)
+
+
+def table_question(
+    name: str = "table",
+    *,
+    measure: Measure = Measure.EPSILON,
+    amount: Fraction = Fraction(1),
+    unit: PrivacyUnit = ADD_REMOVE_ROW,
+) -> TableQuestion:
+    """The question of a table as it is planned: numbers in pairs, of 15, 10 and 3 cells."""
+    workload = TableWorkload(name=name, domain=TableDomain(axes=axes(cells=20), cells=16))
+    share = Share(budget=Budget(measure=measure, amount=amount))
+    return workload.planned(share, ReleaseTerms(unit=unit))

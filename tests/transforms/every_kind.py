@@ -40,10 +40,9 @@ from tests.dpcore.adaptive_hierarchies import adaptive_question
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan, random_rows
 from tests.dpcore.series_runs import series_plan
 from tests.dpcore.threshold_questions import make_stated_plan, threshold_question
-from tests.transforms.box_questions import box_question, sketched
+from tests.transforms.box_questions import box_question, sketched, table_question
 from tests.transforms.conftest import NONCE, table_files
 from tests.transforms.hierarchy_releases import sparse_question
-from tests.transforms.table_questions import table_question
 
 
 def numbered_rows(size: int) -> pa.Table:

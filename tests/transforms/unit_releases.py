@@ -15,10 +15,9 @@ from dptrees.dpcore.sketches.sketch import SketchKind
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
 from tests.dpcore.threshold_questions import make_stated_plan, threshold_question
 from tests.transforms import every_kind
-from tests.transforms.box_questions import box_question, sketched
+from tests.transforms.box_questions import box_question, sketched, table_question
 from tests.transforms.every_kind import RACES, SUMS, ordered_question
 from tests.transforms.hierarchy_releases import sparse_question
-from tests.transforms.table_questions import table_question
 
 _RANDOM = np.random.default_rng(8)
 _PEOPLE = _RANDOM.zipf(1.3, every_kind.ROWS.num_rows) % 50
