@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from dptrees.pipelines.python.release import Plan, Release
     from dptrees.pipelines.python.request import Request
     from dptrees.pipelines.python.tree import TreeAnswers
-    from dptrees.transforms.release import ReleaseTrees
+    from dptrees.transforms.beam.release import ReleaseTrees
 
 __all__ = [
     "By",
@@ -117,7 +117,7 @@ _MODULES = {
     "Plan": "dptrees.pipelines.python.release",
     "Privacy": _CONFIG,
     "Release": "dptrees.pipelines.python.release",
-    "ReleaseTrees": "dptrees.transforms.release",
+    "ReleaseTrees": "dptrees.transforms.beam.release",
     "Request": "dptrees.pipelines.python.request",
     "Session": "dptrees.pipelines.python.making",
     "Tree": _CONFIG,
@@ -132,8 +132,8 @@ _MODULES = {
     "plan": _CALLS,
     "release": _CALLS,
 }
-# Modules that import Beam, with fewer of its clients and no warnings of it.
-_WITH_BEAM = {"DPTree", "Plan", "Release", "ReleaseTrees", "Request", "Session", "TreeAnswers"}
+# Of modules that take long to import.
+_LARGE = {"DPTree", "Plan", "Release", "ReleaseTrees", "Request", "Session", "TreeAnswers"}
 
 
 # Hidden from type checkers, which would accept any name of dptrees.
@@ -149,7 +149,7 @@ if not TYPE_CHECKING:
         from dptrees.pipelines.python.error import IMPORT_LOCK, quiet_import
 
         with IMPORT_LOCK:
-            if name in _WITH_BEAM:
+            if name in _LARGE:
                 quiet_import()
             found = getattr(importlib.import_module(_MODULES[name]), name)
         globals()[name] = found

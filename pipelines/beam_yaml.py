@@ -36,16 +36,18 @@ from apache_beam.utils import thread_pool_executor
 
 from dptrees.dpcore.release.guarantee import CHECKSUM
 from dptrees.pipelines.config.configuration import Configuration, checked_configuration
-from dptrees.pipelines.run.job import check_options
+from dptrees.pipelines.run.engine import check_options
+from dptrees.pipelines.run.job import Options
 from dptrees.pipelines.run.output import FolderRequest
 from dptrees.pipelines.run.planned_once import planned_once
 from dptrees.pipelines.run.stage import Stage
 from dptrees.pipelines.sections.document import ConfigurationError, parse_document
 from dptrees.pipelines.terminal_text import print_line
+from dptrees.transforms.beam.adapter import OnBeam
+from dptrees.transforms.beam.release import ReleaseTrees
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.existing_release import is_released, read_manifest
-from dptrees.transforms.readers.read import ReadBatches
-from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.readers.read import ReadFiles
 
 SOURCE = "DPTree"
 # A placeholder for the rows of the step before: no file is read.
@@ -212,13 +214,13 @@ class DPTree(beam.PTransform):
         stage = Stage(
             configuration=self._configuration,
             planned=planned_once(self._configuration),
-            options=options,
+            options=Options(beam=options),
             request=FolderRequest(),
         )
         output = files.absolute(self._configuration.output)
         status, plan = "found" if is_released(output, stage.plan) else "made", stage.plan
         if first:
-            rows, plan = rows | "Read" >> _reading(stage), stage.typed_plan
+            rows, plan = rows | "Read" >> OnBeam(_reading(stage)), stage.typed_plan
         release = ReleaseTrees(
             plan,
             key=self._configuration.key,
@@ -247,11 +249,11 @@ class DPTree(beam.PTransform):
         return DPTree(**row._asdict())
 
 
-def _reading(stage: Stage) -> ReadBatches:
+def _reading(stage: Stage) -> ReadFiles:
     """What reads the files of a stage, once the first one is seen to have what is read."""
     stage.check_input()
     configuration = stage.configuration
-    return ReadBatches(
+    return ReadFiles(
         patterns=tuple(map(files.absolute, configuration.input_paths)),
         format=configuration.input_format,
         options=configuration.input_options,

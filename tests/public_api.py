@@ -13,6 +13,7 @@ import ast
 import inspect
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -118,10 +119,9 @@ def metric_names() -> Iterator[str]:
                         yield PREFIX + str(each.value)
     counters = ast.parse((PROJECT / "transforms" / "conservation.py").read_text(encoding="utf-8"))
     for node in ast.walk(counters):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Metrics.counter":
-            name = node.args[1]
-            assert isinstance(name, ast.Constant)
-            yield f"counter {name.value}"
+        is_named = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        if is_named and re.fullmatch("[A-Z]+_[A-Z]+", ast.unparse(node.targets[0])):
+            yield f"counter {node.value.value}"
 
 
 def release_names() -> Iterator[str]:

@@ -1,7 +1,6 @@
-"""The Apache Beam wiring: PTransforms, DoFns and CombineFns around the functions of dpcore.
+"""The steps of a release around the functions of dpcore, as a graph that any engine can run.
 
-As little logic as possible is here. This file imports nothing of Beam, so that a worker loads it
-only through the module it needs.
+As little logic as possible is here. Only `transforms.beam`, and files elsewhere, import Beam.
 """
 
 import logging

@@ -9,8 +9,6 @@ engine's page would be a release without noise.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from apache_beam.metrics import Metrics
-
 from dptrees.dpcore.bounding.unit_ids import mixed_families
 from dptrees.dpcore.questions.messages import UNIT_SHARDS, Place
 from dptrees.dpcore.questions.question import TreeCounting
@@ -195,18 +193,28 @@ NAMESPACE = "dptrees"
 Listener = Callable[[str, int], None]
 
 _listeners: list[Listener] = []
+_counters: list[Listener] = []
 
-SPLITS_READ = Metrics.counter(NAMESPACE, "splits_read")
-"""Splits of input files read to their end; as many as the files' layout has."""
+# Public counters; the plan, the layout of the files, or the noisy release alone decides them:
+# splits of input files read to their end,
+SPLITS_READ = "splits_read"
+# chunks of trees, and shards of sparse ones, whose noise was drawn,
+CHUNKS_MEASURED = "chunks_measured"
+# parts of the release written,
+PARTS_WRITTEN = "parts_written"
+# and the bytes of those parts.
+BYTES_WRITTEN = "bytes_written"
 
-CHUNKS_MEASURED = Metrics.counter(NAMESPACE, "chunks_measured")
-"""Chunks of trees, and shards of sparse ones, whose noise was drawn; as many as the plan has."""
 
-PARTS_WRITTEN = Metrics.counter(NAMESPACE, "parts_written")
-"""Parts of the release written; as many as the plan has."""
+def count_by(counter: Listener) -> None:
+    """Call ``counter(name, amount)`` whenever a public counter of this process increases."""
+    _counters.append(counter)
 
-BYTES_WRITTEN = Metrics.counter(NAMESPACE, "bytes_written")
-"""Bytes of those parts: a function of the noisy release alone."""
+
+def increase(name: str, amount: int = 1) -> None:
+    """Increase a public counter."""
+    for counter in _counters:
+        counter(name, amount)
 
 
 def listen(listener: Listener) -> Callable[[], None]:

@@ -1,7 +1,7 @@
 """Rows, partial counts and files that this process holds, in place of files and engines.
 
 A graph travels pickled, also within one process, so it has only the number under which rows or
-counts are held; workers in other processes find none. ``held://`` is a Beam filesystem that
+counts are held; workers in other processes find none. ``held://`` is a store that
 keeps only the checksum of each part; ``memory://`` keeps parts too, for queries. A step can run
 over elements at hand as one bundle, without a runner: other engines count so.
 """
@@ -10,23 +10,22 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any, BinaryIO
 
-import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
-from apache_beam.utils.windowed_value import WindowedValue
 
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import flow
 from dptrees.transforms.conservation import advance
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.folder.layout import PART_KINDS, sha256
+from dptrees.transforms.folder.stores import OWN_STORES, FileInfo, glob_expression
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
 from dptrees.transforms.steps.counting import SLOTS, PlaceKey, matched_trees
 
 
-def run_bundle(step: beam.DoFn, elements: Iterable[Any], main: str) -> Iterator[tuple[str, Any]]:
+def run_bundle(step: flow.Step, elements: Iterable[Any], main: str) -> Iterator[tuple[str, Any]]:
     """Yield every output of a step, with the name of the output.
 
     Args:
@@ -34,10 +33,10 @@ def run_bundle(step: beam.DoFn, elements: Iterable[Any], main: str) -> Iterator[
         elements: its input, read one by one.
         main: the name of the output of elements without a tag.
 
-    >>> class Halves(beam.DoFn):
+    >>> class Halves(flow.Step):
     ...     def process(self, number):
     ...         yield number // 2
-    ...         yield beam.pvalue.TaggedOutput("rest", number % 2)
+    ...         yield flow.Tagged("rest", number % 2)
     >>> list(run_bundle(Halves(), [5], "halves"))
     [('halves', 2), ('rest', 1)]
     """
@@ -45,128 +44,81 @@ def run_bundle(step: beam.DoFn, elements: Iterable[Any], main: str) -> Iterator[
     try:
         step.start_bundle()
         for element in elements:
-            for output in step.process(element) or ():
-                yield _named(output, main)
-        for output in step.finish_bundle() or ():
-            yield _named(output, main)
+            for given in step.process(element):
+                yield _named(given, main)
+        for given in step.finish_bundle():
+            yield _named(given, main)
     finally:
         step.teardown()
 
 
-def _named(output: Any, main: str) -> tuple[str, Any]:
-    name, value = main, output
-    if isinstance(output, beam.pvalue.TaggedOutput):
-        name, value = output.tag, output.value
-    return name, value.value if isinstance(value, WindowedValue) else value
+def _named(given: Any, main: str) -> tuple[str, Any]:
+    return tuple(given) if isinstance(given, flow.Tagged) else (main, given)
 
 
 SCHEME, KEPT_SCHEME = "held", "memory"
 
 
-class HeldFiles(FileSystem):
-    """Objects of this process by their paths: no folders, no renaming.
+class Memory:
+    """Objects of this process by their paths: a checksum, and the bytes.
 
     Several threads may release at once: a look through the objects is a look through a copy.
+
+    Args:
+        keeps_parts: whether the bytes of parts of a release are kept.
     """
 
-    # The checksum, and the bytes but for parts.
-    objects: ClassVar[dict[str, tuple[str, bytes]]] = {}
+    def __init__(self, *, keeps_parts: bool) -> None:
+        self.objects: dict[str, tuple[str, bytes]] = {}
+        self._keeps_parts = keeps_parts
 
-    @classmethod
-    def hold(cls, path: str, data: bytes) -> None:
-        """Makes an object."""
-        cls.objects[path] = sha256(data), data if cls._keeps(path) else b""
+    def hold(self, path: str, data: bytes) -> None:
+        """Make an object."""
+        keeps = self._keeps_parts or path.split("/")[-2] not in PART_KINDS
+        self.objects[path] = sha256(data), data if keeps else b""
 
-    @classmethod
-    def _keeps(cls, path: str) -> bool:
-        return path.split("/")[-2] not in PART_KINDS
-
-    @classmethod
-    def taken(cls, folder: str) -> dict[str, tuple[str, bytes]]:
-        """The objects below a folder by their names in it, which are then forgotten."""
-        names = [path for path in cls.objects.copy() if path.startswith(f"{folder}/")]
-        return {path.removeprefix(f"{folder}/"): cls.objects.pop(path) for path in names}
-
-    @classmethod
-    def scheme(cls) -> str:
-        return SCHEME
-
-    def join(self, basepath: str, *paths: str) -> str:
-        return "/".join([basepath.rstrip("/"), *paths])
-
-    def split(self, path: str) -> tuple[str, str]:
-        head, _, tail = path.rpartition("/")
-        return head, tail
-
-    def mkdirs(self, path: str) -> None:
-        raise BeamIOError(f"{path}: there are no folders")
-
-    def has_dirs(self) -> bool:
-        return False
-
-    def _list(self, dir_or_prefix: str) -> Iterator[FileMetadata]:
-        for path, (_, data) in sorted(self.objects.copy().items()):
-            if path.startswith(dir_or_prefix):
-                yield FileMetadata(path, len(data))
-
-    def create(self, path: str, mime_type: str = "", compression_type: str = "auto") -> Any:
-        return _Upload(type(self), path)
-
-    def open(self, path: str, mime_type: str = "", compression_type: str = "auto") -> Any:
-        if path not in self.objects:
-            raise BeamIOError(f"{path}: there is no such file")
-        return io.BytesIO(self.objects[path][1])
-
-    def copy(self, source_file_names: Any, destination_file_names: Any) -> None:
-        raise BeamIOError("files that are held are not copied")
-
-    rename = copy
+    def taken(self, folder: str) -> dict[str, tuple[str, bytes]]:
+        """Return the objects below a folder by their names in it, and forget them."""
+        names = [path for path in self.objects.copy() if path.startswith(f"{folder}/")]
+        return {path.removeprefix(f"{folder}/"): self.objects.pop(path) for path in names}
 
     def exists(self, path: str) -> bool:
         return path in self.objects
 
-    def size(self, path: str) -> int:
-        return len(self.objects[path][1])
+    def open(self, path: str) -> BinaryIO:
+        if path not in self.objects:
+            raise FileNotFoundError(f"{path}: there is no such file")
+        return io.BytesIO(self.objects[path][1])
 
-    def last_updated(self, path: str) -> float:
-        return 0.0
+    def create(self, path: str, mime_type: str) -> BinaryIO:
+        return _Upload(self, path)
 
-    def checksum(self, path: str) -> str:
-        return self.objects[path][0]
+    def delete(self, path: str) -> None:
+        self.objects.pop(path, None)
 
-    def metadata(self, path: str) -> FileMetadata:
-        return FileMetadata(path, self.size(path))
+    def info(self, path: str) -> FileInfo:
+        return FileInfo(path, len(self.objects[path][1]))
 
-    def delete(self, paths: list[str]) -> None:
-        for path in paths:
-            self.objects.pop(path, None)
-
-
-class KeptFiles(HeldFiles):
-    """Objects of this process, all of them with their bytes."""
-
-    objects: ClassVar[dict[str, tuple[str, bytes]]] = {}
-
-    @classmethod
-    def scheme(cls) -> str:
-        return KEPT_SCHEME
-
-    @classmethod
-    def _keeps(cls, path: str) -> bool:
-        return True
+    def match(self, pattern: str) -> list[FileInfo]:
+        matches = glob_expression(pattern).fullmatch
+        return [self.info(path) for path in sorted(self.objects.copy()) if matches(path)]
 
 
 class _Upload(io.BytesIO):
     """What is written; closing it makes the object."""
 
-    def __init__(self, held: type[HeldFiles], path: str) -> None:
+    def __init__(self, memory: Memory, path: str) -> None:
         super().__init__()
-        self._held, self._path = held, path
+        self._memory, self._path = memory, path
 
     def close(self) -> None:
         if not self.closed:
-            self._held.hold(self._path, self.getvalue())
+            self._memory.hold(self._path, self.getvalue())
         super().close()
+
+
+HELD_FILES, KEPT_FILES = Memory(keeps_parts=False), Memory(keeps_parts=True)
+OWN_STORES |= {SCHEME: HELD_FILES, KEPT_SCHEME: KEPT_FILES}
 
 
 _held: dict[int, Sequence[pa.RecordBatch]] = {}
@@ -203,40 +155,39 @@ def held_rows(number: int) -> Sequence[pa.RecordBatch]:
     return _held[number]
 
 
-class GivenRows(beam.PTransform):
+class GivenRows(flow.Transform):
     """The record batches that are held under a number.
 
     Args:
         number: as `held` gives it.
 
     Returns:
-        as `transforms.readers.read.ReadBatches`: PCollection[pa.RecordBatch], and the balance
-        PCollection[tuple[str, int]].
+        as `transforms.readers.read.ReadBatches`: Collection[pa.RecordBatch], and the balance
+        Collection[tuple[str, int]].
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__()
         self._number = number
 
     def expand(self, pbegin: Any) -> Any:
         given = (
             pbegin
-            | "Number" >> beam.Create([self._number], reshuffle=False)
+            | "Number" >> flow.Given([self._number])
             # int -> pa.RecordBatch
-            | "Give" >> beam.ParDo(_Give()).with_outputs(BALANCE, main="batches")
+            | "Give" >> flow.Each(_Give(), also=(BALANCE,), main="batches")
         )
         return given["batches"], given[BALANCE]
 
 
-@beam.typehints.with_output_types(pa.RecordBatch, **{BALANCE: tuple[str, int]})
-class _Give(beam.DoFn):
+@flow.gives(pa.RecordBatch, **{BALANCE: tuple[str, int]})
+class _Give(flow.Step):
     def process(self, number: int) -> Iterator[Any]:
         rows = 0
         for batch in held_rows(number):
             rows += batch.num_rows
             yield batch
             advance("read", batch.nbytes)
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows", rows))
+        yield flow.Tagged(BALANCE, ("rows", rows))
 
 
 COUNTS = "counts"
@@ -262,7 +213,7 @@ def held_counting(counting: Counting) -> Iterator[int]:
         del _held_countings[number]
 
 
-class HeldCounting(beam.PTransform):
+class HeldCounting(flow.Transform):
     """The number of a held counting, in place of rows; and an empty balance.
 
     Args:
@@ -270,15 +221,14 @@ class HeldCounting(beam.PTransform):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__()
         self._number = number
 
     def expand(self, pbegin: Any) -> Any:
-        numbers = pbegin | "Number" >> beam.Create([self._number], reshuffle=False)
-        return numbers, pbegin | "NoBalance" >> beam.Create([], reshuffle=False)
+        numbers = pbegin | "Number" >> flow.Given([self._number])
+        return numbers, pbegin | "NoBalance" >> flow.Given([])
 
 
-class GivenCounts(beam.PTransform):
+class GivenCounts(flow.Transform):
     """The partial counts that a held counting gives, in place of the steps that count rows.
 
     Args:
@@ -286,24 +236,21 @@ class GivenCounts(beam.PTransform):
         key: the place of the release key.
 
     Returns:
-        by name: `counts`, PCollection[tuple[PlaceKey, bytes]]; the balance
-        PCollection[tuple[str, int]]; and `SLOTS`, if counts of the plan are to be matched.
+        by name: `counts`, Collection[tuple[PlaceKey, bytes]]; the balance
+        Collection[tuple[str, int]]; and `SLOTS`, if counts of the plan are to be matched.
     """
 
     def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
-        super().__init__()
         self._plan, self._key = plan, key
 
     def expand(self, numbers: Any) -> Any:
         tags = [BALANCE, *([SLOTS] if matched_trees(self._plan) else [])]
-        step = beam.ParDo(_GiveCounts(self._plan, self._key))
-        return numbers | "Given" >> step.with_outputs(*tags, main=COUNTS)
+        step = flow.Each(_GiveCounts(self._plan, self._key), also=tags, main=COUNTS)
+        return numbers | "Given" >> step
 
 
-@beam.typehints.with_output_types(
-    tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], SLOTS: tuple[PlaceKey, bytes]}
-)
-class _GiveCounts(beam.DoFn):
+@flow.gives(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], SLOTS: tuple[PlaceKey, bytes]})
+class _GiveCounts(flow.Step):
     def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
         self._plan, self._key = plan, key
 
@@ -311,4 +258,4 @@ class _GiveCounts(beam.DoFn):
         if number not in _held_countings:
             raise InputError("rows: they are counted by the process that started the job alone")
         for name, output in _held_countings[number](self._plan, self._key):
-            yield output if name == COUNTS else beam.pvalue.TaggedOutput(name, output)
+            yield output if name == COUNTS else flow.Tagged(name, output)

@@ -38,7 +38,6 @@ from dptrees.pipelines.report.summary import guarantee_warnings
 from dptrees.pipelines.run.job import check_filesystems
 from dptrees.pipelines.terminal_text import escaped, print_json, print_line
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.folder import files
 from dptrees.transforms.readers.csv_format import ROW_BYTES, CsvFormat
 from dptrees.transforms.readers.csv_rows import (
     FEWER,
@@ -501,7 +500,6 @@ def count_input(check: InputCheck, most: int | None, *, shown: bool = False) -> 
     Raises:
         UserError, ReleaseError: one sentence that says what to fix.
     """
-    files.use_environment()
     check_filesystems(check.configuration.input_paths)
     counted = _count_files if check.configuration.table is None else _count_table
     return counted(check, most, shown=shown)

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from apache_beam.options.pipeline_options import StandardOptions
-
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.check.places import (
     DryRun,
@@ -33,7 +31,7 @@ from dptrees.pipelines.config.configuration import Configuration
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.report.planning import totals_entry
 from dptrees.pipelines.run.first_stage import FirstStage, bounds_stage, keys_stage, selected_keys
-from dptrees.pipelines.run.job import beam_options
+from dptrees.pipelines.run.job import job_options
 from dptrees.pipelines.run.output import (
     FolderRequest,
     RunRecord,
@@ -44,9 +42,8 @@ from dptrees.pipelines.run.output import (
 from dptrees.pipelines.run.planned_once import planned_once, with_kept_stages
 from dptrees.pipelines.run.stage import Stage, table_rows
 from dptrees.pipelines.terminal_text import escaped
-from dptrees.transforms.folder import files
+from dptrees.transforms.folder.stores import FileInfo
 from dptrees.transforms.keys import KeyReference
-from dptrees.transforms.readers.listing import InputFile
 from dptrees.transforms.readers.read import check_readable, file_types, spread
 
 # Objects have names, too, but these are in the rows.
@@ -89,7 +86,7 @@ def input_finding(stages: Sequence[Stage]) -> Finding:
     return Finding(name="input", lines=lines, entry=entry)
 
 
-def _types(stages: Sequence[Stage], files: Sequence[InputFile]) -> tuple[dict[str, str], int]:
+def _types(stages: Sequence[Stage], files: Sequence[FileInfo]) -> tuple[dict[str, str], int]:
     """The types of the columns of the first file, and the number of heads that were read.
 
     Raises:
@@ -107,7 +104,7 @@ def _types(stages: Sequence[Stage], files: Sequence[InputFile]) -> tuple[dict[st
     return file_types(paths[0], format, options), len(paths)
 
 
-def _files_entry(files: Sequence[InputFile]) -> dict[str, Any]:
+def _files_entry(files: Sequence[FileInfo]) -> dict[str, Any]:
     times = _times(files)
     return {
         "files": len(files),
@@ -117,7 +114,7 @@ def _files_entry(files: Sequence[InputFile]) -> dict[str, Any]:
     }
 
 
-def _files_lines(files: Sequence[InputFile], format: str) -> Iterator[str]:
+def _files_lines(files: Sequence[FileInfo], format: str) -> Iterator[str]:
     size = sum(file.size for file in files)
     yield f"{_number(len(files), 'file')} of {format}, {size:,} bytes"
     times = _times(files)
@@ -129,7 +126,7 @@ def _number(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _times(files: Sequence[InputFile]) -> list[str]:
+def _times(files: Sequence[FileInfo]) -> list[str]:
     """The times of the first and the last change, in UTC; none if no file states one."""
     known = [file.changed for file in files if file.changed]
     return [_moment(each) for each in (min(known), max(known))] if known else []
@@ -150,10 +147,9 @@ def dry_run(configuration: Configuration, arguments: Sequence[str]) -> DryRun:
         UserError: the options cannot be used.
         ReleaseError: the table of the input cannot be read.
     """
-    options, request = beam_options(list(arguments)), FolderRequest()
+    options, request = job_options(list(arguments)), FolderRequest()
     check_job_jar(options, configuration, request)
     check_described(options, configuration)
-    files.use_options(options)
     planned: list[tuple[Configuration, ReleasePlan]] = []
 
     def plan() -> Finding:
@@ -177,7 +173,7 @@ def dry_run(configuration: Configuration, arguments: Sequence[str]) -> DryRun:
             options=options,
             request=request,
             source=source,
-            record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
+            record=RunRecord(runner=options.runner),
         )
         return _Look(stage=stage).report()
 

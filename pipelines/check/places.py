@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from apache_beam.options.pipeline_options import StandardOptions
-
 from dptrees.pipelines.ledger.accounts import Account
 from dptrees.pipelines.monitoring import Outcome, failure_outcome
-from dptrees.pipelines.process import ExitCode, stopped_by
+from dptrees.pipelines.process import ExitCode, Later, stopped_by
 from dptrees.pipelines.proof.signature import SigningKey
 from dptrees.pipelines.report.planning import totals_lines
 from dptrees.pipelines.run.first_stage import FirstStage
-from dptrees.pipelines.run.job import runs_here
 from dptrees.pipelines.run.output import check_folder, described_job
-from dptrees.pipelines.run.stage import Stage, check_endpoint, check_workers
+from dptrees.pipelines.run.stage import Stage
 from dptrees.pipelines.terminal_text import escaped
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.existing_release import begun
@@ -256,6 +253,9 @@ def series_finding(stage: Stage) -> Finding:
     )
 
 
+_check_endpoint = Later("run.engine:check_endpoint")
+
+
 def engine_finding(stage: Stage, key: KeyReference | None) -> Finding:
     """The engine of a job.
 
@@ -267,19 +267,19 @@ def engine_finding(stage: Stage, key: KeyReference | None) -> Finding:
         ReleaseError, UserError: the run would end here.
     """
     options = stage.options
-    runner = str(options.view_as(StandardOptions).runner).split(".")[-1]
+    runner = options.runner.split(".")[-1]
     seen = False
-    endpoint = check_endpoint(options)
+    endpoint = "" if options.beam is None else str(_check_endpoint(options.beam))
     if key is not None:
-        seen = check_workers(options, key)
+        seen = stage.check_workers(key)
     entry = {
         "runner": runner,
         "memory": stage.process_memory,
         "job_endpoint": endpoint or None,
         "worker_checked": seen,
-        "runs_here": runs_here(options),
+        "runs_here": options.is_here,
     }
-    if runs_here(options):
+    if options.is_here:
         memory = f"about {stage.process_memory / 2**30:.1f} GiB of memory"
         line = f"this process runs the job, with {memory}"
         questions = stage.plan.questions

@@ -27,20 +27,20 @@ from dptrees.pipelines.proof.check import CheckFailed
 from dptrees.pipelines.proof.manifest import first_difference, plain
 from dptrees.pipelines.proof.verified import Verified
 from dptrees.pipelines.run.first_stage import selected_keys
-from dptrees.pipelines.run.job import beam_options, run_job
+from dptrees.pipelines.run.job import Options, run_job
 from dptrees.pipelines.run.planned_once import changed_key
 from dptrees.pipelines.run.stage import table_rows
 from dptrees.pipelines.sections.parameters import CONFIGURATIONS
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import MANIFEST, SHARED_NAMES
 from dptrees.transforms.folder.universe import share_universes
-from dptrees.transforms.held import KEPT_SCHEME, SCHEME, HeldFiles, KeptFiles
+from dptrees.transforms.held import HELD_FILES, KEPT_FILES, KEPT_SCHEME, SCHEME
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.formats import format_of_names
 from dptrees.transforms.readers.listing import match_files
-from dptrees.transforms.readers.read import ReadBatches
-from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.readers.read import ReadFiles
+from dptrees.transforms.release import Release
 from dptrees.transforms.steps.kept_plan import KeptPlanError, check_seal, find_drawn
 from dptrees.transforms.steps.record import check_committed
 from dptrees.transforms.tables.table import InputTable
@@ -147,21 +147,17 @@ def check_replay(
         CheckFailed: it is another one.
         ReleaseError: the rows cannot be read.
     """
-    options = beam_options([])
-    files.use_options(options)
     # Parts whose floats may differ are compared themselves, others by their checksums.
     exact = _is_exact(manifest)
-    held, scheme = (HeldFiles, SCHEME) if exact else (KeptFiles, KEPT_SCHEME)
+    held, scheme = (HELD_FILES, SCHEME) if exact else (KEPT_FILES, KEPT_SCHEME)
     place = f"{scheme}://{uuid.uuid4().hex}/release"
     plan = share_universes(plan, place)
     nonce, parameters = bytes.fromhex(manifest["nonce"]), manifest.get("parameters")
-    release = ReleaseTrees(
-        plan, key=key, output=place, nonce=nonce, parameters=parameters, again=folder
-    )
+    release = Release(plan, key=key, output=place, nonce=nonce, parameters=parameters, again=folder)
     try:
         with table_rows(rows.table) as source:
             read = _read_files(rows, plan) if source is None else source.reading(plan)
-            run_job(read, release, options)
+            run_job(read, release, Options())
         check_committed(place)
     finally:
         made = held.taken(place)
@@ -169,9 +165,9 @@ def check_replay(
     return _Comparison(manifest=manifest, folder=folder, again=again).result()
 
 
-def _read_files(rows: Rows, plan: ReleasePlan) -> ReadBatches:
+def _read_files(rows: Rows, plan: ReleasePlan) -> ReadFiles:
     match_files(rows.paths)
-    return ReadBatches(
+    return ReadFiles(
         patterns=tuple(map(files.absolute, rows.paths)),
         format=rows.format,
         options=rows.options,

@@ -1,8 +1,8 @@
 """The command ``dptrees``, for people and schedulers, with its smaller commands.
 
 It reports a failure in one sentence on standard error, with an exit code of `pipelines.process`;
-only a fault of the program itself is shown with its traceback. Only the code that reads rows
-imports Beam, so that the other commands answer at once.
+only a fault of the program itself is shown with its traceback. A command imports only
+what it needs, so that it answers at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from dptrees.pipelines.process import (
     ExitCode,
     Later,
     end_quickly,
-    import_beam,
     start_quickly,
     stopping,
     without_collections,
@@ -63,7 +62,6 @@ def add_check(commands: Commands) -> None:
     def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
         logging.getLogger().setLevel(logging.CRITICAL)  # as of release
         with without_collections():
-            import_beam()
             run_check.load()
         return run_check(
             chosen.config,

@@ -14,7 +14,6 @@ from typing import Any, NoReturn, TypeAlias
 from dptrees.pipelines.monitoring import FORMATS, run_id
 from dptrees.pipelines.process import (
     Later,
-    import_beam,
     parse_seconds,
     time_limit,
     without_collections,
@@ -384,7 +383,6 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> Any:
         # An engine's log of a failure repeats the message; Beam warns while it is imported.
         logging.getLogger().setLevel(logging.CRITICAL)
     with without_collections():
-        import_beam()
         run_release.load()
     request = FolderRequest(nonce=chosen.nonce, repair=chosen.repair, discard=chosen.discard)
     parameters = given_parameters(chosen.set)

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from dptrees.pipelines.process import UserError
-from dptrees.pipelines.query.release_folder import beam_files
+from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import MANIFEST, SIGNATURE
 from dptrees.transforms.keys import find_scheme, read_private_file
 
@@ -97,7 +97,6 @@ def sign_release(folder: str, key: SigningKey, *, made: bool) -> None:
         UserError, SecretError: there is no such key.
         OutputError: the signature cannot be written.
     """
-    files = beam_files()
     path = files.join(folder, SIGNATURE)
     if made or not files.exists(path):
         files.write_whole(path, key.sign(files.read_bytes(files.join(folder, MANIFEST))))

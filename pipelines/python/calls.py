@@ -1,6 +1,6 @@
 """The functions of ``import dptrees``: a release, its plan, a check of its rows, keys.
 
-They import Beam and the planner on their first call.
+They import the planner, and what makes releases, on their first call.
 """
 
 from __future__ import annotations

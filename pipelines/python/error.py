@@ -1,9 +1,8 @@
-"""Errors and warnings of the Python API, and the import of Beam on first use.
+"""Errors and warnings of the Python API, and the import of what makes releases on first use.
 
 An `Error` is a sentence for the caller, so its traceback ends at the caller's own line, and
-warnings point there too. Beam takes a second to import, and its modules import each other in
-circles: two threads that begin at two of them get modules that are half imported, so one thread
-imports at a time.
+warnings point there too. Modules of Beam import each other in circles: two threads that begin
+at two of them get modules that are half imported, so one thread imports at a time.
 """
 
 from __future__ import annotations
@@ -161,13 +160,13 @@ def warn_caller(message: str) -> None:
     warnings.warn(message, stacklevel=level + 1)
 
 
-# Held by the thread that imports Beam, or what is behind it.
+# Held by the thread that imports what makes releases, or Beam.
 IMPORT_LOCK = RLock()
 _imported: list[ModuleType] = []
 
 
 def quiet_import(module: str = "making") -> ModuleType:
-    """Import what makes releases, without the warnings of Beam; return a module of this package.
+    """Import what makes releases, without warnings of packages; return a module of this package.
 
     Args:
         module: its name.

@@ -22,8 +22,6 @@ from functools import cached_property
 from itertools import count
 from typing import Any
 
-from apache_beam.options.pipeline_options import StandardOptions
-
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit, amount_text
 from dptrees.pipelines.config.configuration import Configuration
@@ -41,13 +39,12 @@ from dptrees.pipelines.python.rows import HeldSource, file_paths, note_spent, to
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.pipelines.query.series_totals import add_to_date
 from dptrees.pipelines.report.summary import total_warnings
-from dptrees.pipelines.run.job import beam_options, runs_here
+from dptrees.pipelines.run.job import job_options
 from dptrees.pipelines.run.output import FolderRequest
 from dptrees.pipelines.run.planned_once import planned_once, with_kept_stages
 from dptrees.pipelines.run.releasing import finished, made, sign
 from dptrees.pipelines.run.stage import Stage, table_rows
-from dptrees.transforms.folder import files
-from dptrees.transforms.held import KEPT_SCHEME, KeptFiles, held
+from dptrees.transforms.held import KEPT_FILES, KEPT_SCHEME, held
 from dptrees.transforms.keys import KeyReference, KeyRing
 from dptrees.transforms.readers.formats import format_of_names
 
@@ -187,8 +184,7 @@ def release(rows: Any, call: Call) -> Release:
         stack.enter_context(quiet_logs(logging.CRITICAL))
         if not call.has_key:
             configuration = replace(configuration, key=stack.enter_context(one_time_key()))
-        options = beam_options(list(call.options))
-        files.use_options(options)
+        options = job_options(call.options)
         discard = call.wanted.discard
         configuration = with_kept_stages(configuration, discard=discard)
         stage = Stage(
@@ -248,9 +244,9 @@ def _check_elsewhere(call: Call, stage: Stage) -> None:
     Raises:
         Error: if workers in other processes would have to read or write this memory.
     """
-    if runs_here(stage.options):
+    if stage.options.is_here:
         return
-    runner = stage.options.view_as(StandardOptions).runner
+    runner = stage.options.runner
     if call.in_memory:
         raise Error(f"output: is needed with --runner={runner}, whose workers cannot write here")
     if isinstance(stage.source, HeldSource):
@@ -265,7 +261,7 @@ def _in_memory(stage: Stage) -> Release:
         stage, _ = made(stage)
         sign(stage, exists=False)
     except BaseException:
-        KeptFiles.taken(stage.output)
+        KEPT_FILES.taken(stage.output)
         raise
     return Release(ReleaseFolder(stage.output), path=None)
 

@@ -47,7 +47,7 @@ from dptrees.pipelines.show.figures import cell_text
 from dptrees.pipelines.show.mechanisms import TargetError, TargetErrors
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import MANIFEST
-from dptrees.transforms.held import KEPT_SCHEME, KeptFiles
+from dptrees.transforms.held import KEPT_FILES, KEPT_SCHEME
 from dptrees.transforms.keys import KeyReference, has_scheme
 
 # The value of an omitted key whose value is not read.
@@ -313,12 +313,11 @@ def save_release(place: str, path: str) -> str:
         UserError: if the folder contains something.
         OutputError: if a file cannot be written.
     """
-    files.use_environment()
     if (os.path.exists(path) and not os.path.isdir(path)) or any(files.names_below(path)):
         raise UserError(f"{path}: holds something already; choose another folder")
     held = {
         name.removeprefix(f"{place}/"): data
-        for name, (_, data) in KeptFiles.objects.copy().items()
+        for name, (_, data) in KEPT_FILES.objects.copy().items()
         if name.startswith(f"{place}/")
     }
     for name in sorted(held, key=lambda name: (name == MANIFEST, name)):
@@ -557,4 +556,4 @@ class Release:
 def _forget(path: str) -> None:
     """Remove a release from memory."""
 
-    KeptFiles.taken(path)
+    KEPT_FILES.taken(path)

@@ -13,13 +13,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
 
 from dptrees.dpcore.privacy.unit import Budget, amount_text
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.columns import value_type
 from dptrees.pipelines.python.error import Error
+from dptrees.transforms import flow
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.held import GivenRows
 from dptrees.transforms.readers.file_columns import FileColumns, described, no_column
@@ -272,7 +272,7 @@ class HeldSource:
             ) from None
         return [(_NAME, sum(batch.nbytes for batch in self._batches))]
 
-    def reading(self, plan: ReleasePlan) -> beam.PTransform:
+    def reading(self, plan: ReleasePlan) -> flow.Transform:
         """Return the transform that reads the rows."""
         return GivenRows(self._number)
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from types import ModuleType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +30,7 @@ from dptrees.dpcore.release.guarantee import (
 from dptrees.dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
 from dptrees.dpcore.release.released import ReleaseReader
 from dptrees.dpcore.rows.key_tables import KeyTable
-from dptrees.pipelines.process import quiet_logs
+from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import (
     MANIFEST,
     PART_KINDS,
@@ -225,8 +223,6 @@ def holds_release(path: str) -> bool:
     name = os.path.join(path, MANIFEST)
     if not _is_remote(path):
         return os.path.exists(name)
-    files = beam_files()
-    files.use_environment()
     return bool(files.exists(name))
 
 
@@ -242,15 +238,6 @@ def _upper_rows(file: pq.ParquetFile, levels: int) -> Iterator[pa.RecordBatch]:
 
 def _is_remote(path: str) -> bool:
     return "://" in path
-
-
-def beam_files() -> ModuleType:
-    """The module `transforms.folder.files`: Beam takes a second to import, which commands on local
-    folders need not wait for, and warns of what it does not find installed, which is no concern
-    here."""
-    with quiet_logs(logging.WARNING):
-        from dptrees.transforms.folder import files
-    return files
 
 
 def file_names(folder: str) -> list[str]:
@@ -270,8 +257,6 @@ def file_names(folder: str) -> list[str]:
 
 
 def _remote_names(folder: str) -> list[str]:
-    files = beam_files()
-    files.use_environment()
     try:
         names = [path.rsplit("/", 1)[-1] for path in files.names_below(folder)]
         for kind in PART_KINDS:
@@ -289,8 +274,6 @@ def _read_remote(path: str, *, sought: bool = False) -> bytes:
         FolderError: it cannot be read.
         FileNotFoundError: it is sought, and not there.
     """
-    files = beam_files()
-    files.use_environment()
     try:
         if sought and not files.exists(path):
             raise FileNotFoundError(path)

@@ -12,11 +12,11 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import full_edge, odd_totals
 from dptrees.pipelines.config.registry import find_kind, is_tree
 from dptrees.pipelines.process import UserError
-from dptrees.pipelines.query.release_folder import ReleaseFolder, beam_files
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.pipelines.terminal_text import print_line
+from dptrees.transforms.folder import files
 
 _NO_LEDGER = "no ledger: the total budget of all releases of the same data is not tracked"
-
 
 # Standard error of a total, in rows, above which few rows and no rows cannot be distinguished.
 _LOUD = 100.0
@@ -130,7 +130,7 @@ def write_report(path: str) -> str:
 def _write(folder: ReleaseFolder, requested_paths: Mapping[str, Sequence[str]]) -> str:
     from dptrees.pipelines.report.report import write_report_html
 
-    page, files = write_report_html(folder, requested_paths), beam_files()
+    page = write_report_html(folder, requested_paths)
     name = str(files.join(folder.path, REPORT))
     files.write_whole(name, page.encode())
     return name

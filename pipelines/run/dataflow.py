@@ -11,13 +11,11 @@ interface.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from apache_beam.options.pipeline_options import (
@@ -32,8 +30,6 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from dptrees.dpcore.bounding.row_choice import WAITING_ROWS
-from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.config.configuration import Configuration
 from dptrees.pipelines.monitoring import event, remark
 from dptrees.pipelines.process import UserError
@@ -41,13 +37,6 @@ from dptrees.transforms.errors import InputError, may_pass
 from dptrees.transforms.folder.files import is_local
 
 _GIB = 2**30
-# Python, Beam and Arrow, and the rows and parts in flight.
-_BASE = 700 * 2**20
-_BYTES_OF_LISTED_LEAF, _BYTES_OF_LEAF, _MOST_DENSE = 90, 16, 2**25
-# Of leaves that are read in parts: their parents.
-_BYTES_OF_PARTED_LEAF = 8
-# Of a privacy unit's row that waits to be sent.
-_BYTES_OF_WAITING_ROW = 60
 # The memory of a virtual machine's system, and of Dataflow's own process beside Python's.
 _SYSTEM = _GIB
 
@@ -84,61 +73,6 @@ _CHOICES = (
 )
 # As Dataflow uses them by default.
 MACHINES = {each.name: each for each in _CHOICES if each.processes == each.cores}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Leaves:
-    """How many leaves the trees of a plan have, by how a process holds them.
-
-    Attributes:
-        listed: of trees that have a public table of them.
-        parted: of those whose table is read in parts.
-        others: of all other trees.
-    """
-
-    listed: int = 0
-    parted: int = 0
-    others: int = 0
-
-    @classmethod
-    def from_plan(cls, configuration: Configuration, plan: ReleasePlan) -> Leaves:
-        """Count the leaves of a plan."""
-        found = {"listed": 0, "parted": 0, "others": 0}
-        known = {tree.name: tree.leaves for tree in configuration.trees}
-        for question in plan.questions:
-            name = "parted" if question.is_matched else "listed"
-            leaves = (known.get(question.name) or 0) * question.key_count
-            found[name if question.public_tables else "others"] += leaves or question.dense_cells
-        return cls(**found)
-
-
-def process_memory(leaves: Leaves, *, bounds_rows: bool = False) -> int:
-    """The bytes that a process of a worker may need, as far as they are known from the plan.
-
-    Not known are rows of units in a shard, cells of boxes and sparse trees, and distinct values.
-
-    Args:
-        leaves: of the plan.
-        bounds_rows: whether rows of privacy units wait to be sent to shards.
-
-    >>> round(process_memory(Leaves(listed=8_100_000)) / 2**20)
-    1395
-    """
-    needed = _BASE + _BYTES_OF_LISTED_LEAF * leaves.listed
-    needed += _BYTES_OF_PARTED_LEAF * leaves.parted
-    needed += _BYTES_OF_LEAF * min(leaves.others, _MOST_DENSE)
-    if bounds_rows:
-        needed += _BYTES_OF_WAITING_ROW * WAITING_ROWS
-    return needed
-
-
-def machine_memory() -> int:
-    """The bytes of memory that this process may use: the machine's, or its control group's."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # there is none, or it says max
-            limits.append(int(Path(path).read_text()))
-    return min(limits)
 
 
 def machine_for(needed: int) -> Machine:

@@ -1,14 +1,13 @@
-"""A Beam runner that walks a job's graph in this process, one element after the other.
+"""The loop that runs a graph in this process, one element after the other.
 
 A step gets the very objects that the step before it gave: nothing is encoded. The steps are
 the same on every engine, so a release has the same bits, and its balance is checked too. Steps
 without a grouping between them run together, an element all the way before the next one is read,
-so no more rows are in memory than a batch for each thread. Elements after a reshuffle or a
+so no more rows are in memory than a batch for each thread. Elements after `flow.Spread` or a
 grouping are shared among threads. Elements that wait for a grouping are kept in memory up to a
 limit, the others in a file without a name (`transforms.nameless_file`). Batches free and take
 megabytes at once, so glibc has to keep freed memory: by default clearing its pages takes a
-third of the time. State, timers, windows and splittable sources are refused by Beam's own
-checks.
+third of the time.
 """
 
 from __future__ import annotations
@@ -22,15 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-import apache_beam as beam
-from apache_beam.options.pipeline_options import DirectOptions
-from apache_beam.pipeline import AppliedPTransform, PipelineVisitor
-from apache_beam.runners.common import DoFnRunner
-from apache_beam.runners.common import Receiver as BeamReceiver
-from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
-from apache_beam.transforms.sideinputs import SideInputMap
-from apache_beam.transforms.window import GlobalWindows
-
+from dptrees.transforms import flow
 from dptrees.transforms.nameless_file import NamelessFile, StoredBytes
 from dptrees.transforms.tables.query_rows import LOOK_SECONDS, end_driver_calls, hear_signals
 
@@ -138,36 +129,52 @@ class _Values:
 
 Values = list[Any]
 Receive = Callable[[Any], None]
-_windowed = GlobalWindows.windowed_value
 # Groups of a few elements are done before threads have begun.
 _LEAST_SHARED = 2
 
 
-class LoopRunner(PipelineRunner):
-    """Runs a job before `run_pipeline` returns.
+class _Combined:
+    """Elements combined as they come, by several threads at once."""
 
-    Beam's option ``--direct_num_workers`` is the number of threads; 0: one for each processor that
-    this process may use.
+    def __init__(self, combine: flow.Combine) -> None:
+        self._combine, self._lock = combine, threading.Lock()
+        self._found: dict[Any, Any] = {}
+
+    def append(self, element: Any) -> None:
+        """Add an element."""
+        key, value = element if self._combine.by_key else (None, element)
+        with self._lock:
+            if key in self._found:
+                value = self._combine.function(self._found[key], value)
+            self._found[key] = value
+
+    def taken(self) -> Values:
+        """Return what became of the elements."""
+        return list(self._found.items() if self._combine.by_key else self._found.values())
+
+
+def run_flow(graph: flow.Flow, threads: int = 0) -> None:
+    """Run a graph to its end.
+
+    Args:
+        graph: without inputs of its own.
+        threads: how many; 0: one for each processor that this process may use.
+
+    >>> seen = []
+    >>> class See(flow.Step):
+    ...     def process(self, element):
+    ...         yield seen.append(element)
+    >>> graph = flow.Flow()
+    >>> pairs = graph | "Pairs" >> flow.Given([("a", 1), ("a", 2)])
+    >>> _ = pairs | "Sum" >> flow.Combine(int.__add__, int) | "See" >> flow.Each(See())
+    >>> run_flow(graph); seen
+    [('a', 3)]
     """
-
-    def run_pipeline(self, pipeline: Any, options: Any) -> PipelineResult:
-        """Runs it.
-
-        Raises:
-            NotImplementedError: a step that is none of those that releases are made of.
-        """
-        keep_freed_memory()
-        steps = _Steps()
-        pipeline.visit(steps)
-        _Loop(steps.found, _thread_count(options)).run()
-        return _Done(PipelineState.DONE)
+    keep_freed_memory()
+    _Loop(graph.nodes, threads or processor_count()).run()
 
 
-def _thread_count(options: Any) -> int:
-    return int(options.view_as(DirectOptions).direct_num_workers) or _processor_count()
-
-
-def _processor_count() -> int:
+def processor_count() -> int:
     """The processors that this process may use; where the system does not say, all that there
     are."""
     if hasattr(os, "sched_getaffinity"):  # Linux alone
@@ -175,115 +182,74 @@ def _processor_count() -> int:
     return os.cpu_count() or 1
 
 
-class _Done(PipelineResult):
-    def wait_until_finish(self, duration: int | None = None) -> str:
-        """At once: the job is over."""
-        return str(self.state)
-
-
-class _Steps(PipelineVisitor):
-    """The steps of a graph, each behind those whose output it takes."""
-
-    def __init__(self) -> None:
-        self.found: list[AppliedPTransform] = []
-
-    def enter_composite_transform(self, transform_node: AppliedPTransform) -> None:
-        """A reshuffle is one step: what it is made of would only pack and unpack."""
-        if isinstance(transform_node.transform, beam.Reshuffle):
-            self.found.append(transform_node)
-
-    def visit_transform(self, transform_node: AppliedPTransform) -> None:
-        """Takes a primitive step."""
-        above = transform_node.parent
-        while above is not None and not isinstance(above.transform, beam.Reshuffle):
-            above = above.parent
-        if above is None:
-            self.found.append(transform_node)
-
-
 class _Loop:
     """The state of a run: the elements that wait for a step, and those that steps take beside."""
 
-    def __init__(self, steps: Iterable[AppliedPTransform], threads: int) -> None:
-        self._steps, self._threads = list(steps), threads
-        self.order = {step: number for number, step in enumerate(self._steps)}
-        self.waiting: dict[AppliedPTransform, Values] = {}
-        self._pairs = {
-            step: WaitingPairs()
-            for step in self._steps
-            if isinstance(step.transform, beam.GroupByKey)
-        }
-        self._takers: dict[Any, list[AppliedPTransform]] = {}
-        self._beside: dict[Any, Values] = {}
-        self._left: dict[Any, int] = {}
-        for step in self._steps:
-            for collection in step.inputs:
-                self._takers.setdefault(collection, []).append(step)
-            for side in step.side_inputs:
-                self._beside[side.pvalue] = []
-                self._left[side.pvalue] = self._left.get(side.pvalue, 0) + 1
+    def __init__(self, nodes: Sequence[flow.Node], threads: int) -> None:
+        self.nodes, self._threads = nodes, threads
+        self._waiting: dict[int, Values | WaitingPairs | _Combined] = {}
+        self._takers: dict[tuple[int, str], list[int]] = {}
+        self._beside: dict[tuple[int, str], Values] = {}
+        self._left: dict[tuple[int, str], int] = {}
+        for number, node in enumerate(nodes):
+            if not _is_fused(node):
+                self._waiting[number] = _waiting(node.primitive)
+            for collection in node.inputs:
+                self._takers.setdefault(_name(collection), []).append(number)
+            for side in _beside(node):
+                self._beside[side] = []
+                self._left[side] = self._left.get(side, 0) + 1
 
     def run(self) -> None:
-        """Runs every step.
-
-        Raises:
-            NotImplementedError: a step of a kind that is not known here.
-        """
-        for step in self._steps:
-            _check_known(step)
+        """Run every step."""
         try:
             self._run()
         except Exception:  # a second interrupt may leave threads behind, which still write
-            for pairs in self._pairs.values():
-                pairs.close()
+            for waiting in self._waiting.values():
+                if isinstance(waiting, WaitingPairs):
+                    waiting.close()
             raise
 
     def _run(self) -> None:
-        for step in self._steps:
-            if _is_fused(step):
+        for number, node in enumerate(self.nodes):
+            if _is_fused(node):
                 continue
-            elements = self.waiting.pop(step, [])
-            if isinstance(step.transform, beam.ParDo):
-                self._feed(elements, lambda chain, own=step: [chain.process(own)])  # type: ignore[misc]
-                for side in step.side_inputs:
-                    self._let_go(side.pvalue)
-                continue
-            if isinstance(step.transform, beam.Impulse):
-                elements = [b""]
-            elif isinstance(step.transform, beam.GroupByKey):
-                elements = self._pairs[step].groups()
-            (collection,) = step.outputs.values()
-            self._feed(elements, lambda chain, given=collection: self.takers(given, chain))  # type: ignore[misc]
-
-    def takers(self, collection: Any, chain: _Chain) -> list[Receive]:
-        """What takes the elements of a collection: steps of a chain, and lists of what waits."""
-        found: list[Receive] = []
-        for step in self._takers.get(collection, ()):
-            if isinstance(step.transform, beam.Flatten):
-                (together,) = step.outputs.values()
-                found += self.takers(together, chain)
-            elif _is_fused(step):
-                found.append(chain.process(step))
+            elements = _elements(self._waiting.pop(number))
+            if isinstance(node.primitive, flow.Each):
+                self._feed(elements, lambda chain, own=number: [chain.process(own)])  # type: ignore[misc]
+                for side in _beside(node):
+                    self._let_go(side)
             else:
-                pairs = self._pairs.get(step)
-                found.append(_appended(pairs or self.waiting.setdefault(step, [])))
-        if collection in self._beside:
-            found.append(_appended(self._beside[collection]))
+                self._feed(elements, lambda chain, own=number: self.takers(own, flow.MAIN, chain))  # type: ignore[misc]
+
+    def takers(self, number: int, output: str, chain: _Chain) -> list[Receive]:
+        """What takes the elements of an output: steps of a chain, and what waits."""
+        found: list[Receive] = []
+        for taker in self._takers.get((number, output), ()):
+            node = self.nodes[taker]
+            if isinstance(node.primitive, flow.Join):
+                found += self.takers(taker, flow.MAIN, chain)
+            elif _is_fused(node):
+                found.append(chain.process(taker))
+            else:
+                found.append(self._waiting[taker].append)
+        if (number, output) in self._beside:
+            found.append(self._beside[number, output].append)
         return found
 
-    def side_inputs(self, step: AppliedPTransform) -> list[SideInputMap]:
+    def sides(self, each: flow.Each) -> list[Any]:
         """What a step takes beside its elements."""
         return [
-            SideInputMap(
-                type(side), side._view_options(), [*map(_windowed, self._beside[side.pvalue])]
-            )
-            for side in step.side_inputs
+            (dict if isinstance(side, flow.AsDict) else list)(self._beside[_name(side.of)])
+            if isinstance(side, flow.AsList)
+            else side
+            for side in each.sides
         ]
 
-    def _let_go(self, collection: Any) -> None:
-        self._left[collection] -= 1
-        if not self._left[collection]:
-            self._beside[collection].clear()
+    def _let_go(self, side: tuple[int, str]) -> None:
+        self._left[side] -= 1
+        if not self._left[side]:
+            self._beside[side].clear()
 
     def _feed(self, elements: Values, begin: Callable[[_Chain], Sequence[Receive]]) -> None:
         """Give elements to all that take them, on several threads where there are several.
@@ -336,27 +302,42 @@ class _Chain:
 
     def __init__(self, loop: _Loop) -> None:
         self._loop = loop
-        self._runners: dict[AppliedPTransform, DoFnRunner] = {}
+        self._steps: dict[int, flow.Step] = {}
+        self._receive: dict[int, Receive] = {}
+        self._give: dict[int, Receive] = {}
 
-    def process(self, step: AppliedPTransform) -> Receive:
+    def process(self, number: int) -> Receive:
         """What takes the elements of a step; it is made where it is not there yet."""
-        if step not in self._runners:
-            outputs = {
-                tag: _Receiver(self._loop.takers(collection, self))
-                for tag, collection in step.outputs.items()
-            }
-            transform = step.transform
-            self._runners[step] = DoFnRunner(
-                copy.copy(transform.fn),
-                transform.args,
-                transform.kwargs,
-                self._loop.side_inputs(step),
-                step.inputs[0].windowing,
-                tagged_receivers={None: _Receiver([]), **outputs},
-                step_name=step.full_label,
-            )
-        result: Receive = self._runners[step].process
-        return result
+        if number in self._receive:
+            return self._receive[number]
+        each = self._loop.nodes[number].primitive
+        assert isinstance(each, flow.Each)
+        step, sides = copy.copy(each.step), self._loop.sides(each)
+        give = self._giving(number, each)
+
+        def take(element: Any) -> None:
+            for given in step.process(element, *sides):
+                give(given)
+
+        self._steps[number], self._receive[number] = step, take
+        return take
+
+    def _giving(self, number: int, each: flow.Each) -> Receive:
+        """What takes all that a step yields."""
+        main, *also = each.outputs
+        takers = self._loop.takers(number, main, self)
+        tagged = {name: self._loop.takers(number, name, self) for name in also}
+
+        def give(given: Any) -> None:
+            if isinstance(given, flow.Tagged):
+                for receive in tagged[given.output]:
+                    receive(given.element)
+            else:
+                for receive in takers:
+                    receive(given)
+
+        self._give[number] = give
+        return give
 
     def run(
         self,
@@ -366,80 +347,56 @@ class _Chain:
     ) -> None:
         """Run a bundle of the elements, until none is left or somebody stops it."""
         takers = begin(self)
-        ordered = sorted(self._runners, key=self._loop.order.__getitem__)
-        runners = [self._runners[step] for step in ordered]
-        begun: list[DoFnRunner] = []
+        ordered = sorted(self._steps)
+        begun: list[flow.Step] = []
         try:
-            for runner in runners:
-                begun.append(runner)
-                runner.setup()
-            for runner in runners:
-                runner.start()
+            for number in ordered:
+                begun.append(self._steps[number])
+                self._steps[number].setup()
+            for number in ordered:
+                self._steps[number].start_bundle()
             while not stop.is_set():
                 try:
-                    element = _windowed(elements.popleft())
+                    element = elements.popleft()
                 except IndexError:
                     break
                 for take in takers:
                     take(element)
-            if not stop.is_set():
-                for runner in runners:
-                    runner.finish()
-        except Exception as error:
-            # Beam makes an error of its own of whatever stops a step, and so of who stops it.
-            if _stopped(error):
-                raise KeyboardInterrupt from None
-            raise
+            for number in ordered if not stop.is_set() else ():
+                for given in self._steps[number].finish_bundle():
+                    self._give[number](given)
         finally:
-            for runner in begun:
-                runner.teardown()
+            for step in begun:
+                step.teardown()
 
 
-class _Receiver(BeamReceiver):
-    """Hands on what a step gives.
-
-    Args:
-        takers: all that take it.
-    """
-
-    def __init__(self, takers: Sequence[Receive]) -> None:
-        self._takers = takers
-
-    def receive(self, windowed_value: Any) -> None:
-        """Takes one element."""
-        for take in self._takers:
-            take(windowed_value)
+def _name(collection: flow.Collection) -> tuple[int, str]:
+    return collection.number, collection.output
 
 
-def _appended(values: Values | WaitingPairs) -> Receive:
-    """What adds elements to those that wait, without their window: there is one."""
-
-    def append(windowed_value: Any) -> None:
-        values.append(windowed_value.value)
-
-    return append
+def _beside(node: flow.Node) -> list[tuple[int, str]]:
+    """The collections that a step takes beside its elements."""
+    return [_name(side.of) for side in node.primitive.sides if isinstance(side, flow.AsList)]
 
 
-def _is_fused(step: AppliedPTransform) -> bool:
-    """Whether a step runs with the step before it: it takes nothing but its elements."""
-    if isinstance(step.transform, beam.Flatten):
+def _is_fused(node: flow.Node) -> bool:
+    """Whether a node runs with the step before it: it takes nothing but its elements."""
+    if isinstance(node.primitive, flow.Join):
         return True
-    return isinstance(step.transform, beam.ParDo) and not step.side_inputs
+    return isinstance(node.primitive, flow.Each) and not _beside(node)
 
 
-def _check_known(step: AppliedPTransform) -> None:
-    """Refuse a step that is of no kind that is known here.
-
-    Raises:
-        NotImplementedError: it is none.
-    """
-    known = (beam.Impulse, beam.ParDo, beam.GroupByKey, beam.Flatten, beam.Reshuffle)
-    if not isinstance(step.transform, known):
-        raise NotImplementedError(f"{step.full_label}: {type(step.transform).__name__}")
+def _waiting(primitive: flow.Primitive) -> Values | WaitingPairs | _Combined:
+    """Where elements wait for a node."""
+    if isinstance(primitive, flow.Group):
+        return WaitingPairs()
+    if isinstance(primitive, flow.Combine):
+        return _Combined(primitive)
+    return list(primitive.elements) if isinstance(primitive, flow.Given) else []
 
 
-def _stopped(error: BaseException | None) -> bool:
-    """Whether somebody stopped the process, whatever was made of that."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
+def _elements(waiting: Values | WaitingPairs | _Combined) -> Values:
+    """What a node makes of the elements that waited."""
+    if isinstance(waiting, WaitingPairs):
+        return list(waiting.groups())
+    return waiting.taken() if isinstance(waiting, _Combined) else waiting

@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
-
 from dptrees.dpcore import __version__
 from dptrees.dpcore.release.guarantee import CHECKSUM
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -30,8 +28,7 @@ from dptrees.pipelines.monitoring import LOG, event, remark
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.pipelines.report.summary import REPORT
-from dptrees.pipelines.run.dataflow import submits_only
-from dptrees.pipelines.run.job import check_filesystems
+from dptrees.pipelines.run.job import Options, check_filesystems
 from dptrees.pipelines.sections.first_stages import BOUNDS_FOLDER as BOUNDS
 from dptrees.pipelines.sections.first_stages import KEYS_FOLDER as SELECTION
 from dptrees.pipelines.terminal_text import print_json, print_line
@@ -339,32 +336,21 @@ OPTION = "--output_executable_path"
 _RUNNERS = ("portable", "flink", "spark")
 
 
-def job_jar_path(options: PipelineOptions) -> str:
-    """Where the jar of the job is wanted; "" where the job is to be run.
-
-    Args:
-        options: Beam's.
-    """
-    return str(options.view_as(PortableOptions).output_executable_path or "")
-
-
-def check_job_jar(
-    options: PipelineOptions, configuration: Configuration, request: FolderRequest
-) -> None:
+def check_job_jar(options: Options, configuration: Configuration, request: FolderRequest) -> None:
     """Refuses a jar of what is no single job, or that nobody would write.
 
     Args:
-        options: Beam's.
+        options: of the job.
         configuration: of the release.
         request: of its folder.
 
     Raises:
         UserError: a jar is wanted where there can be none.
     """
-    jar = job_jar_path(options)
+    jar = options.jar
     if not jar:
         return
-    runner = str(options.view_as(StandardOptions).runner).split(".")[-1].lower()
+    runner = options.runner.split(".")[-1].lower()
     if runner.removesuffix("runner") not in _RUNNERS:
         raise UserError(
             f"{OPTION}={jar}: needs --runner=FlinkRunner or SparkRunner, whose job servers write it"
@@ -387,22 +373,22 @@ _THEN = (
 )
 
 
-def described_job(options: PipelineOptions) -> str:
+def described_job(options: Options) -> str:
     """What there is of a job that nothing has run yet, in words; "" where the job is run.
 
     Args:
-        options: Beam's.
+        options: of the job.
     """
-    if jar := job_jar_path(options):
+    if jar := options.jar:
         return f"{jar}: contains the job, which has not run; {_THEN}"
-    return f"the job is written, but has not run; {_THEN}" if submits_only(options) else ""
+    return f"the job is written, but has not run; {_THEN}" if options.submits_only else ""
 
 
-def check_described(options: PipelineOptions, configuration: Configuration) -> None:
+def check_described(options: Options, configuration: Configuration) -> None:
     """Refuses to describe a job that could not run once this command has ended.
 
     Args:
-        options: Beam's.
+        options: of the job.
         configuration: of the release.
 
     Raises:

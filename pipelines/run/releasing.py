@@ -12,8 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 
-from apache_beam.options.pipeline_options import StandardOptions
-
 from dptrees.dpcore.release.guarantee import CHECKSUM
 from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.monitoring import event, remark
@@ -25,7 +23,7 @@ from dptrees.pipelines.query.release_folder import ReleaseFolder, holds_release
 from dptrees.pipelines.query.series_totals import add_to_date
 from dptrees.pipelines.report.summary import REPORT, print_summary, total_warnings, write_report
 from dptrees.pipelines.run.first_stage import with_keys, with_unit_bounds
-from dptrees.pipelines.run.job import beam_options
+from dptrees.pipelines.run.job import job_options
 from dptrees.pipelines.run.metrics import Watch
 from dptrees.pipelines.run.output import (
     FolderRequest,
@@ -156,11 +154,10 @@ def run_release(
     """
     watch = watch or Watch()
     configuration = load_configuration(path, parameters)
-    options = beam_options(arguments)
+    options = job_options(arguments)
     request = request or FolderRequest()
     check_job_jar(options, configuration, request)
     check_described(options, configuration)
-    files.use_options(options)
     configuration = with_kept_stages(configuration, discard=request.discard)
     with table_rows(configuration.table) as source:
         stage = Stage(
@@ -169,7 +166,7 @@ def run_release(
             options=options,
             request=request,
             source=source,
-            record=RunRecord(runner=str(options.view_as(StandardOptions).runner)),
+            record=RunRecord(runner=options.runner),
         )
         watch.planned(stage)
         if configuration.id_of_all:
@@ -234,12 +231,11 @@ def run_due(
         raise UserError(
             "--through: makes several runs, but --repair, --discard and --nonce belong to one run"
         )
-    options = beam_options(arguments)
+    options = job_options(arguments)
     if described_job(options):
         raise UserError(
             "--through: makes several runs, but a job that is written to a file is one run"
         )
-    files.use_options(options)
     for each in Due(path=path, given=parameters, through=through):
         with watching() as watch, limit():
             run_release(path, arguments, request, each, as_json=as_json, watch=watch)
@@ -253,7 +249,6 @@ def made(stage: Stage) -> tuple[Stage, bool]:
     Returns:
         the stage of the trees, and whether the release was there already and no row was read.
     """
-    files.use_options(stage.options)
     if stage.configuration.chooses_bounds:
         if described_job(stage.options):
             raise UserError(

@@ -6,42 +6,29 @@ rows of a table at one state of it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
-import apache_beam as beam
-import grpc
 import pyarrow as pa
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
 
 from dptrees.dpcore.bounding.unit_ids import unit_families
 from dptrees.dpcore.noise.randomness import key_id_from_check
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.config.configuration import Configuration
 from dptrees.pipelines.monitoring import remark
-from dptrees.pipelines.process import UserError, time_limit
+from dptrees.pipelines.process import Later
 from dptrees.pipelines.proof.signature import SigningKey
-from dptrees.pipelines.run.dataflow import (
+from dptrees.pipelines.run.job import (
     Leaves,
-    check_dataflow_reach,
-    check_dataflow_references,
-    is_dataflow,
+    Options,
+    check_filesystems,
     machine_memory,
     process_memory,
-    size_workers,
-)
-from dptrees.pipelines.run.job import (
-    check_filesystems,
-    finish_job,
-    limit_threads,
-    plain_labels,
     progress_bar,
     run_job,
-    runs_here,
 )
 from dptrees.pipelines.run.output import (
     FolderRequest,
@@ -53,15 +40,15 @@ from dptrees.pipelines.run.output import (
     check_repaired,
     clear_output,
     described_job,
-    job_jar_path,
 )
 from dptrees.pipelines.run.planned_once import (
     bounds_planned_once,
     planned_once,
     selection_planned_once,
 )
+from dptrees.transforms import flow
 from dptrees.transforms.contract import UNKNOWN_TYPE
-from dptrees.transforms.errors import InputError, ReleaseError
+from dptrees.transforms.errors import ReleaseError
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.existing_release import (
     is_released,
@@ -69,18 +56,18 @@ from dptrees.transforms.folder.existing_release import (
     swept_if_failed,
 )
 from dptrees.transforms.folder.layout import PART_KINDS, planned_parts
+from dptrees.transforms.folder.stores import FileInfo
 from dptrees.transforms.folder.universe import share_universes
 from dptrees.transforms.keys import KeyReference
-from dptrees.transforms.preflight import LookAtWorkers, PreflightOptions, check_found
 from dptrees.transforms.readers.file_columns import described
-from dptrees.transforms.readers.listing import InputFile, ListedOnce, SealedList, written_list
+from dptrees.transforms.readers.listing import ListedOnce, SealedList, written_list
 from dptrees.transforms.readers.read import (
-    ReadBatches,
+    ReadFiles,
     check_contract,
     check_readable,
     file_unit_families,
 )
-from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.release import Release
 from dptrees.transforms.steps.carry import before_key_id, check_turn, series_families
 from dptrees.transforms.steps.count import MakeCounting
 from dptrees.transforms.steps.kept_plan import another_plan, kept_by
@@ -91,6 +78,12 @@ from dptrees.transforms.tables.table import InputTable
 
 if TYPE_CHECKING:
     from dptrees.pipelines.ledger.booking import Booking
+
+
+_check_dataflow_reach = Later("run.dataflow:check_dataflow_reach")
+_check_dataflow_references = Later("run.dataflow:check_dataflow_references")
+_size_workers = Later("run.dataflow:size_workers")
+_check_workers = Later("run.engine:check_workers")
 
 
 class TableRows:
@@ -151,7 +144,7 @@ class TableRows:
         splits = table_splits(self.pinned, plan)
         return [(self.pinned.name, sum(split.size for split in splits))]
 
-    def reading(self, plan: ReleasePlan) -> beam.PTransform:
+    def reading(self, plan: ReleasePlan) -> flow.Transform:
         """What gives them."""
         return ReadTable(self.pinned, plan)
 
@@ -168,104 +161,6 @@ def table_rows(table: InputTable | None, *, heads: bool = False) -> Iterator[Tab
         table = replace(table, heads=True)
     with ExitStack() as stack:
         yield None if table is None else TableRows(table, stack)
-
-
-ANSWER_SECONDS = 20
-_REMARK_SECONDS = 20
-# Within a minute, with what it takes to cancel the job.
-_WAIT_SECONDS = 45
-_NO_STEP = (
-    f"the engine has not run a step for {_WAIT_SECONDS} s: no worker is free, or its workers "
-    "cannot start (another Python there, or no Beam or dptrees); see the log of the workers, or "
-    "of their worker pool. --no_preflight waits for workers without end"
-)
-# Whose jobs begin within seconds; workers of others are rented for minutes.
-_RUNNERS = ("portable", "flink", "spark", "prism")
-
-
-def check_workers(options: PipelineOptions, key: KeyReference) -> bool:
-    """Sees that the engine answers, and that its workers have the launcher's Python, dptrees and
-    key. Workers that are threads of the launcher need no look.
-
-    Args:
-        options: Beam's.
-        key: with its check value.
-
-    Returns:
-        whether a worker was looked at.
-
-    Raises:
-        PreflightError: they differ.
-        InputError: the job server does not answer, or the job failed.
-        TimeLimitError: no worker ran the step in time.
-    """
-    portable = options.view_as(PortableOptions)
-    check_endpoint(options)
-    runner = str(options.view_as(StandardOptions).runner)
-    short = runner.split(".")[-1].lower().removesuffix("runner")
-    here = runs_here(options) or portable.environment_type == "LOOPBACK"
-    unseen = job_jar_path(options) or options.view_as(PreflightOptions).no_preflight
-    if here or short not in _RUNNERS or unseen:
-        return False
-    pipeline = beam.Pipeline(options=_once(options))
-    with plain_labels():
-        pipeline | "Preflight" >> LookAtWorkers(key)
-    with time_limit(_WAIT_SECONDS, _NO_STEP), _waiting():
-        check_found(finish_job(pipeline).metrics())
-    return True
-
-
-def _once(options: PipelineOptions) -> PipelineOptions:
-    """The options of a job that Flink does not try again."""
-    given = options.get_all_options(drop_default=True, retain_unknown_options=True)
-    return PipelineOptions.from_dictionary(given | {"number_of_execution_retries": 0})
-
-
-def check_endpoint(options: PipelineOptions) -> str:
-    """Sees that a job server answers; Beam would wait for minutes.
-
-    Args:
-        options: Beam's.
-
-    Returns:
-        where it answers; "" where no job server is named.
-
-    Raises:
-        UserError: its place is none.
-        InputError: it does not answer.
-    """
-    endpoint = str(options.view_as(PortableOptions).job_endpoint or "")
-    if not endpoint or endpoint == "embed":
-        return ""
-    if ":" not in endpoint:
-        raise UserError(f"--job_endpoint={endpoint}: is not HOST:PORT")
-    with grpc.insecure_channel(endpoint) as channel:
-        try:
-            grpc.channel_ready_future(channel).result(timeout=ANSWER_SECONDS)
-        except grpc.FutureTimeoutError:
-            raise InputError(
-                f"--job_endpoint: no job server answers at {endpoint}", again=True
-            ) from None
-    return endpoint
-
-
-@contextmanager
-def _waiting() -> Iterator[None]:
-    """Remarks that nothing was heard of the workers for long."""
-    timer = threading.Timer(
-        _REMARK_SECONDS,
-        remark,
-        (
-            f"the engine has not run a step for {_REMARK_SECONDS} s: no worker is free, or its "
-            f"workers cannot start; waiting up to {_WAIT_SECONDS} s",
-        ),
-    )
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 class Source(Protocol):
@@ -285,8 +180,8 @@ class Source(Protocol):
     def checked(self, plan: ReleasePlan) -> list[tuple[str, int]]:
         """Their parts with their sizes, once they are seen to have what a plan reads."""
 
-    def reading(self, plan: ReleasePlan) -> beam.PTransform:
-        """What gives them, as `transforms.readers.read.ReadBatches` does."""
+    def reading(self, plan: ReleasePlan) -> flow.Transform:
+        """What gives them, as `transforms.readers.read.ReadFiles` does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +191,7 @@ class Stage:
     Args:
         configuration: with the output, the input and the key.
         planned: what is to be made, as it was planned.
-        options: Beam's.
+        options: where its job runs.
         request: of the output.
         source: of the rows; None: the files of the input.
         record: of the run that the stage is a part of.
@@ -306,7 +201,7 @@ class Stage:
 
     configuration: Configuration
     planned: ReleasePlan
-    options: PipelineOptions
+    options: Options
     request: FolderRequest
     source: Source | None = None
     record: RunRecord = field(default_factory=RunRecord)
@@ -419,7 +314,7 @@ class Stage:
         matched = self.check_input()
         check_folder(self.output, self.plan, self.request)
         with self.record.step("preflight", self.output):
-            check_workers(self.options, key)
+            self.check_workers(key)
         request, witness = self.request, None
         if not (request.repair or request.discard):
             if self.booking:
@@ -469,13 +364,13 @@ class Stage:
         Raises:
             UserError: they do not.
         """
-        if not is_dataflow(self.options):
+        if not self.options.is_dataflow:
             return
         configuration = self.configuration
-        check_dataflow_references(configuration)
+        _check_dataflow_references(configuration)
         paths = configuration.input_paths if self.source is None else self.source.paths
-        check_dataflow_reach(self.options, (*paths, self.output))
-        size_workers(self.options, self.process_memory)
+        _check_dataflow_reach(self.options.beam, (*paths, self.output))
+        _size_workers(self.options.beam, self.process_memory)
 
     @property
     def process_memory(self) -> int:
@@ -483,10 +378,18 @@ class Stage:
         leaves = Leaves.from_plan(self.configuration, self.plan)
         return process_memory(leaves, bounds_rows=not self.plan.unit.is_row)
 
+    def check_workers(self, key: KeyReference) -> bool:
+        """See that the engine, if there is one, answers, and that its workers fit.
+
+        Returns:
+            whether a worker was looked at.
+        """
+        return self.options.beam is not None and bool(_check_workers(self.options.beam, key))
+
     def check_memory(self) -> None:
         """Warn before a job that may need more memory than this process may use."""
         needed, there = self.process_memory, machine_memory()
-        if runs_here(self.options) and needed > there:
+        if self.options.is_here and needed > there:
             remark(
                 f"the release may need {needed / 2**30:.1f} GiB of memory, and there are "
                 f"{there / 2**30:.1f}: fewer cells or keys need less (domain.cells)"
@@ -506,7 +409,7 @@ class Stage:
     def _progress(self, size: int) -> Iterator[None]:
         parts = sum(1 for _ in planned_parts(self.plan))
         # Elsewhere the workers are other processes: what they wrote is looked for.
-        elsewhere = not runs_here(self.options)
+        elsewhere = not self.options.is_here
         present = partial(_parts_present, self.output) if elsewhere else None
         with progress_bar(size, parts, present):
             yield
@@ -527,7 +430,7 @@ class Stage:
         if not described_job(self.options):
             check_committed(output)
 
-    def files(self) -> list[InputFile]:
+    def files(self) -> list[FileInfo]:
         """The files of the input, as the run listed them first."""
         arrival = self.configuration.input_arrival
         if self.request.repair:  # from the rows of a finished release, which are old
@@ -549,14 +452,14 @@ class Stage:
     def _run_with(
         self,
         plan: ReleasePlan,
-        read: beam.PTransform,
+        read: flow.Transform,
         key: KeyReference,
         request: FolderRequest,
         witness: Witness | None,
     ) -> None:
         """Builds and runs the job of a plan whose public tables are shared."""
         configuration, output = self.configuration, files.absolute(self.output)
-        release = ReleaseTrees(
+        release = Release(
             plan,
             key=key,
             output=output,
@@ -567,16 +470,14 @@ class Stage:
             report=configuration.report,
             request=configuration.request,
             counting=self.counting,
-            if_exists="use",  # that of another launcher
         )
-        limit_threads(plan, self.options)
         run_job(read, release, self.options)
 
-    def _read(self, plan: ReleasePlan, listed: SealedList | None) -> beam.PTransform:
+    def _read(self, plan: ReleasePlan, listed: SealedList | None) -> flow.Transform:
         """What gives the rows."""
         if self.source is not None:
             return self.source.reading(plan)
-        return ReadBatches(
+        return ReadFiles(
             listed=listed,
             format=self.configuration.input_format,
             options=self.configuration.input_options,

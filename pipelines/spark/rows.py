@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
 
 from dptrees.dpcore import __version__
@@ -40,6 +39,7 @@ from dptrees.pipelines.spark.tasks import (
     give_shards,
     send_rows,
 )
+from dptrees.transforms import flow
 from dptrees.transforms.errors import InputError, ReleaseError, error_in
 from dptrees.transforms.held import KEPT_SCHEME, GivenCounts, HeldCounting, held_counting
 from dptrees.transforms.keys import KeyReference
@@ -262,7 +262,7 @@ class _Source:
         self._plans[plan.digest] = plan
         return [(_NAME, 0)]
 
-    def reading(self, plan: ReleasePlan) -> beam.PTransform:
+    def reading(self, plan: ReleasePlan) -> flow.Transform:
         """Return the number of the held counting as a transform: nothing reads rows here."""
         return HeldCounting(self.number)
 

@@ -253,10 +253,10 @@ def test_cancelling(service, options, capsys) -> None:
     import apache_beam as beam
     from google.cloud import dataflow_v1beta3
 
-    from dptrees.pipelines.run.job import beam_options
+    from dptrees.pipelines.run.engine import engine_options
 
     service.holds = True
-    chosen = beam_options(options)
+    chosen = engine_options(options)
     pipeline = beam.Pipeline(options=chosen)
     pipeline | beam.Create([1])
     result = pipeline.run()

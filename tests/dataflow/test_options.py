@@ -11,13 +11,12 @@ from dptrees.pipelines.cli.command import main
 from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.run.dataflow import (
-    Leaves,
     check_dataflow_references,
     machine_for,
-    process_memory,
     size_workers,
 )
-from dptrees.pipelines.run.job import beam_options
+from dptrees.pipelines.run.engine import engine_options
+from dptrees.pipelines.run.job import Leaves, process_memory
 from tests import google_cloud
 from tests.optional import table_library
 
@@ -58,12 +57,12 @@ def options(*more: str, **changed: str) -> list[str]:
 )
 def test_what_is_missing_or_refused(given, words) -> None:
     with pytest.raises(UserError, match=words):
-        beam_options(given)
+        engine_options(given)
 
 
 @needs_google
 def test_the_project_s_own_package_in_place_of_an_image() -> None:
-    beam_options(options("--setup_file=./setup.py", sdk_container_image=""))
+    engine_options(options("--setup_file=./setup.py", sdk_container_image=""))
 
 
 @needs_google
@@ -181,9 +180,9 @@ def test_without_the_clients(monkeypatch) -> None:
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr("dptrees.pipelines.run.job.create_runner", absent)
+    monkeypatch.setattr("dptrees.pipelines.run.engine.create_runner", absent)
     with pytest.raises(UserError, match=r"pip install '.\[gcp\]'"):
-        beam_options(options())
+        engine_options(options())
 
 
 @needs_google
@@ -201,7 +200,7 @@ def test_without_the_clients(monkeypatch) -> None:
     ids=str,
 )
 def test_machines_by_the_plan(leaves, machine, one) -> None:
-    chosen = beam_options(options())
+    chosen = engine_options(options())
     size_workers(chosen, process_memory(Leaves(**leaves)))
     given = chosen.get_all_options()
     assert given["machine_type"] == machine

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dptrees.pipelines.run.job import beam_options
+from dptrees.pipelines.run.engine import engine_options
 from tests import google_cloud
 from tests.google_cloud import PROJECT
 from tests.transforms.conftest import key, key_file, rows  # noqa: F401
@@ -77,7 +77,7 @@ def test_every_parameter_is_taken(entry) -> None:
     assert needed == {"config", "sdk_container_image"}
     values = {"sdk_container_image": "a/b:1", "number_of_worker_harness_threads": "2"}
     assert values.keys() == PARAMETERS.keys() - own
-    beam_options([f"--{name}={value}" for name, value in values.items()])
+    engine_options([f"--{name}={value}" for name, value in values.items()])
 
 
 @pytest.mark.parametrize(

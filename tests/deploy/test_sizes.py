@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dptrees.pipelines.run.dataflow import Leaves, process_memory
+from dptrees.pipelines.run.job import Leaves, process_memory
 from tests.deploy.manifests import (
     DEPLOY,
     KUBERNETES,

@@ -28,7 +28,7 @@ def for_each(
                 try:
                     test(*instance, **fixtures, **given)
                 except Exception as error:
-                    name = ", ".join(f"{key}={value!r}" for key, value in given.items())
+                    name = ", ".join(f"{key}={value!r:.200}" for key, value in given.items())
                     failed.append((f"{name}: {type(error).__name__}: {error}", error))
             if failed:
                 lines = [text for text, _ in failed]

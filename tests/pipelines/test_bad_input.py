@@ -18,7 +18,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from dptrees.pipelines.run import loop
-from dptrees.pipelines.run.job import SECRETS
+from dptrees.pipelines.run.engine import SECRETS
 from tests.pipelines.conftest import (
     Change,
     Outcome,

@@ -23,14 +23,15 @@ from tests.pipelines.first_stages import sold
 
 def before_job(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Changes something once, after the preflight."""
-    check, done = stages.check_workers, []
+    check, done = stages.Stage.check_workers, []
 
-    def checked(*arguments: Any) -> None:
-        check(*arguments)
+    def checked(*arguments: Any) -> bool:
+        seen = check(*arguments)
         if not done:
             done.append(act())
+        return seen
 
-    monkeypatch.setattr(stages, "check_workers", checked)
+    monkeypatch.setattr(stages.Stage, "check_workers", checked)
 
 
 def no_list(workspace: Workspace) -> bool:

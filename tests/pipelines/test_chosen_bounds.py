@@ -15,8 +15,8 @@ import pytest
 
 import dptrees
 from dptrees.pipelines.config.configuration import load_configuration
+from dptrees.transforms.beam.release import ReleaseTrees
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.release import ReleaseTrees
 from tests.pipelines.conftest import Change, Workspace, assert_refused, both, update
 from tests.pipelines.first_stages import (
     AUTO,

@@ -99,7 +99,7 @@ def test_verbose_shows_the_engines_log(
     for option, shown in (((), False), (("--verbose",), True)):
         caplog.clear()
         caplog.set_level(logging.WARNING)
-        assert workspace.release(None, *option).code == 2
+        assert workspace.release(None, "--runner=DirectRunner", *option).code == 2
         assert bool(caplog.records) is shown
 
 

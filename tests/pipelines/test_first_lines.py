@@ -11,9 +11,9 @@ import pyarrow.csv as pa_csv
 import pytest
 
 import dptrees
+from dptrees.transforms.beam.collection import row_schema
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.file_columns import columns_found, may_show
-from dptrees.transforms.steps.collection import row_schema
 from tests.pipelines.conftest import Workspace, update
 
 # Each holds words that nothing else says; the configuration reads x and place.

@@ -14,15 +14,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.options.pipeline_options import DirectOptions, SetupOptions, StandardOptions
+from apache_beam.options.pipeline_options import DirectOptions, SetupOptions
 
 from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.pipelines.run.job import BEAMS_RUNNER, LOOP_RUNNER, beam_options, limit_threads
+from dptrees.pipelines.process import UserError
+from dptrees.pipelines.run import job
+from dptrees.pipelines.run.engine import BEAMS_RUNNER
+from dptrees.pipelines.run.job import LOOP_RUNNER, job_options
+from dptrees.transforms.errors import InputError
 from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
+from dptrees.transforms.held import GivenRows
+from dptrees.transforms.keys import KeyReference
+from dptrees.transforms.release import Release
 from tests.pipelines.conftest import (
     NONCE,
     Outcome,
@@ -204,7 +211,7 @@ def test_a_job_that_ends_without_a_commit(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "dptrees.transforms.steps.record._Commit.process", lambda self, element, draw: None
+        "dptrees.transforms.steps.record._Commit.process", lambda self, element, draw: ()
     )
     outcome = workspace.release()
     assert (outcome.code, outcome.out) == (75, "")
@@ -214,40 +221,57 @@ def test_a_job_that_ends_without_a_commit(
 
 
 def test_runners() -> None:
-    assert beam_options([]).view_as(StandardOptions).runner == LOOP_RUNNER
+    for arguments in ([], ["--unit_shards=9"], ["--s3_region_name=eu-west-1"]):
+        assert job_options(arguments).runner == LOOP_RUNNER and job_options(arguments).is_here
     for name in ("DirectRunner", "direct", "SWITCHINGDIRECT"):
-        options = beam_options([f"--runner={name}"])
-        assert options.view_as(StandardOptions).runner == BEAMS_RUNNER
-        assert options.view_as(DirectOptions).direct_num_workers == 1
+        options = job_options([f"--runner={name}"])
+        assert options.runner == BEAMS_RUNNER and options.is_here
+        assert options.beam.view_as(DirectOptions).direct_num_workers == 1
     for name in ("FnApiRunner", "PrismRunner", "FlinkRunner", "flink"):
-        assert beam_options([f"--runner={name}"]).view_as(StandardOptions).runner == name
+        assert job_options([f"--runner={name}"]).runner == name
 
 
 @pytest.mark.parametrize(
     ("arguments", "cells", "threads"),
     [
-        ([], 2**22, 0),
+        ([], 2**22, 7),
         ([], 2**22 + 1, 1),
         (["--direct_num_workers=3"], 2**23, 3),
         (["--direct_num_workers=3"], 8, 3),
     ],
 )
 def test_large_arrays_of_counts_are_held_once(
-    arguments: list[str], cells: int, threads: int
+    arguments: list[str],
+    cells: int,
+    threads: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     domain = IntegerDomain(column="x", lower=0, upper=cells)
     own = OrderedWorkload(name="x", domain=domain, quantiles=())
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
     question = own.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
     plan = ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=budget, questions=(question,))
-    options = beam_options(arguments)
-    limit_threads(plan, options)
-    assert options.view_as(DirectOptions).direct_num_workers == threads
+    ran: list[int] = []
+    monkeypatch.setattr(job, "run_flow", lambda graph, number: ran.append(number))
+    monkeypatch.setattr(job, "processor_count", lambda: 7)
+    release = Release(plan, key=KeyReference(reference="env:NONE"), output=str(tmp_path / "out"))
+    monkeypatch.setattr(Release, "expand", lambda *_: None)
+    for given in (arguments, [*arguments, "--s3_region_name=eu-west-1"]):
+        job.run_job(GivenRows(0), release, job_options(given))
+    assert ran == [threads] * 2
+
+
+@pytest.mark.parametrize("others", [[], ["--s3_region_name=eu-west-1"]])
+@pytest.mark.parametrize("option", ["--direct_num_workers=-1", "--unit_shards=0"])
+def test_numbers_out_of_range(option: str, others: list[str]) -> None:
+    with pytest.raises((UserError, InputError), match=f"{option.partition('=')[0]}: -?[01] is"):
+        job_options([option, *others])
 
 
 def test_main_session_is_never_saved() -> None:
-    options = beam_options(["--save_main_session"])
-    assert options.view_as(SetupOptions).save_main_session is False
+    options = job_options(["--save_main_session"])
+    assert options.beam.view_as(SetupOptions).save_main_session is False
 
 
 # --- the folder holds the release alone ---

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 import dptrees
+from dptrees.transforms.beam.release import ReleaseTrees
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.keys import KeyReference
-from dptrees.transforms.release import ReleaseTrees
 from tests.pipelines.conftest import PROJECT, Workspace, both, put, search_path
 from tests.pipelines.run.test_planned_once import contents
 

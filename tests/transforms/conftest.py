@@ -28,6 +28,7 @@ from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
+from dptrees.transforms.beam.release import ReadBatches, ReleaseTrees
 from dptrees.transforms.folder.layout import (
     concluded_file,
     parquet_bytes,
@@ -36,8 +37,6 @@ from dptrees.transforms.folder.layout import (
     sha256,
 )
 from dptrees.transforms.keys import KeyReference
-from dptrees.transforms.readers.read import ReadBatches
-from dptrees.transforms.release import ReleaseTrees
 from tests.transforms.eager import Change, EagerRelease, release_table, unchanged
 
 LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"

@@ -5,15 +5,15 @@ milliseconds, where Beam's local runner takes a second to build and translate it
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
-from apache_beam.utils.windowed_value import WindowedValue
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.release.guarantee import plan_manifest
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import flow
 from dptrees.transforms.folder.existing_release import folder_nonce
 from dptrees.transforms.folder.universe import share_universes
 from dptrees.transforms.keys import KeyReference
@@ -54,12 +54,11 @@ def unchanged(name: str, elements: list[Any]) -> list[Any]:
 
 
 def outputs(given: Iterable[Any] | None) -> dict[str, list[Any]]:
-    """What a step gives, by tag and without windows."""
+    """What a step gives, by tag."""
     found: dict[str, list[Any]] = {}
-    for element in given or ():
-        tag = element.tag if isinstance(element, beam.pvalue.TaggedOutput) else MAIN
-        value = element.value if tag != MAIN else element
-        found.setdefault(tag, []).append(value.value if isinstance(value, WindowedValue) else value)
+    for each in given or ():
+        name, element = each if isinstance(each, flow.Tagged) else (MAIN, each)
+        found.setdefault(name, []).append(element)
     return found
 
 
@@ -216,15 +215,12 @@ class EagerRelease:
         }
 
     def _recorded(self, digests: list[bytes], balance: list[tuple[str, int]]) -> list[bytes]:
-        combine = record.SumDigests()
-        total = combine.create_accumulator()
-        for digest in digests:
-            total = combine.add_input(total, digest)
+        total = [reduce(record.add_digests, digests)] if digests else []
         given = summed(balance)
         rows = given.pop("rows", 0)  # the reader's, which is not here
         assert rows <= 0
         step = record._Record(*self._keyed, self._output, self._nonce)
-        found = self._each(step, [combine.extract_output(total)] if digests else [], given)
+        found = self._each(step, total, given)
         return self._over("the recorded digest", found.get(MAIN, []))
 
     def _after_rounds(self, counts: list[Any], recorded: list[bytes]) -> list[Any]:

@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pipeline import PipelineVisitor
 
 from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.privacy.unit import NullUnits
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import _bounded_increments
 from dptrees.pipelines.config.configuration import parse_configuration
+from dptrees.transforms import flow
+from dptrees.transforms.beam.adapter import unit_shards
+from dptrees.transforms.beam.release import ReadBatches, ReleaseTrees
 from dptrees.transforms.errors import ConservationError, InputError
-from dptrees.transforms.readers.read import ReadBatches
-from dptrees.transforms.release import ReleaseTrees
 from dptrees.transforms.steps import count
 from dptrees.transforms.steps import count as bound
 from tests.dpcore.bounding.slow_choice import slow_choice
@@ -195,34 +195,26 @@ def test_shards_follow_the_number_of_workers() -> None:
         (["--parallelism=100"], 512),
         (["--parallelism=100", "--unit_shards=7"], 7),
     ):
-        assert bound.unit_shard_count(PipelineOptions(given)) == shards
+        chosen, planned = unit_shards(PipelineOptions(given))
+        assert (chosen or planned) == shards
 
 
 def test_a_series_that_remembers_units_keeps_its_shards(reference) -> None:
     """However many workers an option names, the graph has the shards that runs before wrote."""
     plan = parse_configuration(REMEMBERING).plan()
     assert plan.remembering
-    pipeline = beam.Pipeline(options=PipelineOptions([LOCAL_RUNNER, "--parallelism=100"]))
-    batches = pipeline | beam.Create([], reshuffle=False)
-    batches | "Bound" >> bound.BoundRows(plan, reference)
-    shards = set[int]()
-
-    class Steps(PipelineVisitor):
-        def visit_transform(self, transform_node: Any) -> None:
-            step = getattr(transform_node.transform, "fn", None)
-            shards.update({step._shards} if hasattr(step, "_shards") else ())
-
-    pipeline.visit(Steps())
-    assert shards == {64}
+    graph = flow.Flow(planned_shards=512)
+    graph.input() | "Bound" >> bound.BoundRows(plan, reference)
+    steps = [getattr(node.primitive, "step", None) for node in graph.nodes]
+    assert {step._shards for step in steps if hasattr(step, "_shards")} == {64}
 
 
 def test_without_a_unit_the_steps_are_not_there(make_plan, reference, tmp_path) -> None:
     names = []
     for plan in (make_plan("number"), unit_releases.PLANS["ordered"]()):
-        pipeline = beam.Pipeline(options=options())
-        batches = pipeline | beam.Create(ROWS.to_batches())
-        batches | count.CountRows(plan, reference)
-        names.append(str(pipeline.to_runner_api().components.transforms))
+        graph = flow.Flow()
+        graph.input() | "Count" >> count.CountRows(plan, reference)
+        names.append(str([node.label for node in graph.nodes]))
     assert "ByShard" not in names[0] and "ByShard" in names[1]
 
 

@@ -6,10 +6,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import pytest
-from apache_beam.utils.windowed_value import WindowedValue
 
+from dptrees.transforms import flow
 from dptrees.transforms.conservation import (
     check_balance,
     check_digests,
@@ -30,7 +29,7 @@ MAIN = None
 
 
 def output_tag(element: Any) -> str | None:
-    return element.tag if isinstance(element, beam.pvalue.TaggedOutput) else MAIN
+    return element.output if isinstance(element, flow.Tagged) else MAIN
 
 
 def plant_output(
@@ -118,7 +117,7 @@ def test_a_lost_balance(place, fails, monkeypatch) -> None:
 def test_a_bundle_whose_counts_and_balance_are_both_lost(fails, monkeypatch) -> None:
     planted: list[object] = []
 
-    def lost(self) -> Iterator[WindowedValue]:
+    def lost(self) -> Iterator[Any]:
         planted.append(self)
         return iter(())
 

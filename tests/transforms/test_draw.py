@@ -6,7 +6,7 @@ import pytest
 from dptrees.dpcore.rows.columns import pack
 from dptrees.transforms.errors import ConservationError
 from dptrees.transforms.folder.layout import Receipt
-from dptrees.transforms.steps.counting import KeyedDoFn
+from dptrees.transforms.steps.counting import KeyedStep
 from dptrees.transforms.steps.draw import RECEIPTS, SENT, _Draw, _Finish, _Gather, both_ways
 from tests.transforms.eager import MAIN, outputs
 
@@ -27,7 +27,7 @@ def chunks(plan) -> dict[tuple[str, int, int], np.ndarray]:
     }
 
 
-def ready(step: KeyedDoFn) -> KeyedDoFn:
+def ready(step: KeyedStep) -> KeyedStep:
     step.setup()
     return step
 

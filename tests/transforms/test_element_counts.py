@@ -19,8 +19,7 @@ from dptrees.dpcore.boxes.plan import Holding
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.sketches.sketch import SketchKind
-from dptrees.transforms.readers.read import ReadBatches
-from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.beam.release import ReadBatches, ReleaseTrees
 from tests.dpcore.hierarchy_questions import make_release_plan
 from tests.transforms import every_kind
 from tests.transforms.box_questions import box_question, sketched

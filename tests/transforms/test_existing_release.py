@@ -6,9 +6,9 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 
+from dptrees.transforms.beam.release import ReleaseTrees
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.folder.existing_release import ExistingReleaseError, is_released
-from dptrees.transforms.release import ReleaseTrees
 from tests.transforms.conftest import LOCAL_RUNNER
 
 

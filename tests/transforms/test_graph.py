@@ -8,8 +8,7 @@ from apache_beam import coders
 from apache_beam.coders import Coder
 from apache_beam.portability import common_urns
 
-from dptrees.transforms.readers.read import ReadBatches
-from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.beam.release import ReadBatches, ReleaseTrees
 from tests.engines.test_faults import STEPS
 
 

@@ -9,11 +9,11 @@ from dptrees.transforms.errors import InputError
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import sha256
 from dptrees.transforms.held import (
+    HELD_FILES,
+    KEPT_FILES,
     KEPT_SCHEME,
     SCHEME,
     GivenRows,
-    HeldFiles,
-    KeptFiles,
     held,
     held_rows,
 )
@@ -23,9 +23,8 @@ FOLDER = f"{SCHEME}://test/out"
 
 @pytest.fixture(autouse=True)
 def forgotten():
-    files.use_environment()
     yield
-    HeldFiles.taken(FOLDER)
+    HELD_FILES.taken(FOLDER)
 
 
 def test_written_once_and_read_back() -> None:
@@ -47,11 +46,11 @@ def test_of_a_part_the_checksum_is_kept() -> None:
         files.write_whole(path, b"rows")
     assert [*files.names_below(files.join(FOLDER, "nodes"))] == [part]
     assert [*files.names_below(FOLDER)] == [table]
-    assert HeldFiles.taken(FOLDER) == {
+    assert HELD_FILES.taken(FOLDER) == {
         "nodes/a.parquet": (sha256(b"rows"), b""),
         "quantiles.parquet": (sha256(b"rows"), b"rows"),
     }
-    assert HeldFiles.taken(FOLDER) == {} and not files.exists(part)
+    assert HELD_FILES.taken(FOLDER) == {} and not files.exists(part)
 
 
 def test_kept_files_keep_parts_too() -> None:
@@ -59,8 +58,8 @@ def test_kept_files_keep_parts_too() -> None:
     part = files.join(folder, "nodes", "a.parquet")
     files.write_whole(part, b"rows")
     assert files.read_bytes(part) == b"rows"
-    assert HeldFiles.taken(folder) == {}
-    assert KeptFiles.taken(folder) == {"nodes/a.parquet": (sha256(b"rows"), b"rows")}
+    assert HELD_FILES.taken(folder) == {}
+    assert KEPT_FILES.taken(folder) == {"nodes/a.parquet": (sha256(b"rows"), b"rows")}
 
 
 # --- rows that this process holds: read like the rows of files ---

@@ -19,10 +19,9 @@ import pytest
 from apache_beam.internal import pickler
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.transforms.beam.release import ReadBatches, ReleaseTrees
 from dptrees.transforms.errors import sentence_in
 from dptrees.transforms.keys import KeyReference, KeyReferenceError
-from dptrees.transforms.readers.read import ReadBatches
-from dptrees.transforms.release import ReleaseTrees
 from tests.transforms.conftest import LOCAL_RUNNER
 
 OTHER = ReleaseKey(b"\x05" * 32)

@@ -16,7 +16,7 @@ import pytest
 
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.beam.release import ReleaseTrees
 from tests.transforms import every_kind
 from tests.transforms.conftest import LOCAL_RUNNER, NONCE
 

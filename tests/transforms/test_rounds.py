@@ -5,7 +5,6 @@ from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
-import apache_beam as beam
 import pyarrow as pa
 import pytest
 
@@ -15,8 +14,9 @@ from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.keys import KeyList
-from dptrees.pipelines.run.loop import LoopRunner
-from dptrees.transforms.release import ReleaseTrees
+from dptrees.pipelines.run.job import Options, run_job
+from dptrees.transforms.held import GivenRows, held
+from dptrees.transforms.release import Release
 from dptrees.transforms.steps.draw import round_count
 from tests.transforms.conftest import NONCE
 from tests.transforms.eager import ROUND_HAND_OVERS
@@ -61,10 +61,9 @@ def test_however_rows_are_bundled(
 
 def test_in_a_plain_loop(plan, rows, expected_files, reference, tmp_path, release_tables) -> None:
     output = tmp_path / "out"
-    with beam.Pipeline(runner=LoopRunner()) as pipeline:
-        batches = pipeline | beam.Create(rows.to_pylist(), reshuffle=False)
-        given = {"output": str(output), "nonce": NONCE, "schema": rows.schema}
-        batches | ReleaseTrees(plan, key=reference, **given)
+    with held(rows.combine_chunks().to_batches(max_chunksize=700)) as number:
+        release = Release(plan, key=reference, output=str(output), nonce=NONCE)
+        run_job(GivenRows(number), release, Options(threads=3))
     assert release_tables(output) == expected_files(plan, rows)
 
 

@@ -10,8 +10,8 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, S3Options
 
 from dptrees.transforms.errors import NO_ANSWER, may_pass
+from dptrees.transforms.folder import beam_store as s3_client
 from dptrees.transforms.folder import files
-from dptrees.transforms.folder import files as s3_client
 from dptrees.transforms.folder.files import OutputError
 
 boto3 = pytest.importorskip("boto3", reason="no boto3 to reach S3 with")

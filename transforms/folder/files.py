@@ -2,8 +2,7 @@
 
 On a local disk a file appears under its name by one atomic step, after its bytes have reached
 the disk. Object stores show whole objects only, and a rename there is a copy, so objects are
-written at their final name. S3 gets one connection pool a process and an end to waiting: Beam
-has no option for either, so two names of its module are replaced.
+written at their final name.
 """
 
 import contextlib
@@ -11,124 +10,15 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, BinaryIO, TypeVar
 
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions, S3Options
-
-from dptrees.transforms.errors import NO_ANSWER, ReleaseError, may_pass
-
-# Beam tries again what has no status, or one of 500 and more.
-_CANNOT_ASK = 400
-
-# Together at most a minute: three times this long to connect, or to wait for the next bytes.
-_CONNECT_SECONDS = 6
-_READ_SECONDS = 18
-_ATTEMPTS = 3
-# Beam's threads of one process.
-_CONNECTIONS = 32
-
-_clients: dict[tuple[Any, ...], Any] = {}
-
-
-def http_status(error: Any) -> int:
-    """The HTTP status in a client's error.
-
-    Args:
-        error: as boto3 raised it.
-
-    Returns:
-        the status of the answer; `NO_ANSWER` where none came; 400 where no request could be sent,
-        without credentials, say.
-    """
-    from botocore.exceptions import ConnectionError, HTTPClientError
-    from urllib3.exceptions import HTTPError
-
-    # An error without an answer may have None for it.
-    answer = getattr(error, "response", None) or {}
-    if status := answer.get("ResponseMetadata", {}).get("HTTPStatusCode"):
-        return int(status)
-    came_to_nothing = (ConnectionError, HTTPClientError, HTTPError, OSError)
-    return NO_ANSWER if isinstance(error, came_to_nothing) else _CANNOT_ASK
-
-
-def shared_client(options: Any) -> Any:
-    """The client of this process for some options of a pipeline.
-
-    Args:
-        options: a PipelineOptions, or a dictionary of its options.
-    """
-    names = ("endpoint_url", "region_name", "api_version", "verify", "disable_ssl")
-    secrets = ("access_key_id", "secret_access_key", "session_token")
-    if isinstance(options, PipelineOptions):
-        options = options.view_as(S3Options).get_all_options()
-    given = {name: options.get(f"s3_{name}") for name in names + secrets}
-    # A process that was forked has connections of its own.
-    key = (os.getpid(), _environment(), *given.values())
-    if key not in _clients:
-        _clients[key] = _made(given)
-    return _clients[key]
-
-
-def _environment() -> tuple[tuple[str, str], ...]:
-    """What boto3 reads there: places, profiles, regions and credentials."""
-    return tuple(sorted(each for each in os.environ.items() if each[0].startswith("AWS_")))
-
-
-def _made(given: dict[str, Any]) -> Any:
-    import boto3
-    from botocore.config import Config
-
-    return boto3.session.Session().client(
-        service_name="s3",
-        endpoint_url=given["endpoint_url"],
-        region_name=given["region_name"],
-        api_version=given["api_version"],
-        verify=given["verify"],
-        use_ssl=not given["disable_ssl"],
-        aws_access_key_id=given["access_key_id"],
-        aws_secret_access_key=given["secret_access_key"],
-        aws_session_token=given["session_token"],
-        config=Config(
-            connect_timeout=_CONNECT_SECONDS,
-            read_timeout=_READ_SECONDS,
-            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-            max_pool_connections=_CONNECTIONS,
-        ),
-    )
-
-
-def install() -> None:
-    """Let Beam reach S3 so, where boto3 is installed."""
-    try:
-        from apache_beam.io.aws.clients.s3 import boto3_client
-    except ImportError:
-        return
-    if find_spec("boto3") is None:
-        return
-
-    class Client(boto3_client.Client):
-        """Beam's client, with the connections of this process."""
-
-        def __init__(self, options: Any) -> None:
-            self.client = shared_client(options)
-            # As Beam's own begins: which object is being read, and how far.
-            self._download_request = None
-            self._download_stream = None
-            self._download_pos = 0
-
-    boto3_client.Client = Client
-    boto3_client.get_http_error_code = http_status
-
+from dptrees.transforms.errors import ReleaseError, may_pass
+from dptrees.transforms.folder.stores import OWN_STORES, beam_store, joined, scheme_of, store_of
 
 TEMPORARY_SUFFIX = ".tmp"
 _TRIES = 3
 
 Result = TypeVar("Result")
-
-install()
 
 
 class OutputError(ReleaseError):
@@ -137,7 +27,7 @@ class OutputError(ReleaseError):
 
 def is_local(path: str) -> bool:
     """Whether a path lies on a local disk."""
-    return FileSystems.get_scheme(path) in (None, "file")
+    return not scheme_of(path)
 
 
 def absolute(path: str) -> str:
@@ -146,36 +36,40 @@ def absolute(path: str) -> str:
     >>> absolute("gs://bucket/rows/*.parquet")
     'gs://bucket/rows/*.parquet'
     """
-    return path if FileSystems.get_scheme(path) else os.path.abspath(path)
+    return path if path.startswith("file://") or scheme_of(path) else os.path.abspath(path)
 
 
 def join(folder: str, *names: str) -> str:
     """A path below a folder, on whatever filesystem the folder lies."""
-    return str(FileSystems.join(folder, *names))
+    return joined(folder, *names)
 
 
-def use_options(options: PipelineOptions) -> None:
-    """Reaches filesystems from this process as a job's options say: their endpoints, projects and
-    accounts. Without them some of Beam's filesystems cannot be used at all."""
-    FileSystems.set_options(options)
+def is_known(path: str) -> bool:
+    """Whether there is a filesystem for a path here, and the options that it needs."""
+    if scheme_of(path) in OWN_STORES:
+        return not path.startswith("file://")  # a path of this machine is written without it
+    return bool(beam_store().is_known(path))
 
 
-def use_environment() -> None:
-    """Reaches filesystems as the environment says, unless a job's options said how."""
-    if FileSystems._pipeline_options is None:
-        use_options(PipelineOptions([]))
+def use_options(options: Any) -> None:
+    """Reach filesystems from this process as the options of a job on an engine say.
+
+    Args:
+        options: Beam's.
+    """
+    beam_store().use_options(options)
 
 
 def failure_reason(error: BaseException) -> str:
     """Why a filesystem failed, in one line: the system's own reason within Beam's wrapping.
 
-    >>> failure_reason(BeamIOError("List operation failed", {"s3://bucket": OSError(13, "Denied")}))
+    >>> failure_reason(OSError(13, "Denied"))
     'Denied'
     >>> failure_reason(AssertionError("Missing boto3 requirement"))
     's3:// needs dptrees[aws] installed here and on the workers'
     """
-    while isinstance(error, BeamIOError) and error.exception_details:
-        inner = next(iter(error.exception_details.values()))
+    while isinstance(details := getattr(error, "exception_details", None), dict) and details:
+        inner = next(iter(details.values()))
         if not isinstance(inner, BaseException):
             break
         error = inner
@@ -191,7 +85,7 @@ def exists(path: str) -> bool:
     Raises:
         OutputError: the filesystem does not answer.
     """
-    return _guarded(path, "looked up", lambda: bool(FileSystems.exists(path)))
+    return _guarded(path, "looked up", lambda: store_of(path).exists(path))
 
 
 def read_bytes(path: str) -> bytes:
@@ -239,7 +133,7 @@ def open_file(path: str) -> BinaryIO:
     Raises:
         OutputError: it is not there, or cannot be read.
     """
-    return _guarded(path, "read", lambda: _open(path))
+    return _guarded(path, "read", lambda: store_of(path).open(path))
 
 
 def write_once(path: str, data: bytes, *, private: bool = False) -> bool:
@@ -264,20 +158,15 @@ def _guarded(path: str, done: str, act: Callable[[], Result]) -> Result:
         return act()
     except Exception as error:
         # Clients of object stores have errors of their own; on a local disk others are our faults.
-        if is_local(path) and not isinstance(error, (OSError, BeamIOError)):
+        if is_local(path) and not isinstance(error, OSError):
             raise
         raise OutputError(
             f"output: {path} cannot be {done}: {failure_reason(error)}", again=may_pass(error)
         ) from None
 
 
-def _open(path: str) -> BinaryIO:
-    file: BinaryIO = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-    return file
-
-
 def _read(path: str) -> bytes:
-    with _open(path) as file:
+    with store_of(path).open(path) as file:
         return bytes(file.read())
 
 
@@ -294,7 +183,7 @@ def _put(file: BinaryIO, content: Content) -> None:
 def _write(path: str, data: Content) -> None:
     # Browsers show a page only where the store calls it one.
     mime_type = "text/html" if path.endswith(".html") else "application/octet-stream"
-    file = FileSystems.create(path, mime_type, CompressionTypes.UNCOMPRESSED)
+    file = store_of(path).create(path, mime_type)
     try:
         _put(file, data)
     except BaseException:
@@ -309,7 +198,7 @@ def _abandon(file: BinaryIO, path: str) -> None:
     with contextlib.suppress(Exception):
         file.close()
     with contextlib.suppress(Exception):
-        FileSystems.delete([path])
+        store_of(path).delete(path)
 
 
 def _temporary(path: str, data: Content, private: bool) -> str:
@@ -375,8 +264,8 @@ def names_below(folder: str) -> Iterator[str]:
         return
     # Unlike a shell's, Beam's star also matches names that begin with a dot. A folder's own name
     # may hold letters that mean something in a pattern; they must not lead into other folders.
-    matches = _guarded(folder, "listed", lambda: FileSystems.match([join(folder, "*")]))
-    paths = {metadata.path for match in matches for metadata in match.metadata_list}
+    found = _guarded(folder, "listed", lambda: store_of(folder).match(join(folder, "*")))
+    paths = {file.path for file in found}
     yield from sorted(path for path in paths if path == join(folder, path.rsplit("/", 1)[-1]))
 
 
@@ -400,7 +289,4 @@ def delete(paths: list[str]) -> None:
 
 def _delete(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        if is_local(path):
-            os.unlink(path.removeprefix("file://"))
-        else:
-            FileSystems.delete([path])
+        store_of(path).delete(path)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import InputError, may_pass, not_now
+from dptrees.transforms.folder.stores import scheme_of, store_of
 
 START_BYTES = 2**16
 _COMPRESSED = {
@@ -156,20 +157,13 @@ def read_start(path: str) -> bytes:
     Raises:
         Exception: as of the filesystem.
     """
-    # Beam takes a second to import, which a plan need not wait for.
-    from dptrees.transforms.folder.files import is_local
-
-    if is_local(path):
-        with open(path.removeprefix("file://"), "rb") as local:
-            return local.read(START_BYTES)
-    from apache_beam.io.filesystem import CompressionTypes
-    from apache_beam.io.filesystems import FileSystems
-
-    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+    with store_of(path).open(path) as opened:
+        file: Any = opened
         # Beam's buffers would fetch 16 MiB: of S3 around the file, of Google within it.
         if hasattr(file, "_chunk_size"):
             file._chunk_size = START_BYTES
-        return bytes(getattr(file, "raw", file).read(START_BYTES))
+        unbuffered = getattr(file, "raw", file) if scheme_of(path) else file
+        return bytes(unbuffered.read(START_BYTES))
 
 
 def decompressed_start(start: bytes) -> bytes:

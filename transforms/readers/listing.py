@@ -18,16 +18,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
-
-from apache_beam.io.filesystem import BeamIOError
-from apache_beam.io.filesystems import FileSystems
 
 from dptrees.transforms.contract import AT_ONCE, Arrival, duration_text
 from dptrees.transforms.errors import InputError, ReleaseError, may_pass, not_now
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.files import failure_reason, is_local, join
 from dptrees.transforms.folder.layout import input_list_name
+from dptrees.transforms.folder.stores import FileInfo, store_of
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.file_columns import path_columns
 
@@ -139,23 +136,8 @@ def _plain(segment: str) -> str:
 _HOUR = 3600
 
 
-class InputFile(NamedTuple):
-    """A file of rows as it was listed.
-
-    Attributes:
-        path: of the file.
-        size: in bytes; below 0: the file is not checked.
-        changed: time of its last change, in seconds since 1970; 0: a store of
-            objects does not say.
-    """
-
-    path: str
-    size: int
-    changed: float
-
-
 @contextmanager
-def explained(file: InputFile) -> Iterator[None]:
+def explained(file: FileInfo) -> Iterator[None]:
     """Distinguish a file that cannot be read because it changed from one that is damaged.
 
     Args:
@@ -171,7 +153,7 @@ def explained(file: InputFile) -> Iterator[None]:
         raise
 
 
-def check_unchanged(file: InputFile) -> None:
+def check_unchanged(file: FileInfo) -> None:
     """Refuse a file that is not as it was listed.
 
     Raises:
@@ -181,8 +163,8 @@ def check_unchanged(file: InputFile) -> None:
     if file.size < 0:
         return
     try:
-        found = _as_it_is(file.path)
-    except (OSError, BeamIOError) as error:
+        found = store_of(file.path).info(file.path)
+    except OSError as error:
         if may_pass(error):
             raise not_now(file.path, error) from None
         raise _changed(file.path, "it cannot be found any more") from None
@@ -192,20 +174,7 @@ def check_unchanged(file: InputFile) -> None:
         raise _changed(file.path, "it was written again")
 
 
-def _as_it_is(path: str) -> InputFile:
-    if is_local(path):
-        status = os.stat(path.removeprefix("file://"))
-        return InputFile(path, status.st_size, status.st_mtime)
-    return listed(FileSystems.get_filesystem(path).metadata(path))
-
-
-def listed(metadata: Any) -> InputFile:
-    """The file that Beam's metadata describe."""
-    changed = metadata.last_updated_in_seconds or 0.0
-    return InputFile(metadata.path, metadata.size_in_bytes, float(changed))
-
-
-def _same_time(one: InputFile, other: InputFile) -> bool:
+def _same_time(one: FileInfo, other: FileInfo) -> bool:
     if is_local(one.path):
         return one.changed == other.changed
     if not (one.changed and other.changed):
@@ -221,10 +190,10 @@ def _changed(path: str, how: str) -> InputError:
     )
 
 
-def total_size(files: Sequence[InputFile]) -> int:
+def total_size(files: Sequence[FileInfo]) -> int:
     """The bytes of all files.
 
-    >>> total_size([InputFile("a", 3, 0.0), InputFile("b", 4, 0.0)])
+    >>> total_size([FileInfo("a", 3, 0.0), FileInfo("b", 4, 0.0)])
     7
     """
     return sum(file.size for file in files)
@@ -238,9 +207,9 @@ class ListedOnce:
         found: the files, once they are listed.
     """
 
-    found: list[InputFile] = field(default_factory=list)
+    found: list[FileInfo] = field(default_factory=list)
 
-    def files(self, patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[InputFile]:
+    def files(self, patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[FileInfo]:
         """The files of the input.
 
         Args:
@@ -264,7 +233,7 @@ def match_files(patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[tup
     return [(file.path, file.size) for file in list_files(patterns, arrival)]
 
 
-def list_files(patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[InputFile]:
+def list_files(patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[FileInfo]:
     """The files of rows that globs match, or that lie below folders, each once and in order,
     however many of its names they match.
 
@@ -277,14 +246,15 @@ def list_files(patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[Inpu
             lies below folders that name different columns; or a folder is not complete.
     """
     globs = [all_below(each) if names_folder(each) else each for each in patterns]
-    found: dict[str, InputFile] = {}
-    for pattern, glob, result in zip(patterns, globs, _matches(globs), strict=True):
-        rows = _listed_files(result, glob)
+    found: dict[str, FileInfo] = {}
+    for pattern, glob in zip(patterns, globs, strict=True):
+        matched = _matched(glob)
+        rows = _with_rows(matched, glob)
         if not rows and may_name_folder(glob):
             glob = all_below(glob)
-            (result,) = _matches([glob])
-            rows = _listed_files(result, glob)
-        _check_complete(pattern, glob, result, list(rows), arrival)
+            matched = _matched(glob)
+            rows = _with_rows(matched, glob)
+        _check_complete(pattern, glob, matched, list(rows), arrival)
         if not rows:
             raise InputError(f"input.path: no file matches {pattern}", again=arrival.is_awaited)
         found |= rows
@@ -300,7 +270,7 @@ def list_files(patterns: Sequence[str], arrival: Arrival = AT_ONCE) -> list[Inpu
     return chosen
 
 
-def _check_age(chosen: list[InputFile], max_age: int, now: float) -> None:
+def _check_age(chosen: list[FileInfo], max_age: int, now: float) -> None:
     """Refuse files that are all too old: the files of today may be yet to come.
 
     Args:
@@ -334,7 +304,7 @@ def _rounded(seconds: int) -> int:
 
 
 def _check_complete(
-    pattern: str, glob: str, result: Any, rows: list[str], arrival: Arrival
+    pattern: str, glob: str, found: list[FileInfo], rows: list[str], arrival: Arrival
 ) -> None:
     """Refuse a folder that is still being written.
 
@@ -342,7 +312,7 @@ def _check_complete(
         InputError: it may pass.
     """
     is_folder = glob.endswith("/**") and glob != pattern
-    if is_folder and has_temporary(pattern, (each.path for each in result.metadata_list)):
+    if is_folder and has_temporary(pattern, (each.path for each in found)):
         raise InputError(
             f"input.path: {pattern} holds _temporary/, so a job is still writing there; run again "
             "once it has ended, or delete _temporary/ if it failed",
@@ -392,26 +362,24 @@ def _real_file(path: str, real_folder: Callable[[str], str]) -> str:
     return os.path.realpath(real) if os.path.islink(real) else real
 
 
-def _listed_files(result: Any, glob: str) -> dict[str, InputFile]:
-    found = result.metadata_list
-    return {each.path: listed(each) for each in found if holds_rows(each.path, glob)}
+def _with_rows(matched: Sequence[FileInfo], glob: str) -> dict[str, FileInfo]:
+    return {each.path: each for each in matched if holds_rows(each.path, glob)}
 
 
-def _matches(patterns: Sequence[str]) -> list[Any]:
+def _matched(glob: str) -> list[FileInfo]:
     try:
         with warnings.catch_warnings():
             # Of Beam's own expression for a name that has a bracket.
             warnings.simplefilter("ignore", FutureWarning)
-            return list(FileSystems.match([*map(_from_here, patterns)]))
-    except BeamIOError as error:
+            return store_of(glob).match(_from_here(glob))
+    except OSError as error:
         raise InputError(
-            f"input.path: {', '.join(patterns)} cannot be listed: {failure_reason(error)}",
-            again=may_pass(error),
+            f"input.path: {glob} cannot be listed: {failure_reason(error)}", again=may_pass(error)
         ) from None
 
 
 def _from_here(pattern: str) -> str:
-    """A glob that Beam can match: of one that begins with a wildcard it looks into no folder."""
+    """Prefix "./" to a glob that begins with a wildcard: stores search no folder for one."""
     return f"./{pattern}" if set("*?[") & set(pattern.partition("/")[0]) else pattern
 
 
@@ -448,7 +416,7 @@ class SealedList:
         """Whether somebody deleted the list."""
         return not files.exists(self.path(0))
 
-    def shard(self, number: int) -> list[InputFile]:
+    def shard(self, number: int) -> list[FileInfo]:
         """The files of a shard.
 
         Raises:
@@ -466,12 +434,12 @@ class SealedList:
             data = self.key.load().opened(sealed, _PURPOSE, self.token, number)
         except ValueError:
             raise InputError(f"output: {path} is not the file that the launcher wrote") from None
-        return [InputFile(*entry) for entry in json.loads(zlib.decompress(data))]
+        return [FileInfo(*entry) for entry in json.loads(zlib.decompress(data))]
 
 
 @contextmanager
 def written_list(
-    listed: Sequence[InputFile], folder: str, key: KeyReference, *, keep: bool
+    listed: Sequence[FileInfo], folder: str, key: KeyReference, *, keep: bool
 ) -> Iterator[SealedList]:
     """Write a list that exists while a job runs.
 
@@ -504,7 +472,7 @@ def written_list(
                 files.delete([reference.path(shard) for shard in range(reference.shards)])
 
 
-def _write(reference: SealedList, listed: Sequence[InputFile]) -> None:
+def _write(reference: SealedList, listed: Sequence[FileInfo]) -> None:
     key = reference.key.load()
     for number in range(reference.shards):
         shard = listed[number * _SHARD_FILES : (number + 1) * _SHARD_FILES]

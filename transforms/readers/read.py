@@ -13,23 +13,21 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 
 from dptrees.dpcore.bounding.unit_ids import unit_families
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.transforms.conservation import SPLITS_READ, advance, residue
+from dptrees.transforms import flow
+from dptrees.transforms.conservation import SPLITS_READ, advance, increase, residue
 from dptrees.transforms.contract import SchemaContract
 from dptrees.transforms.errors import InputError, may_pass
 from dptrees.transforms.folder.files import failure_reason, is_local
+from dptrees.transforms.folder.stores import FileInfo, store_of
 from dptrees.transforms.readers.file_columns import columns_found, path_columns
 from dptrees.transforms.readers.formats import check_start, find_reader, read_start
 from dptrees.transforms.readers.json_rows import check_stored_lines
 from dptrees.transforms.readers.listing import (
-    InputFile,
     SealedList,
     check_unchanged,
     explained,
@@ -62,9 +60,9 @@ class FileSplit(NamedTuple):
     listed_change: float = 0.0
 
     @property
-    def file(self) -> InputFile:
+    def file(self) -> FileInfo:
         """The file, as it was listed."""
-        return InputFile(self.path, self.listed_size, self.listed_change)
+        return FileInfo(self.path, self.listed_size, self.listed_change)
 
 
 def open_file(path: str) -> Any:
@@ -76,8 +74,7 @@ def open_file(path: str) -> Any:
     if is_local(path):
         return path.removeprefix("file://")
     try:
-        # What is compressed is known by its bytes.
-        return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+        return store_of(path).open(path)
     except Exception as error:  # every filesystem has errors of its own
         raise _unreadable(path, error) from None
 
@@ -102,7 +99,7 @@ def check_readable(
         paths: of the files.
         format: one of `transforms.readers.formats.FORMATS`.
         plan: says which columns are read.
-        options: as of `ReadBatches`.
+        options: as of `ReadFiles`.
 
     Raises:
         InputError: a file cannot be read, the first one in order; or no file that was looked at has
@@ -184,7 +181,7 @@ def spread(paths: Sequence[str], most: int = _MOST_LOOKED_AT) -> list[str]:
     return sorted({*paths[::step], paths[-1]})
 
 
-class ReadBatches(beam.PTransform):
+class ReadFiles(flow.Transform):
     """The record batches of all files, with the columns that a plan reads.
 
     Args:
@@ -197,7 +194,7 @@ class ReadBatches(beam.PTransform):
         listed: the files as a launcher listed them, in place of patterns.
 
     Returns:
-        a pair: PCollection[pa.RecordBatch], and the balance PCollection[tuple[str, int]].
+        a pair: Collection[pa.RecordBatch], and the balance Collection[tuple[str, int]].
     """
 
     def __init__(
@@ -209,7 +206,6 @@ class ReadBatches(beam.PTransform):
         options: Mapping[str, Any] | None = None,
         listed: SealedList | None = None,
     ) -> None:
-        super().__init__()
         self._patterns, self._format, self._plan = patterns, format, plan
         self._options, self._listed = dict(options or {}), listed
 
@@ -217,46 +213,46 @@ class ReadBatches(beam.PTransform):
         files, given = self._files(pbegin)
         splits = (
             files
-            | "SpreadFiles" >> beam.Reshuffle()
-            # InputFile -> Split
+            | "SpreadFiles" >> flow.Spread()
+            # FileInfo -> Split
             | "Split"
-            >> beam.ParDo(_SplitFile(self._format, self._plan, self._options)).with_outputs(
-                BALANCE, main="splits"
+            >> flow.Each(
+                _SplitFile(self._format, self._plan, self._options), also=(BALANCE,), main="splits"
             )
         )
         rows = (
             splits["splits"]
-            | "SpreadSplits" >> beam.Reshuffle()
+            | "SpreadSplits" >> flow.Spread()
             # -> pa.RecordBatch
             | "Read"
-            >> beam.ParDo(_ReadSplit(self._format, self._plan, self._options)).with_outputs(
-                BALANCE, main="batches"
+            >> flow.Each(
+                _ReadSplit(self._format, self._plan, self._options), also=(BALANCE,), main="batches"
             )
         )
-        balance = (given, splits[BALANCE], rows[BALANCE]) | "Balance" >> beam.Flatten()
+        balance = (given, splits[BALANCE], rows[BALANCE]) | "Balance" >> flow.Join()
         return rows["batches"], balance
 
     def _files(self, pbegin: Any) -> tuple[Any, Any]:
-        """PCollection[tuple[str, int, float]], the fields of `InputFile`, and its balance."""
+        """Collection[tuple[str, int, float]], the fields of `FileInfo`, and its balance."""
         if self._listed is None:
             found = (
                 pbegin
-                | "Patterns" >> beam.Create([self._patterns], reshuffle=False)
+                | "Patterns" >> flow.Given([self._patterns])
                 # -> (path, bytes, change)
-                | "Match" >> beam.ParDo(_Match()).with_outputs(BALANCE, main="files")
+                | "Match" >> flow.Each(_Match(), also=(BALANCE,), main="files")
             )
             return found["files"], found[BALANCE]
         shards = (
             pbegin
-            | "List" >> beam.Create([self._listed.shards], reshuffle=False)
+            | "List" >> flow.Given([self._listed.shards])
             # -> number of a shard
-            | "Shards" >> beam.ParDo(_Shards(self._listed)).with_outputs(BALANCE, main="shards")
+            | "Shards" >> flow.Each(_Shards(self._listed), also=(BALANCE,), main="shards")
         )
         files = (
             shards["shards"]
-            | "SpreadShards" >> beam.Reshuffle()
+            | "SpreadShards" >> flow.Spread()
             # -> (path, bytes, change)
-            | "ReadShard" >> beam.ParDo(_ReadShard(self._listed))
+            | "ReadShard" >> flow.Each(_ReadShard(self._listed))
         )
         return files, shards[BALANCE]
 
@@ -268,20 +264,20 @@ _FILE_TYPE = tuple[str, int, float]
 
 def _given(number: int, size: int) -> Iterator[Any]:
     """The balance of files that were listed."""
-    yield beam.pvalue.TaggedOutput(BALANCE, ("files", number))
-    yield beam.pvalue.TaggedOutput(BALANCE, (_BYTES, residue(size)))
+    yield flow.Tagged(BALANCE, ("files", number))
+    yield flow.Tagged(BALANCE, (_BYTES, residue(size)))
 
 
-@beam.typehints.with_output_types(_FILE_TYPE, **_BALANCE_TYPE)
-class _Match(beam.DoFn):
+@flow.gives(_FILE_TYPE, **_BALANCE_TYPE)
+class _Match(flow.Step):
     def process(self, patterns: tuple[str, ...]) -> Iterator[Any]:
         files = list_files(patterns)
         yield from map(tuple, files)
         yield from _given(len(files), total_size(files))
 
 
-@beam.typehints.with_output_types(int, **_BALANCE_TYPE)
-class _Shards(beam.DoFn):
+@flow.gives(int, **_BALANCE_TYPE)
+class _Shards(flow.Step):
     """The shards of a list, with the number and bytes of the files that the launcher saw."""
 
     def __init__(self, listed: SealedList) -> None:
@@ -292,8 +288,8 @@ class _Shards(beam.DoFn):
         yield from _given(self._listed.number, self._listed.size)
 
 
-@beam.typehints.with_output_types(_FILE_TYPE)
-class _ReadShard(beam.DoFn):
+@flow.gives(_FILE_TYPE)
+class _ReadShard(flow.Step):
     def __init__(self, listed: SealedList) -> None:
         self._listed = listed
 
@@ -301,8 +297,8 @@ class _ReadShard(beam.DoFn):
         yield from map(tuple, self._listed.shard(shard))
 
 
-@beam.typehints.with_output_types(FileSplit, **_BALANCE_TYPE)
-class _SplitFile(beam.DoFn):
+@flow.gives(FileSplit, **_BALANCE_TYPE)
+class _SplitFile(flow.Step):
     def __init__(
         self, format: str, plan: ReleasePlan, options: Mapping[str, Any] | None = None
     ) -> None:
@@ -313,24 +309,24 @@ class _SplitFile(beam.DoFn):
         reader = find_reader(self._format)
         runs, rows = [WHOLE], 0
         if is_local(path) or size > reader.WHOLE_BYTES:
-            with explained(InputFile(*file)):
+            with explained(FileInfo(*file)):
                 runs, rows = reader.splits(open_file(path), path, self._plan, **self._options)
         if not runs:  # who reads a split checks the file
-            check_unchanged(InputFile(*file))
+            check_unchanged(FileInfo(*file))
         left = size
         for number, (start, stop) in enumerate(runs, 1):
             part = left if number == len(runs) else size // len(runs)
             left -= part
             yield FileSplit(path, start, stop, part, size, changed)
-        yield beam.pvalue.TaggedOutput(BALANCE, ("files", -1))
-        yield beam.pvalue.TaggedOutput(BALANCE, ("splits", len(runs)))
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", rows))
+        yield flow.Tagged(BALANCE, ("files", -1))
+        yield flow.Tagged(BALANCE, ("splits", len(runs)))
+        yield flow.Tagged(BALANCE, ("rows in files", rows))
         # Of a file without rows no split takes the bytes.
-        yield beam.pvalue.TaggedOutput(BALANCE, (_BYTES, residue(-left)))
+        yield flow.Tagged(BALANCE, (_BYTES, residue(-left)))
 
 
-@beam.typehints.with_output_types(pa.RecordBatch, **_BALANCE_TYPE)
-class _ReadSplit(beam.DoFn):
+@flow.gives(pa.RecordBatch, **_BALANCE_TYPE)
+class _ReadSplit(flow.Step):
     def __init__(
         self, format: str, plan: ReleasePlan, options: Mapping[str, Any] | None = None
     ) -> None:
@@ -344,12 +340,12 @@ class _ReadSplit(beam.DoFn):
                 rows += batch.num_rows
                 yield batch
         check_unchanged(split.file)
-        yield beam.pvalue.TaggedOutput(BALANCE, ("splits", -1))
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows", rows))
+        yield flow.Tagged(BALANCE, ("splits", -1))
+        yield flow.Tagged(BALANCE, ("rows", rows))
         stated = 0 if (split.start, split.stop) == WHOLE else reader.COUNTS_ROWS
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", -rows * stated))
-        yield beam.pvalue.TaggedOutput(BALANCE, (_BYTES, residue(-split.size)))
-        SPLITS_READ.inc()
+        yield flow.Tagged(BALANCE, ("rows in files", -rows * stated))
+        yield flow.Tagged(BALANCE, (_BYTES, residue(-split.size)))
+        increase(SPLITS_READ)
         advance("read", split.size)
 
 

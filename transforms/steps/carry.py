@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -24,6 +23,7 @@ from dptrees.dpcore.bounding.unit_ids import mixed_families
 from dptrees.dpcore.questions.messages import STATE, UNITS, Place
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.series.question import SeriesQuestion
+from dptrees.transforms import flow
 from dptrees.transforms.conservation import tree_carried, tree_partials, tree_units, unit_rows
 from dptrees.transforms.errors import InputError, ReleaseError
 from dptrees.transforms.folder import files
@@ -31,7 +31,7 @@ from dptrees.transforms.folder.existing_release import key_id_of_folder, read_ma
 from dptrees.transforms.folder.layout import MANIFEST, period_folder, sha256
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
-from dptrees.transforms.steps.counting import KeyedDoFn
+from dptrees.transforms.steps.counting import KeyedStep
 from dptrees.transforms.steps.draw import write_part
 
 # The entry of a manifest with the families of types of the unit's columns, if the next run needs
@@ -200,7 +200,7 @@ class State(NamedTuple):
     checksum: str
 
 
-class Carry(beam.PTransform):
+class Carry(flow.Transform):
     """The exact counts that runs before carried on.
 
     The input is the pipeline.
@@ -211,12 +211,11 @@ class Carry(beam.PTransform):
         output: the folder of the run.
 
     Returns:
-        PCollection[tuple[PlaceKey, bytes]], each place once for every run that carries on something
-        of it; and the balance PCollection[tuple[str, int]].
+        Collection[tuple[PlaceKey, bytes]], each place once for every run that carries on something
+        of it; and the balance Collection[tuple[str, int]].
     """
 
     def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
-        super().__init__()
         self._plan, self._key, self._output = plan, key, output
 
     def expand(self, pipeline: Any) -> Any:
@@ -224,9 +223,9 @@ class Carry(beam.PTransform):
         opened = (
             pipeline
             # Plain tuples: of named ones Beam would make rows of a schema.
-            | "Sealed" >> beam.Create([tuple(state) for state in states], reshuffle=False)
+            | "Sealed" >> flow.Given([tuple(state) for state in states])
             # tuple(State) -> (PlaceKey, bytes)
-            | "Open" >> beam.ParDo(_Open(self._plan, key)).with_outputs(BALANCE, main="counts")
+            | "Open" >> flow.Each(_Open(self._plan, key), also=(BALANCE,), main="counts")
         )
         return opened["counts"], opened[BALANCE]
 
@@ -275,8 +274,8 @@ def carries(plan: ReleasePlan) -> bool:
     return any(question.carried_places for question in plan.questions)
 
 
-@beam.typehints.with_output_types(tuple[tuple[str, int, int], bytes], **{BALANCE: tuple[str, int]})
-class _Open(KeyedDoFn):
+@flow.gives(tuple[tuple[str, int, int], bytes], **{BALANCE: tuple[str, int]})
+class _Open(KeyedStep):
     """Reads and opens what is carried on of a place."""
 
     def process(self, element: tuple[Any, ...]) -> Iterator[Any]:
@@ -296,7 +295,7 @@ class _Open(KeyedDoFn):
             ) from None
         yield (tree, *place), data
         for name in (tree_partials(tree), tree_carried(tree)):
-            yield beam.pvalue.TaggedOutput(BALANCE, (name, 1))
+            yield flow.Tagged(BALANCE, (name, 1))
 
 
 def sealed_part(path: str, checksum: str) -> bytes:
@@ -380,7 +379,7 @@ def before_key_id(plan: ReleasePlan, output: str) -> str | None:
     return key_id_of_folder(run_folder_before(plan, output)) if plan.keeps_key else None
 
 
-class OpenUnits(beam.PTransform):
+class OpenUnits(flow.Transform):
     """What the runs before counted of every unit.
 
     The input is the pipeline.
@@ -392,15 +391,14 @@ class OpenUnits(beam.PTransform):
         output: the folder of the run.
 
     Returns:
-        PCollection[tuple[ShardKey, bytes]], one for each tree and shard; and the balance
-        PCollection[tuple[str, int]].
+        Collection[tuple[ShardKey, bytes]], one for each tree and shard; and the balance
+        Collection[tuple[str, int]].
 
     Raises:
         SeriesError: the run before was made under another key.
     """
 
     def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
-        super().__init__()
         self._plan, self._key, self._output = plan, key, output
 
     def expand(self, pipeline: Any) -> Any:
@@ -413,18 +411,20 @@ class OpenUnits(beam.PTransform):
             )
         opened = (
             pipeline
-            | "Sealed" >> beam.Create(left.parts, reshuffle=False)
+            | "Sealed" >> flow.Given(left.parts)
             # (tree, group, shard, file, checksum) -> (ShardKey, bytes)
             | "Open"
-            >> beam.ParDo(
-                _OpenUnits(run_before(self._plan), self._key, left.folder, left.nonce)
-            ).with_outputs(BALANCE, main="units")
+            >> flow.Each(
+                _OpenUnits(run_before(self._plan), self._key, left.folder, left.nonce),
+                also=(BALANCE,),
+                main="units",
+            )
         )
         return opened["units"], opened[BALANCE]
 
 
-@beam.typehints.with_output_types(tuple[ShardKey, bytes], **{BALANCE: tuple[str, int]})
-class _OpenUnits(KeyedDoFn):
+@flow.gives(tuple[ShardKey, bytes], **{BALANCE: tuple[str, int]})
+class _OpenUnits(KeyedStep):
     """Reads and opens what is known of the units of a shard."""
 
     def __init__(self, plan: ReleasePlan, key: KeyReference, folder: str, nonce: bytes) -> None:
@@ -446,13 +446,13 @@ class _OpenUnits(KeyedDoFn):
         yield (tree, shard), EARLIER + units
         # A message to a shard, as those with rows; and one of all that the run before left.
         for name in (unit_rows(tree), tree_units(tree)):
-            yield beam.pvalue.TaggedOutput(BALANCE, (name, 1))
+            yield flow.Tagged(BALANCE, (name, 1))
 
 
-class SealUnits(beam.PTransform):
+class SealUnits(flow.Transform):
     """Writes what the next run must know of units.
 
-    The input is PCollection[tuple[ShardKey, bytes]], each tree and shard once, and what
+    The input is Collection[tuple[ShardKey, bytes]], each tree and shard once, and what
     `transforms.steps.record.RecordDraw` gives. All shards of a tree become files of one size, so
     the largest is found first: sizes of single shards would add up to the number of units.
 
@@ -462,33 +462,34 @@ class SealUnits(beam.PTransform):
         output: the folder of the run.
 
     Returns:
-        PCollection[bytes]: the receipts of the parts.
+        Collection[bytes]: the receipts of the parts.
     """
 
     def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
-        super().__init__()
         self._plan, self._key, self._output = plan, key, output
 
     def expand(self, inputs: Any) -> Any:
         units, recorded = inputs
         # (ShardKey, bytes) -> (tree, units of the shard) -> (tree, the most)
-        sizes = units | "Sizes" >> beam.Map(_unit_number).with_output_types(tuple[str, int])
-        largest = sizes | "Largest" >> beam.CombinePerKey(max)
-        step = beam.ParDo(
+        sizes = units | "Sizes" >> flow.Each(_UnitNumber())
+        largest = sizes | "Largest" >> flow.Combine(max, int)
+        step = flow.Each(
             _SealUnits(self._plan, self._key, self._output),
-            beam.pvalue.AsList(recorded),
-            beam.pvalue.AsDict(largest),
+            flow.AsList(recorded),
+            flow.AsDict(largest),
         )
         return units | "Seal" >> step
 
 
-def _unit_number(element: tuple[ShardKey, bytes]) -> tuple[str, int]:
-    (tree, _), units = element
-    return tree, len(CountedUnits.from_bytes(units).units)
+@flow.gives(tuple[str, int])
+class _UnitNumber(flow.Step):
+    def process(self, element: tuple[ShardKey, bytes]) -> Iterator[tuple[str, int]]:
+        (tree, _), units = element
+        yield tree, len(CountedUnits.from_bytes(units).units)
 
 
-@beam.typehints.with_output_types(bytes)
-class _SealUnits(KeyedDoFn):
+@flow.gives(bytes)
+class _SealUnits(KeyedStep):
     def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
         super().__init__(plan, key)
         self._output = output

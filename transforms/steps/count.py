@@ -10,26 +10,22 @@ sparse trees, reveal nothing about where rows are; trees of more cells show whic
 touched (docs/engines.md).
 """
 
-import argparse
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
-from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, WorkerOptions
 
 from dptrees.dpcore.bounding.row_choice import (
     MOST_SHARDS,
-    SHARDS,
     WAITING_ROWS,
     CountedUnits,
     TreeBounding,
-    planned_shards,
 )
 from dptrees.dpcore.bounding.unit_ids import NEEDED, UnitIds, Units, check_unit_types
 from dptrees.dpcore.privacy.unit import NullUnits, PrivacyUnit
 from dptrees.dpcore.questions.messages import BUFFERED_ROWS, UNIT_SHARDS, Place
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import flow
 from dptrees.transforms.conservation import (
     balance_name,
     residue,
@@ -45,11 +41,10 @@ from dptrees.transforms.readers.read import BALANCE
 from dptrees.transforms.steps.carry import EARLIER, ShardKey
 from dptrees.transforms.steps.counting import (
     SLOTS,
-    CountingDoFn,
-    KeyedDoFn,
+    CountingStep,
+    KeyedStep,
     MatchLeaves,
     PlaceKey,
-    in_window,
     matched_trees,
     read_rows,
 )
@@ -60,23 +55,17 @@ _COUNTS, _DIGEST, _UNITS = "counts", "digest", "units"
 _SHARDS_AT_ONCE = 8
 
 
-class UnitOptions(PipelineOptions):
-    """How units are bounded; no result depends on it."""
+def check_shards(number: int | None) -> None:
+    """Refuse a number of shards of units that is out of range; None is any.
 
-    @classmethod
-    def _add_argparse_args(cls, parser: Any) -> None:
-        parser.add_argument(
-            "--unit_shards",
-            type=int,
-            help="Number of shards in which the rows of privacy units are bounded; more shards "
-            "need less memory. Default: 4 for each worker in the options, at least 64; 128 in "
-            "this process.",
-        )
-        # Set where one process holds all parts: fewer rows of each are then in memory at once.
-        parser.add_argument("--least_unit_shards", type=int, default=SHARDS, help=argparse.SUPPRESS)
+    Raises:
+        InputError: it is.
+    """
+    if number is not None and not 1 <= number <= MOST_SHARDS:
+        raise InputError(f"--unit_shards: {number} is not from 1 to {MOST_SHARDS}")
 
 
-class BoundRows(beam.PTransform):
+class BoundRows(flow.Transform):
     """Record batches to partial counts of the rows that stay.
 
     Args:
@@ -86,10 +75,10 @@ class BoundRows(beam.PTransform):
             it does not matter.
 
     Returns:
-        by name: `counts`, PCollection[tuple[PlaceKey, bytes]]; the balance
-        PCollection[tuple[str, int]]; where a series bounds the periods of a unit also `units`, what
-        the next run must know, PCollection[tuple[ShardKey, bytes]] with each tree and shard once,
-        and `digest`, PCollection[bytes], a digest of each.
+        by name: `counts`, Collection[tuple[PlaceKey, bytes]]; the balance
+        Collection[tuple[str, int]]; where a series bounds the periods of a unit also `units`, what
+        the next run must know, Collection[tuple[ShardKey, bytes]] with each tree and shard once,
+        and `digest`, Collection[bytes], a digest of each.
 
     Raises:
         InputError: a number of shards out of range, or another one than that in which a series
@@ -97,15 +86,13 @@ class BoundRows(beam.PTransform):
     """
 
     def __init__(
-        self, plan: ReleasePlan, key: KeyReference, earlier: beam.PTransform | None = None
+        self, plan: ReleasePlan, key: KeyReference, earlier: flow.Transform | None = None
     ) -> None:
-        super().__init__()
         self._plan, self._key, self._earlier = plan, key, earlier
 
     def expand(self, batches: Any) -> Any:
-        options = batches.pipeline.options
-        remembers = bool(self._plan.remembering)
-        shards = unit_shard_count(options, default=UNIT_SHARDS if remembers else None)
+        remembers, own = bool(self._plan.remembering), batches.flow
+        shards = own.unit_shards or (UNIT_SHARDS if remembers else own.planned_shards)
         if remembers and shards != UNIT_SHARDS:
             raise InputError(
                 f"--unit_shards: {shards} is not {UNIT_SHARDS}, in which a series with max_periods "
@@ -114,70 +101,53 @@ class BoundRows(beam.PTransform):
         remembered = (_DIGEST, _UNITS) if remembers else ()
         earlier: tuple[Any, ...] = ()
         if self._earlier is not None:
-            earlier = batches.pipeline | "Earlier" >> self._earlier
+            earlier = batches.flow | "Earlier" >> self._earlier
         sent = (
             batches
             # pa.RecordBatch -> (ShardKey, bytes); counts of rows that are units of their own
             | "ByUnit"
-            >> beam.ParDo(SendRows(self._plan, self._key, shards)).with_outputs(
-                BALANCE, _COUNTS, main="rows"
+            >> flow.Each(
+                SendRows(self._plan, self._key, shards),
+                also=(
+                    BALANCE,
+                    _COUNTS,
+                ),
+                main="rows",
             )
         )
         empty = (
-            batches.pipeline
-            | "Trees" >> beam.Create(range(len(self._plan.questions)), reshuffle=False)
+            batches.flow
+            | "Trees" >> flow.Given(range(len(self._plan.questions)))
             # tree -> (ShardKey, b"")
             | "EmptyShards"
-            >> beam.ParDo(EmptyShards(self._plan, shards)).with_outputs(BALANCE, main="rows")
+            >> flow.Each(EmptyShards(self._plan, shards), also=(BALANCE,), main="rows")
         )
         bounded = (
             (sent["rows"], empty["rows"], *earlier[:1])
-            | "AllShards" >> beam.Flatten()
+            | "AllShards" >> flow.Join()
             # -> (ShardKey, [bytes])
-            | "ByShard" >> beam.GroupByKey()
+            | "ByShard" >> flow.Group()
             # -> (PlaceKey, bytes)
             | "Stay"
-            >> beam.ParDo(CountBounded(self._plan, self._key)).with_outputs(
-                BALANCE, *remembered, main=_COUNTS
+            >> flow.Each(
+                CountBounded(self._plan, self._key),
+                also=(
+                    BALANCE,
+                    *remembered,
+                ),
+                main=_COUNTS,
             )
         )
         parts = (sent[BALANCE], empty[BALANCE], bounded[BALANCE], *earlier[1:])
         return {
             **{name: bounded[name] for name in remembered},
-            _COUNTS: (sent[_COUNTS], bounded[_COUNTS]) | "Counts" >> beam.Flatten(),
-            BALANCE: parts | "Balance" >> beam.Flatten(),
+            _COUNTS: (sent[_COUNTS], bounded[_COUNTS]) | "Counts" >> flow.Join(),
+            BALANCE: parts | "Balance" >> flow.Join(),
         }
 
 
-def unit_shard_count(options: PipelineOptions, default: int | None = None) -> int:
-    """In how many parts the rows of units are bounded.
-
-    Args:
-        options: Beam's.
-        default: where no number is given; None: it follows from the number of workers.
-
-    Raises:
-        InputError: a number out of range.
-    """
-    chosen = options.view_as(UnitOptions)
-    shards = chosen.unit_shards
-    if shards is None:
-        planned = planned_shards(workers=_named_workers(options))
-        return default or min(max(planned, chosen.least_unit_shards), MOST_SHARDS)
-    if not 1 <= shards <= MOST_SHARDS:
-        raise InputError(f"--unit_shards: {shards} is not from 1 to {MOST_SHARDS}")
-    return int(shards)
-
-
-def _named_workers(options: PipelineOptions) -> int:
-    """The most workers that an option of an engine names; 1 where none does."""
-    cloud, flink = options.view_as(WorkerOptions), options.view_as(FlinkRunnerOptions)
-    named = (cloud.num_workers, cloud.max_num_workers, flink.parallelism)
-    return max(1, *(int(each or 0) for each in named))
-
-
-@beam.typehints.with_output_types(tuple[ShardKey, bytes], **{BALANCE: tuple[str, int]})
-class EmptyShards(beam.DoFn):
+@flow.gives(tuple[ShardKey, bytes], **{BALANCE: tuple[str, int]})
+class EmptyShards(flow.Step):
     """Gives every shard of a tree, without rows, so that each exists."""
 
     def __init__(self, plan: ReleasePlan, shards: int) -> None:
@@ -188,13 +158,11 @@ class EmptyShards(beam.DoFn):
         for shard in range(self._shards):
             yield (name, shard), b""
         for balance in (unit_rows(name), unit_shards(name)):
-            yield beam.pvalue.TaggedOutput(BALANCE, (balance, self._shards))
+            yield flow.Tagged(BALANCE, (balance, self._shards))
 
 
-@beam.typehints.with_output_types(
-    tuple[ShardKey, bytes], **{BALANCE: tuple[str, int], _COUNTS: tuple[PlaceKey, bytes]}
-)
-class SendRows(CountingDoFn):
+@flow.gives(tuple[ShardKey, bytes], **{BALANCE: tuple[str, int], _COUNTS: tuple[PlaceKey, bytes]})
+class SendRows(CountingStep):
     """Sends the rows of a bundle to the shards of their units, and counts those without a unit
     where each is its own."""
 
@@ -225,7 +193,7 @@ class SendRows(CountingDoFn):
                 alone = self._bounding[question.name].add(rows, units)
                 if self._own:
                     for counts in self.counted(question, alone, part.num_rows):
-                        yield beam.pvalue.TaggedOutput(_COUNTS, counts)
+                        yield flow.Tagged(_COUNTS, counts)
             self._rows += part.num_rows
             if self._rows >= self._most:
                 yield from self._sent()
@@ -239,10 +207,9 @@ class SendRows(CountingDoFn):
                 yield (name, shard), data
 
     def finish_bundle(self) -> Iterator[Any]:
-        for element in self._sent():
-            yield in_window(element)
+        yield from self._sent()
         for counts in self.rest():
-            yield beam.pvalue.TaggedOutput(_COUNTS, in_window(counts))
+            yield flow.Tagged(_COUNTS, counts)
         yield from self.balances()
         self.start_bundle()
 
@@ -260,11 +227,11 @@ def _read_units(ids: UnitIds, unit: PrivacyUnit, batch: pa.RecordBatch) -> Units
         ) from None
 
 
-@beam.typehints.with_output_types(
+@flow.gives(
     tuple[PlaceKey, bytes],
     **{BALANCE: tuple[str, int], _DIGEST: bytes, _UNITS: tuple[ShardKey, bytes]},
 )
-class CountBounded(CountingDoFn):
+class CountBounded(CountingStep):
     """Counts the rows of shards that stay."""
 
     def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
@@ -285,9 +252,9 @@ class CountBounded(CountingDoFn):
         self._balance[unit_shards(name)] -= 1
         self._balance[unit_rows(name)] -= bounded.rows + len(received)
         if bounded.units is not None:
-            yield beam.pvalue.TaggedOutput(_UNITS, ((name, shard), bounded.units.to_bytes()))
+            yield flow.Tagged(_UNITS, ((name, shard), bounded.units.to_bytes()))
             digest = bounded.units.digest(self._key, self._plan.name, name, shard)
-            yield beam.pvalue.TaggedOutput(_DIGEST, pack_digest(digest, 1))
+            yield flow.Tagged(_DIGEST, pack_digest(digest, 1))
         self.counter(
             question
         )  # also without rows: the messages must not reveal whether there are any
@@ -308,10 +275,10 @@ def _counted_units(messages: list[bytes]) -> CountedUnits | None:
 
 
 # From the plan and the place of the release key.
-MakeCounting = Callable[[ReleasePlan, KeyReference], beam.PTransform]
+MakeCounting = Callable[[ReleasePlan, KeyReference], flow.Transform]
 
 
-class CountRows(beam.PTransform):
+class CountRows(flow.Transform):
     """Record batches to the exact counts of every place of a plan.
 
     Args:
@@ -323,8 +290,8 @@ class CountRows(beam.PTransform):
             the steps here.
 
     Returns:
-        by name: `counts`, PCollection[tuple[PlaceKey, bytes]] with every place of the plan once;
-        `digest`, PCollection[bytes], a digest of each; the balance PCollection[tuple[str, int]];
+        by name: `counts`, Collection[tuple[PlaceKey, bytes]] with every place of the plan once;
+        `digest`, Collection[bytes], a digest of each; the balance Collection[tuple[str, int]];
         and `units`, what the next run of a series must know of units, None where that is nothing.
     """
 
@@ -332,30 +299,29 @@ class CountRows(beam.PTransform):
         self,
         plan: ReleasePlan,
         key: KeyReference,
-        carry: beam.PTransform | None = None,
-        earlier: beam.PTransform | None = None,
+        carry: flow.Transform | None = None,
+        earlier: flow.Transform | None = None,
         counting: MakeCounting | None = None,
     ) -> None:
-        super().__init__()
         self._plan, self._key, self._carry, self._earlier = plan, key, carry, earlier
         self._counting = counting
 
     def expand(self, batches: Any) -> Any:
-        carried = [] if self._carry is None else [batches.pipeline | "Carry" >> self._carry]
+        carried = [] if self._carry is None else [batches.flow | "Carry" >> self._carry]
         # pa.RecordBatch -> (PlaceKey, bytes), and the balance
         if self._counting is not None:
             partial = batches | "Partial" >> self._counting(self._plan, self._key)
         elif self._plan.unit.is_row:
-            step = beam.ParDo(CountBundle(self._plan, self._key))
             tags = [BALANCE, *([SLOTS] if matched_trees(self._plan) else [])]
-            partial = batches | "Partial" >> step.with_outputs(*tags, main="counts")
+            step = CountBundle(self._plan, self._key)
+            partial = batches | "Partial" >> flow.Each(step, also=tags, main="counts")
         else:
             partial = batches | "Bound" >> BoundRows(self._plan, self._key, self._earlier)
         empty = (
-            batches.pipeline
-            | "Trees" >> beam.Create(range(len(self._plan.questions)), reshuffle=False)
+            batches.flow
+            | "Trees" >> flow.Given(range(len(self._plan.questions)))
             # tree -> (PlaceKey, b"")
-            | "Empty" >> beam.ParDo(_EmptyPlaces(self._plan))
+            | "Empty" >> flow.Each(_EmptyPlaces(self._plan))
         )
         results = []
         if matched_trees(self._plan):
@@ -367,13 +333,18 @@ class CountRows(beam.PTransform):
                 *(counts for counts, _ in carried),
                 *(each["counts"] for each in results),
             )
-            | "AllPlaces" >> beam.Flatten()
+            | "AllPlaces" >> flow.Join()
             # -> (PlaceKey, [bytes])
-            | "ByPlace" >> beam.GroupByKey()
+            | "ByPlace" >> flow.Group()
             # -> (PlaceKey, bytes)
             | "Merge"
-            >> beam.ParDo(_MergePlace(self._plan, self._key)).with_outputs(
-                BALANCE, _DIGEST, main="counts"
+            >> flow.Each(
+                _MergePlace(self._plan, self._key),
+                also=(
+                    BALANCE,
+                    _DIGEST,
+                ),
+                main="counts",
             )
         )
         balances = (
@@ -385,17 +356,17 @@ class CountRows(beam.PTransform):
         result = {
             "counts": merged["counts"],
             _DIGEST: merged[_DIGEST],
-            BALANCE: balances | "Balance" >> beam.Flatten(),
+            BALANCE: balances | "Balance" >> flow.Join(),
             "units": None,
         }
         if self._plan.remembering:
             both = (merged[_DIGEST], partial[_DIGEST])
-            result |= {_DIGEST: both | "Digests" >> beam.Flatten(), "units": partial["units"]}
+            result |= {_DIGEST: both | "Digests" >> flow.Join(), "units": partial["units"]}
         return result
 
 
-@beam.typehints.with_output_types(tuple[PlaceKey, bytes])
-class _EmptyPlaces(beam.DoFn):
+@flow.gives(tuple[PlaceKey, bytes])
+class _EmptyPlaces(flow.Step):
     def __init__(self, plan: ReleasePlan) -> None:
         self._plan = plan
 
@@ -405,10 +376,8 @@ class _EmptyPlaces(beam.DoFn):
             yield (question.name, *place), b""
 
 
-@beam.typehints.with_output_types(
-    tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], SLOTS: tuple[PlaceKey, bytes]}
-)
-class CountBundle(CountingDoFn):
+@flow.gives(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], SLOTS: tuple[PlaceKey, bytes]})
+class CountBundle(CountingStep):
     """Counts a bundle's rows."""
 
     def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
@@ -429,10 +398,8 @@ class CountBundle(CountingDoFn):
                 yield from self.counted(question, increments, part.num_rows)
 
 
-@beam.typehints.with_output_types(
-    tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], _DIGEST: bytes}
-)
-class _MergePlace(KeyedDoFn):
+@flow.gives(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], _DIGEST: bytes})
+class _MergePlace(KeyedStep):
     def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[Any]:
         (name, *numbers), received = element
         question, place = self._plan.question(name), Place(*numbers)
@@ -441,9 +408,9 @@ class _MergePlace(KeyedDoFn):
         counts = question.merge(place, taken_off(balance, tree_partials(name), received))
         yield (name, *place), counts.to_bytes()
         digest = counts.digest(self._key, self._plan.name, name, place)
-        yield beam.pvalue.TaggedOutput(_DIGEST, pack_digest(digest, 1))
+        yield flow.Tagged(_DIGEST, pack_digest(digest, 1))
         # Of the exact sums: saturation does not stop the job, which would reveal something of the
         # data.
         balance[balance_name(question, place)] = residue(-counts.total)
         for increment in balance.items():
-            yield beam.pvalue.TaggedOutput(BALANCE, increment)
+            yield flow.Tagged(BALANCE, increment)

@@ -14,7 +14,6 @@ from collections import Counter as Increases
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-import apache_beam as beam
 import pyarrow as pa
 
 from dptrees.dpcore.noise.randomness import NONCE_BYTES
@@ -22,6 +21,7 @@ from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
 from dptrees.dpcore.questions.messages import DENSE_CELLS, Counter, Increments, Place
 from dptrees.dpcore.questions.question import TreeCounting
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import flow
 from dptrees.transforms.conservation import (
     balance_name,
     check_once,
@@ -38,7 +38,7 @@ from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
 
 
-class KeyedDoFn(beam.DoFn):
+class KeyedStep(flow.Step):
     """A step that needs the release key, which it loads on its worker when it is set up."""
 
     def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
@@ -66,7 +66,7 @@ SLOTS = "slots"
 PlaceKey = tuple[str, int, int]  # tree, and the group and the number of a place
 
 
-class CountingDoFn(KeyedDoFn):
+class CountingStep(KeyedStep):
     """A step that counts, and hands the counts on when they are due or the bundle ends.
 
     Args:
@@ -116,7 +116,7 @@ class CountingDoFn(KeyedDoFn):
             if question.place_balance(place) > 0:
                 self._balance[balance_name(question, place)] += total
             counts = (question.name, *place), data
-            yield beam.pvalue.TaggedOutput(SLOTS, counts) if question.is_matched else counts
+            yield flow.Tagged(SLOTS, counts) if question.is_matched else counts
 
     def rest(self) -> Iterator[Any]:
         """The partial counts of all trees that were counted."""
@@ -125,18 +125,14 @@ class CountingDoFn(KeyedDoFn):
                 yield from self.taken(question)
 
     def finish_bundle(self) -> Iterator[Any]:
-        for element in self.rest():
-            if isinstance(element, beam.pvalue.TaggedOutput):
-                yield beam.pvalue.TaggedOutput(SLOTS, in_window(element.value))
-            else:
-                yield in_window(element)
+        yield from self.rest()
         yield from self.balances()
         self.start_bundle()
 
     def balances(self) -> Iterator[Any]:
         """The bundle's increments to the balance."""
         for name, increment in self._balance.items():
-            yield beam.pvalue.TaggedOutput(BALANCE, in_window((name, residue(increment))))
+            yield flow.Tagged(BALANCE, (name, residue(increment)))
 
 
 def _partials_name(question: TreeCounting) -> str:
@@ -164,17 +160,12 @@ def read_rows(
         ) from None
 
 
-def in_window(element: Any) -> Any:
-    """An element that a bundle gives at its end."""
-    return beam.transforms.window.GlobalWindows.windowed_value(element)
-
-
 def matched_trees(plan: ReleasePlan) -> list[TreeCounting]:
     """The trees of a plan whose counts are matched with their leaves."""
     return [question for question in plan.questions if question.is_matched]
 
 
-class MatchLeaves(beam.PTransform):
+class MatchLeaves(flow.Transform):
     """Partial counts of slots to partial counts of leaves.
 
     Args:
@@ -182,36 +173,35 @@ class MatchLeaves(beam.PTransform):
         key: where the release key lies.
 
     Returns:
-        by name: `counts`, PCollection[tuple[PlaceKey, bytes]], and the balance
-        PCollection[tuple[str, int]].
+        by name: `counts`, Collection[tuple[PlaceKey, bytes]], and the balance
+        Collection[tuple[str, int]].
     """
 
     def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
-        super().__init__()
         self._plan, self._key = plan, key
 
     def expand(self, slots: Any) -> Any:
         names = [question.name for question in matched_trees(self._plan)]
         empty = (
-            slots.pipeline
-            | "Trees" >> beam.Create(names, reshuffle=False)
+            slots.flow
+            | "Trees" >> flow.Given(names)
             # tree -> (PlaceKey, b"")
-            | "Empty" >> beam.ParDo(_EmptySlots(self._plan))
+            | "Empty" >> flow.Each(_EmptySlots(self._plan))
         )
         matched = (
             (slots, empty)
-            | "AllSlots" >> beam.Flatten()
+            | "AllSlots" >> flow.Join()
             # -> (PlaceKey, [bytes])
-            | "BySlots" >> beam.GroupByKey()
+            | "BySlots" >> flow.Group()
             # -> (PlaceKey, bytes)
             | "Leaves"
-            >> beam.ParDo(_MatchPlace(self._plan, self._key)).with_outputs(BALANCE, main="counts")
+            >> flow.Each(_MatchPlace(self._plan, self._key), also=(BALANCE,), main="counts")
         )
         return {"counts": matched["counts"], BALANCE: matched[BALANCE]}
 
 
-@beam.typehints.with_output_types(tuple[PlaceKey, bytes])
-class _EmptySlots(beam.DoFn):
+@flow.gives(tuple[PlaceKey, bytes])
+class _EmptySlots(flow.Step):
     def __init__(self, plan: ReleasePlan) -> None:
         self._plan = plan
 
@@ -220,8 +210,8 @@ class _EmptySlots(beam.DoFn):
             yield (name, *place), b""
 
 
-@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int]})
-class _MatchPlace(KeyedDoFn):
+@flow.gives(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int]})
+class _MatchPlace(KeyedStep):
     def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[Any]:
         (name, *numbers), received = element
         question, place = self._plan.question(name), Place(*numbers)
@@ -234,4 +224,4 @@ class _MatchPlace(KeyedDoFn):
             yield (name, *found), data
         balance[tree_slots(name)] -= matched.total
         for each, increment in balance.items():
-            yield beam.pvalue.TaggedOutput(BALANCE, (each, residue(increment)))
+            yield flow.Tagged(BALANCE, (each, residue(increment)))

@@ -18,25 +18,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import apache_beam as beam
-
 from dptrees.dpcore.noise.source import LargeSumError
 from dptrees.dpcore.questions.messages import Gathered, Place, ReleasedPart
 from dptrees.dpcore.questions.question import TreeRounds
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.columns import pack_many, unpack_many
+from dptrees.transforms import flow
 from dptrees.transforms.conservation import (
     BYTES_WRITTEN,
     CHUNKS_MEASURED,
     PARTS_WRITTEN,
     advance,
     check_once,
+    increase,
 )
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import SEALED_KINDS, Receipt, parquet_bytes, sha256
 from dptrees.transforms.keys import KeyReference
-from dptrees.transforms.steps.counting import KeyedDoFn, PlaceKey
+from dptrees.transforms.steps.counting import KeyedStep, PlaceKey
 
 GroupKey = tuple[str, int]  # tree, and the group that gathers
 
@@ -46,7 +46,7 @@ _KEPT, _RETURNED = b"K", b"R"
 Target = TypeVar("Target")
 
 
-class DrawTrees(beam.PTransform):
+class DrawTrees(flow.Transform):
     """Exact counts of all places to the written parts of the release.
 
     The input is the counts, and what `transforms.steps.record.RecordDraw` gives.
@@ -57,11 +57,10 @@ class DrawTrees(beam.PTransform):
         output: the folder of the release.
 
     Returns:
-        PCollection[bytes], a receipt of each part.
+        Collection[bytes], a receipt of each part.
     """
 
     def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
-        super().__init__()
         self._plan, self._key, self._output = plan, key, output
 
     def expand(self, inputs: Any) -> Any:
@@ -72,82 +71,90 @@ class DrawTrees(beam.PTransform):
             counts
             # (PlaceKey, bytes) -> (PlaceKey, bytes), and (GroupKey, bytes) or (PlaceKey, bytes)
             | "Noise"
-            >> beam.ParDo(_Draw(self._plan, self._key), beam.pvalue.AsList(recorded)).with_outputs(
-                SENT, *to_branch, main="kept"
+            >> flow.Each(
+                _Draw(self._plan, self._key),
+                flow.AsList(recorded),
+                also=(
+                    SENT,
+                    *to_branch,
+                ),
+                main="kept",
             )
         )
         sent = drawn[SENT]
         if branched:
             branches = self._branches(drawn[TO_BRANCH], recorded)
-            sent = (sent, branches[SENT]) | "FromBranches" >> beam.Flatten()
+            sent = (sent, branches[SENT]) | "FromBranches" >> flow.Join()
         gathered = (
             sent
             # -> (GroupKey, [bytes])
-            | "ByGroup" >> beam.GroupByKey()
+            | "ByGroup" >> flow.Group()
             # -> (PlaceKey, bytes), to branches too, and receipts
             | "Gather"
-            >> beam.ParDo(
-                _Gather(self._plan, self._key, self._output), beam.pvalue.AsList(recorded)
-            ).with_outputs(RECEIPTS, *to_branch, main="returned")
+            >> flow.Each(
+                _Gather(self._plan, self._key, self._output),
+                flow.AsList(recorded),
+                also=(
+                    RECEIPTS,
+                    *to_branch,
+                ),
+                main="returned",
+            )
         )
         solved = [gathered]
         if branched:
             solved.append(self._finished_branches(branches["kept"], gathered[TO_BRANCH]))
         finished = (
             (drawn["kept"], *(each["returned"] for each in solved))
-            | "BothWays" >> beam.Flatten()
+            | "BothWays" >> flow.Join()
             # -> (PlaceKey, [bytes, bytes])
-            | "ByPlace" >> beam.GroupByKey()
+            | "ByPlace" >> flow.Group()
             # -> bytes
-            | "Finish" >> beam.ParDo(_Finish(self._plan, self._output))
+            | "Finish" >> flow.Each(_Finish(self._plan, self._output))
         )
-        return (*(each[RECEIPTS] for each in solved), finished) | "Receipts" >> beam.Flatten()
+        return (*(each[RECEIPTS] for each in solved), finished) | "Receipts" >> flow.Join()
 
     def _branches(self, sent: Any, recorded: Any) -> Any:
         return (
             sent
             # -> (PlaceKey, [bytes]), of branches
-            | "ByBranch" >> beam.GroupByKey()
+            | "ByBranch" >> flow.Group()
             # -> (PlaceKey, bytes), and (GroupKey, bytes)
             | "BranchNoise"
-            >> beam.ParDo(
-                _DrawBranch(self._plan, self._key), beam.pvalue.AsList(recorded)
-            ).with_outputs(SENT, main="kept")
+            >> flow.Each(
+                _DrawBranch(self._plan, self._key), flow.AsList(recorded), also=(SENT,), main="kept"
+            )
         )
 
     def _finished_branches(self, kept: Any, returned: Any) -> Any:
         return (
             (kept, returned)
-            | "BranchBothWays" >> beam.Flatten()
+            | "BranchBothWays" >> flow.Join()
             # -> (PlaceKey, [bytes, bytes]), of branches
-            | "ByBranchAgain" >> beam.GroupByKey()
+            | "ByBranchAgain" >> flow.Group()
             # -> (PlaceKey, bytes), and receipts
             | "FinishBranch"
-            >> beam.ParDo(_FinishBranch(self._plan, self._output)).with_outputs(
-                RECEIPTS, main="returned"
-            )
+            >> flow.Each(_FinishBranch(self._plan, self._output), also=(RECEIPTS,), main="returned")
         )
 
 
-@beam.typehints.with_output_types(
+@flow.gives(
     tuple[PlaceKey, bytes], **{SENT: tuple[GroupKey, bytes], TO_BRANCH: tuple[PlaceKey, bytes]}
 )
-class _Draw(KeyedDoFn):
+class _Draw(KeyedStep):
     def process(self, element: tuple[PlaceKey, bytes], draw: Sequence[bytes]) -> Iterator[Any]:
         (name, *numbers), counts = element
         question, place = self._plan.question(name), Place(*numbers)
         with drawing(name):
             drawn = question.draw(place, counts, self.source(draw))
-        CHUNKS_MEASURED.inc()
+        increase(CHUNKS_MEASURED)
         if drawn.kept is not None:
             yield (name, *place), _KEPT + drawn.kept
         message = from_place(place, drawn.sent)
         if question.branches:
-            yield beam.pvalue.TaggedOutput(
-                TO_BRANCH, ((name, *question.branch_place(place)), message)
-            )
+            yield flow.Tagged(TO_BRANCH, ((name, *question.branch_place(place)), message))
         else:
-            yield beam.pvalue.TaggedOutput(SENT, ((name, question.gathered_by(place)), message))
+            yield flow.Tagged(SENT, ((name, question.gathered_by(place)), message))
 
 
 @contextmanager
@@ -181,8 +188,8 @@ def sent_by(tree: str, messages: Iterable[bytes], planned: Iterable[Place]) -> d
     return dict(received)
 
 
-@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{SENT: tuple[GroupKey, bytes]})
-class _DrawBranch(KeyedDoFn):
+@flow.gives(tuple[PlaceKey, bytes], **{SENT: tuple[GroupKey, bytes]})
+class _DrawBranch(KeyedStep):
     def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
         super().__init__(plan, key)
         self._below: dict[str, dict[Place, list[Place]]] = {}
@@ -200,13 +207,11 @@ class _DrawBranch(KeyedDoFn):
         assert drawn.kept is not None  # the group returns it to its waiting places
         yield (name, *branch), _KEPT + drawn.kept
         group = name, question.gathered_by(branch)
-        yield beam.pvalue.TaggedOutput(SENT, (group, from_place(branch, drawn.sent)))
+        yield flow.Tagged(SENT, (group, from_place(branch, drawn.sent)))
 
 
-@beam.typehints.with_output_types(
-    tuple[PlaceKey, bytes], **{RECEIPTS: bytes, TO_BRANCH: tuple[PlaceKey, bytes]}
-)
-class _Gather(KeyedDoFn):
+@flow.gives(tuple[PlaceKey, bytes], **{RECEIPTS: bytes, TO_BRANCH: tuple[PlaceKey, bytes]})
+class _Gather(KeyedStep):
     def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
         super().__init__(plan, key)
         self._output = output
@@ -225,7 +230,7 @@ class _Gather(KeyedDoFn):
             gathered = question.gather(group, sent, self.source(draw))
         for place, data in gathered.returned.items():
             returned = (name, *place), _RETURNED + data
-            yield beam.pvalue.TaggedOutput(TO_BRANCH, returned) if question.branches else returned
+            yield flow.Tagged(TO_BRANCH, returned) if question.branches else returned
         yield from _receipts(self._output, gathered)
 
 
@@ -239,11 +244,11 @@ def listed(places: Iterable[Place], by: Callable[[Place], Target]) -> dict[Targe
 
 def _receipts(output: str, gathered: Gathered) -> Iterator[Any]:
     for released in gathered.released:
-        yield beam.pvalue.TaggedOutput(RECEIPTS, write_part(output, released))
+        yield flow.Tagged(RECEIPTS, write_part(output, released))
 
 
-@beam.typehints.with_output_types(tuple[PlaceKey, bytes], **{RECEIPTS: bytes})
-class _FinishBranch(beam.DoFn):
+@flow.gives(tuple[PlaceKey, bytes], **{RECEIPTS: bytes})
+class _FinishBranch(flow.Step):
     def __init__(self, plan: ReleasePlan, output: str) -> None:
         self._plan, self._output = plan, output
 
@@ -257,8 +262,8 @@ class _FinishBranch(beam.DoFn):
         yield from _receipts(self._output, gathered)
 
 
-@beam.typehints.with_output_types(bytes)
-class _Finish(beam.DoFn):
+@flow.gives(bytes)
+class _Finish(flow.Step):
     def __init__(self, plan: ReleasePlan, output: str) -> None:
         self._plan, self._output = plan, output
 
@@ -306,9 +311,9 @@ def write_part(output: str, released: ReleasedPart) -> bytes:
     )
     sealed = released.part.kind in SEALED_KINDS
     files.write_whole(files.join(output, *receipt.file_name.split("/")), data, private=sealed)
-    PARTS_WRITTEN.inc()
+    increase(PARTS_WRITTEN)
     if not sealed:  # whose size depends on rows, or on units
-        BYTES_WRITTEN.inc(len(data))
+        increase(BYTES_WRITTEN, len(data))
     advance("write", 1)
     return receipt.to_bytes()
 
@@ -321,7 +326,7 @@ def round_count(plan: ReleasePlan) -> int:
     return max(question.rounds for question in plan.questions)
 
 
-class Rounds(beam.PTransform):
+class Rounds(flow.Transform):
     """Exact counts of all places to what noise is drawn from.
 
     The input is the counts, and what `transforms.steps.record.RecordDraw` gives.
@@ -331,36 +336,33 @@ class Rounds(beam.PTransform):
         key: where the release key lies.
 
     Returns:
-        PCollection[tuple[PlaceKey, bytes]], every place once.
+        Collection[tuple[PlaceKey, bytes]], every place once.
     """
 
     def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
-        super().__init__()
         self._plan, self._key = plan, key
 
     def expand(self, inputs: Any) -> Any:
         counts, recorded = inputs
-        draw, keyed = beam.pvalue.AsList(recorded), (self._plan, self._key)
+        draw, keyed = flow.AsList(recorded), (self._plan, self._key)
         requests: Any = {}
         last = []
         for number in range(round_count(self._plan)):
             found = (
                 counts
                 # (PlaceKey, bytes) -> (GroupKey, bytes)
-                | f"Answer{number}" >> beam.ParDo(_Answer(*keyed), draw, requests, number)
+                | f"Answer{number}" >> flow.Each(_Answer(*keyed), draw, requests, number)
                 # -> (GroupKey, [bytes])
-                | f"ByGroup{number}" >> beam.GroupByKey()
+                | f"ByGroup{number}" >> flow.Group()
                 # -> (GroupKey, bytes)
                 | f"Ask{number}"
-                >> beam.ParDo(_Ask(*keyed), draw, requests, number).with_outputs(
-                    _LAST, main="asked"
-                )
+                >> flow.Each(_Ask(*keyed), draw, requests, number, also=(_LAST,), main="asked")
             )
-            requests = beam.pvalue.AsDict(found["asked"])
+            requests = flow.AsDict(found["asked"])
             last.append(found[_LAST])
-        last_requests = last | "Last" >> beam.Flatten()
+        last_requests = last | "Last" >> flow.Join()
         # (PlaceKey, bytes) -> the same
-        return counts | "Asked" >> beam.ParDo(_Asked(self._plan), beam.pvalue.AsDict(last_requests))
+        return counts | "Asked" >> flow.Each(_Asked(self._plan), flow.AsDict(last_requests))
 
 
 def _before(requests: Mapping[GroupKey, bytes], number: int, group: GroupKey) -> bytes:
@@ -375,8 +377,8 @@ def _before(requests: Mapping[GroupKey, bytes], number: int, group: GroupKey) ->
     return requests[group]
 
 
-@beam.typehints.with_output_types(tuple[GroupKey, bytes])
-class _Answer(KeyedDoFn):
+@flow.gives(tuple[GroupKey, bytes])
+class _Answer(KeyedStep):
     def process(
         self,
         element: tuple[PlaceKey, bytes],
@@ -395,8 +397,8 @@ class _Answer(KeyedDoFn):
             )
 
 
-@beam.typehints.with_output_types(tuple[GroupKey, bytes], **{_LAST: tuple[GroupKey, bytes]})
-class _Ask(KeyedDoFn):
+@flow.gives(tuple[GroupKey, bytes], **{_LAST: tuple[GroupKey, bytes]})
+class _Ask(KeyedStep):
     def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
         super().__init__(plan, key)
         self._places: dict[str, dict[int, list[Place]]] = {}
@@ -414,7 +416,7 @@ class _Ask(KeyedDoFn):
         request = _before(requests, number, (name, group))
         found = (name, group), question.next_request(group, answers, request, self.source(draw))
         is_last = number + 1 == question.rounds
-        yield beam.pvalue.TaggedOutput(_LAST, found) if is_last else found
+        yield flow.Tagged(_LAST, found) if is_last else found
 
     def _group_places(self, question: TreeRounds) -> dict[int, list[Place]]:
         if question.name not in self._places:
@@ -422,8 +424,8 @@ class _Ask(KeyedDoFn):
         return self._places[question.name]
 
 
-@beam.typehints.with_output_types(tuple[PlaceKey, bytes])
-class _Asked(beam.DoFn):
+@flow.gives(tuple[PlaceKey, bytes])
+class _Asked(flow.Step):
     def __init__(self, plan: ReleasePlan) -> None:
         self._plan = plan
 

@@ -10,10 +10,10 @@ another.
 
 import base64
 import json
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
 
 from dptrees.dpcore.noise.source import NoiseSource, combine_digests
@@ -21,6 +21,7 @@ from dptrees.dpcore.questions.messages import Part
 from dptrees.dpcore.questions.question import TreeTables
 from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import flow
 from dptrees.transforms.conservation import check_balance, check_digests, check_once
 from dptrees.transforms.errors import ConservationError, ReleaseError
 from dptrees.transforms.folder import files
@@ -36,7 +37,7 @@ from dptrees.transforms.folder.layout import (
 )
 from dptrees.transforms.folder.universe import universe_files
 from dptrees.transforms.keys import KeyReference
-from dptrees.transforms.steps.counting import KeyedDoFn
+from dptrees.transforms.steps.counting import KeyedStep
 from dptrees.transforms.steps.kept_plan import check_kept
 
 # Who learns of a draw, by its record, before its noise is drawn, and may refuse it by raising. It
@@ -115,27 +116,18 @@ def unpack_digest(data: bytes) -> tuple[int, int]:
     return int.from_bytes(data[:32], "big"), int.from_bytes(data[32:], "big")
 
 
-class SumDigests(beam.CombineFn):
-    """Sums keyed digests modulo 2^256, and counts their chunks: the same whatever their order."""
+def add_digests(one: bytes, other: bytes) -> bytes:
+    """The sum of two packed digests modulo 2^256, and of their numbers of chunks: the same in any
+    order.
 
-    def create_accumulator(self) -> bytes:
-        return pack_digest(0, 0)
-
-    def add_input(self, accumulator: bytes, element: bytes) -> bytes:
-        (total, chunks), (digest, more) = unpack_digest(accumulator), unpack_digest(element)
-        return pack_digest(total + digest, chunks + more)
-
-    def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
-        merged = self.create_accumulator()
-        for accumulator in accumulators:
-            merged = self.add_input(merged, accumulator)
-        return merged
-
-    def extract_output(self, accumulator: bytes) -> bytes:
-        return accumulator
+    >>> unpack_digest(add_digests(pack_digest(5, 2), pack_digest(1, 1)))
+    (6, 3)
+    """
+    (total, chunks), (digest, more) = unpack_digest(one), unpack_digest(other)
+    return pack_digest(total + digest, chunks + more)
 
 
-class RecordDraw(beam.PTransform):
+class RecordDraw(flow.Transform):
     """Lets noise be drawn: nothing was lost, and the draw is recorded beside the output.
 
     Args:
@@ -146,8 +138,8 @@ class RecordDraw(beam.PTransform):
         witness: gets the draw's record before the folder does.
 
     Returns:
-        PCollection[bytes] of one element: the nonce and the global digest, after the draw was
-        recorded. The input is PCollection[bytes], a digest of each chunk and shard, and the
+        Collection[bytes] of one element: the nonce and the global digest, after the draw was
+        recorded. The input is Collection[bytes], a digest of each chunk and shard, and the
         balance.
     """
 
@@ -159,27 +151,26 @@ class RecordDraw(beam.PTransform):
         nonce: bytes,
         witness: Witness | None = None,
     ) -> None:
-        super().__init__()
         self._plan, self._key, self._output, self._nonce = plan, key, output, nonce
         self._witness = witness
 
     def expand(self, inputs: Any) -> Any:
         digests, balance = inputs
-        balanced = balance | "SumBalance" >> beam.CombinePerKey(sum)
+        balanced = balance | "SumBalance" >> flow.Combine(operator.add, int)
         return (
             digests
-            | "GlobalDigest" >> beam.CombineGlobally(SumDigests()).without_defaults()
+            | "GlobalDigest" >> flow.Combine(add_digests, bytes, by_key=False)
             # bytes -> the nonce and the same bytes, once the balance holds and the draw is recorded
             | "Record"
-            >> beam.ParDo(
+            >> flow.Each(
                 _Record(self._plan, self._key, self._output, self._nonce, self._witness),
-                beam.pvalue.AsDict(balanced),
+                flow.AsDict(balanced),
             )
         )
 
 
-@beam.typehints.with_output_types(bytes)
-class _Record(KeyedDoFn):
+@flow.gives(bytes)
+class _Record(KeyedStep):
     """Lets the noise be drawn once nothing was lost and the draw is recorded."""
 
     def __init__(
@@ -208,10 +199,10 @@ class _Record(KeyedDoFn):
         yield draw
 
 
-class Commit(beam.PTransform):
+class Commit(flow.Transform):
     """Makes the release exist, once all its parts do.
 
-    The input is the receipts of all parts, PCollection[bytes], and what
+    The input is the receipts of all parts, Collection[bytes], and what
     `RecordDraw` gives.
 
     Args:
@@ -221,13 +212,12 @@ class Commit(beam.PTransform):
         manifest: what the manifest says beside the list of parts; holds nothing of the data.
 
     Returns:
-        PCollection[str]: the path of the manifest, once it is there.
+        Collection[str]: the path of the manifest, once it is there.
     """
 
     def __init__(
         self, plan: ReleasePlan, key: KeyReference, output: str, manifest: Mapping[str, object]
     ) -> None:
-        super().__init__()
         self._plan, self._key, self._output, self._manifest = plan, key, output, manifest
 
     def expand(self, inputs: Any) -> Any:
@@ -235,12 +225,18 @@ class Commit(beam.PTransform):
         commit = _Commit(self._plan, self._key, self._output, self._manifest)
         return (
             receipts
-            | "OneKey" >> beam.WithKeys(0).with_output_types(tuple[int, bytes])
+            | "OneKey" >> flow.Each(_OneKey())
             # -> (0, [bytes])
-            | "Together" >> beam.GroupByKey()
+            | "Together" >> flow.Group()
             # -> path
-            | "Commit" >> beam.ParDo(commit, beam.pvalue.AsList(recorded))
+            | "Commit" >> flow.Each(commit, flow.AsList(recorded))
         )
+
+
+@flow.gives(tuple[int, bytes])
+class _OneKey(flow.Step):
+    def process(self, element: bytes) -> Iterator[tuple[int, bytes]]:
+        yield 0, element
 
 
 class CommitError(ReleaseError):
@@ -258,8 +254,8 @@ def check_committed(folder: str) -> None:
         raise ConservationError("the engine lost or repeated data: nothing arrived at the commit")
 
 
-@beam.typehints.with_output_types(str)
-class _Commit(KeyedDoFn):
+@flow.gives(str)
+class _Commit(KeyedStep):
     """Makes the release exist, when all its parts do."""
 
     def __init__(

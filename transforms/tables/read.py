@@ -8,11 +8,11 @@ The table is pinned before the job is built: every worker and every retry reads 
 from collections.abc import Iterator
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
 
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.transforms.conservation import SPLITS_READ, advance
+from dptrees.transforms import flow
+from dptrees.transforms.conservation import SPLITS_READ, advance, increase
 from dptrees.transforms.readers.file_columns import FileColumns
 from dptrees.transforms.readers.read import BALANCE
 from dptrees.transforms.tables.table import UNKNOWN_ROWS, InputTable, TableSplit
@@ -63,7 +63,7 @@ def _names(columns: FileColumns) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names[0] for names in columns.within.values()))
 
 
-class ReadTable(beam.PTransform):
+class ReadTable(flow.Transform):
     """The record batches of a table, with the columns that a plan reads.
 
     Args:
@@ -71,11 +71,10 @@ class ReadTable(beam.PTransform):
         plan: says which columns are read and which types they may have.
 
     Returns:
-        a pair: PCollection[pa.RecordBatch], and the balance PCollection[tuple[str, int]].
+        a pair: Collection[pa.RecordBatch], and the balance Collection[tuple[str, int]].
     """
 
     def __init__(self, table: InputTable, plan: ReleasePlan) -> None:
-        super().__init__()
         table = table.with_units(plan.unit.columns)
         names = _names(_columns(table, plan))
         self._table, self._plan = table.divided(names), plan
@@ -83,19 +82,17 @@ class ReadTable(beam.PTransform):
     def expand(self, pbegin: Any) -> Any:
         splits = (
             pbegin
-            | "Table" >> beam.Create([0], reshuffle=False)
+            | "Table" >> flow.Given([0])
             # -> TableSplit
-            | "Split"
-            >> beam.ParDo(_List(self._table, self._plan)).with_outputs(BALANCE, main="splits")
+            | "Split" >> flow.Each(_List(self._table, self._plan), also=(BALANCE,), main="splits")
         )
         rows = (
             splits["splits"]
-            | "SpreadSplits" >> beam.Reshuffle()
+            | "SpreadSplits" >> flow.Spread()
             # -> pa.RecordBatch
-            | "Read"
-            >> beam.ParDo(_Read(self._table, self._plan)).with_outputs(BALANCE, main="batches")
+            | "Read" >> flow.Each(_Read(self._table, self._plan), also=(BALANCE,), main="batches")
         )
-        balance = (splits[BALANCE], rows[BALANCE]) | "Balance" >> beam.Flatten()
+        balance = (splits[BALANCE], rows[BALANCE]) | "Balance" >> flow.Join()
         return rows["batches"], balance
 
 
@@ -103,22 +100,22 @@ class ReadTable(beam.PTransform):
 _BALANCE_TYPE = {BALANCE: tuple[str, int]}
 
 
-class _OfTable(beam.DoFn):
+class _OfTable(flow.Step):
     def __init__(self, table: InputTable, plan: ReleasePlan) -> None:
         self._table, self._plan = table, plan
 
 
-@beam.typehints.with_output_types(TableSplit, **_BALANCE_TYPE)
+@flow.gives(TableSplit, **_BALANCE_TYPE)
 class _List(_OfTable):
     def process(self, _: int) -> Iterator[Any]:
         splits = table_splits(self._table, self._plan)
         yield from splits
-        yield beam.pvalue.TaggedOutput(BALANCE, ("splits", len(splits)))
+        yield flow.Tagged(BALANCE, ("splits", len(splits)))
         known_rows = sum(split.rows for split in splits if split.rows != UNKNOWN_ROWS)
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", known_rows))
+        yield flow.Tagged(BALANCE, ("rows in files", known_rows))
 
 
-@beam.typehints.with_output_types(pa.RecordBatch, **_BALANCE_TYPE)
+@flow.gives(pa.RecordBatch, **_BALANCE_TYPE)
 class _Read(_OfTable):
     def process(self, split: TableSplit) -> Iterator[Any]:
         split, rows = TableSplit(*split), 0
@@ -126,8 +123,8 @@ class _Read(_OfTable):
             rows += batch.num_rows
             yield batch
         known_rows = 0 if split.rows == UNKNOWN_ROWS else rows
-        yield beam.pvalue.TaggedOutput(BALANCE, ("splits", -1))
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows", rows))
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows in files", -known_rows))
-        SPLITS_READ.inc()
+        yield flow.Tagged(BALANCE, ("splits", -1))
+        yield flow.Tagged(BALANCE, ("rows", rows))
+        yield flow.Tagged(BALANCE, ("rows in files", -known_rows))
+        increase(SPLITS_READ)
         advance("read", split.size)

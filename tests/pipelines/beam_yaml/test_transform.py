@@ -20,7 +20,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from dptrees.pipelines.beam_yaml import DPTree
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.query.release_folder import ReleaseFolder
-from dptrees.pipelines.run import job
+from dptrees.pipelines.run import engine
 from dptrees.pipelines.sections.document import ConfigurationError
 from tests.pipelines.conftest import PROJECT, Workspace, search_path
 
@@ -178,7 +178,7 @@ def test_options_of_dataflow_are_those_of_the_pipeline(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Google's clients need not be here."""
-    monkeypatch.setattr(job, "create_runner", lambda name: None)
+    monkeypatch.setattr(engine, "create_runner", lambda name: None)
     section = small_section(workspace, workspace.folder / "own")
     needed = ("--project=p", "--region=r", "--temp_location=gs://b/t", "--sdk_container_image=i")
     for given, sentence in (((), ""), (("--update",), "--update: refused")):

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.pipelines.check import dry_run as dry_input
-from dptrees.pipelines.run import stage
+from dptrees.pipelines.run import engine
 from dptrees.pipelines.run import stage as stages
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers import parquet_rows
@@ -170,7 +170,7 @@ def test_a_dry_run_ends_as_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its sentence on standard error is the run's, too."""
-    monkeypatch.setattr(stage, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(engine, "ANSWER_SECONDS", 0.2)
     monkeypatch.chdir(workspace.folder)
     if prepare is not None:
         prepare(workspace)

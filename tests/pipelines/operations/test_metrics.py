@@ -74,7 +74,7 @@ def test_two_inputs_that_differ_much_have_the_same_metrics(
 def test_a_job_that_is_only_described(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "check_workers", lambda *_: None)
+    monkeypatch.setattr(stage.Stage, "check_workers", lambda *_: False)
     monkeypatch.setattr(stage, "run_job", lambda *_: None)  # a job server would write the jar
     jar = workspace.folder / "job.jar"
     options = ("--runner=FlinkRunner", f"--output_executable_path={jar}")

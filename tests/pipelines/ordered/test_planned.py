@@ -10,7 +10,7 @@ import pytest
 
 from dptrees.dpcore.factorised import strategies
 from dptrees.dpcore.specification import ANOTHER_MATRIX, MatrixError
-from dptrees.pipelines.run.job import engine_fault
+from dptrees.pipelines.run.engine import engine_fault
 from dptrees.pipelines.sections.document import ConfigurationError
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.plans import plan_of

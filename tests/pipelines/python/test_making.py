@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import dptrees
-from dptrees.transforms.held import KeptFiles
+from dptrees.transforms.held import KEPT_FILES
 from dptrees.transforms.steps import record
 from tests.golden.configurations import NONCE
 from tests.golden.hashes import said
@@ -106,18 +106,18 @@ def test_every_call_in_memory_draws_anew() -> None:
 
 
 def test_memory_is_given_back() -> None:
-    before = dict(KeptFiles.objects)
+    before = dict(KEPT_FILES.objects)
     release = dptrees.release({"minutes": [1]}, CONFIG)
     tree = release["minutes"]
-    assert KeptFiles.objects.keys() > before.keys()
+    assert KEPT_FILES.objects.keys() > before.keys()
     del release
     assert len(tree.cdf()) == 300  # a tree keeps its release
     del tree
-    assert KeptFiles.objects == before
+    assert KEPT_FILES.objects == before
 
 
 def test_nothing_stays_of_a_release_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = dict(KeptFiles.objects)
+    before = dict(KEPT_FILES.objects)
 
     def fail(*_: object) -> None:
         raise record.CommitError("output: planted")
@@ -125,7 +125,7 @@ def test_nothing_stays_of_a_release_that_fails(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(record._Commit, "_commit", fail)
     with pytest.raises(dptrees.Error, match=r"^output: planted$"):
         dptrees.release({"minutes": [1]}, CONFIG)
-    assert KeptFiles.objects == before
+    assert KEPT_FILES.objects == before
 
 
 def test_existing_release_is_reported(rows: pa.Table) -> None:

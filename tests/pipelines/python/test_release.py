@@ -13,7 +13,7 @@ import yaml
 
 import dptrees
 from dptrees.pipelines.python import release as releases
-from dptrees.transforms.held import KeptFiles
+from dptrees.transforms.held import KEPT_FILES
 from tests.golden.hashes import said
 from tests.pipelines.python.conftest import fixed, read_config
 from tests.pipelines.python.test_making import MINUTES, PRIVACY
@@ -73,10 +73,10 @@ def test_a_release_in_memory_verifies_and_a_changed_one_does_not() -> None:
     assert {each["ok"] for each in found} == {True}
     assert {"manifest", "guarantee", "noise", "files"} <= {each["check"] for each in found}
     name = next(
-        each for each in KeptFiles.objects if each.startswith(release.place) and "cdf" in each
+        each for each in KEPT_FILES.objects if each.startswith(release.place) and "cdf" in each
     )
-    number, data = KeptFiles.objects[name]
-    KeptFiles.objects[name] = (number, data[:-1] + bytes([data[-1] ^ 1]))
+    number, data = KEPT_FILES.objects[name]
+    KEPT_FILES.objects[name] = (number, data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(dptrees.Error, match="files"):
         release.verify()
 

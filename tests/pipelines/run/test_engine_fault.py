@@ -13,10 +13,9 @@ import grpc
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dptrees.pipelines.run import dataflow, stage
+from dptrees.pipelines.run import dataflow, engine
 from dptrees.pipelines.run.dataflow import cancel_job
-from dptrees.pipelines.run.job import engine_fault
-from dptrees.pipelines.run.stage import check_workers
+from dptrees.pipelines.run.engine import check_workers, engine_fault
 from dptrees.transforms.errors import InputError, ReleaseError
 from dptrees.transforms.keys import KeyReference
 
@@ -66,7 +65,7 @@ def test_a_job_server_that_went_away(error: Exception) -> None:
 
 
 def test_no_job_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(engine, "ANSWER_SECONDS", 0.2)
     options = PipelineOptions(["--runner=PortableRunner", "--job_endpoint=localhost:1"])
     with pytest.raises(InputError, match="no job server answers at localhost:1") as caught:
         check_workers(options, KeyReference(reference="env:NONE"))

@@ -1,29 +1,35 @@
-"""The plain loop: a graph's steps, side inputs, tags and groups, on one thread and on several.
+"""The loop of this machine: steps, sides, tags and groups, on one thread and on several.
 
-That releases of every kind have the same bits is tested with the Python door.
+That releases of every kind have the same bits is tested with the Python interface.
 """
 
 from __future__ import annotations
 
+import operator
 import os
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from dptrees.pipelines.run import loop
-from dptrees.pipelines.run.job import LOOP_RUNNER, beam_options
-from dptrees.pipelines.run.loop import LoopRunner
+from dptrees.pipelines.run.loop import run_flow
+from dptrees.transforms import flow
 from dptrees.transforms.errors import InputError
 
-SEEN: list[Any] = []
+
+class Call(flow.Step):
+    """Yields what a function makes of each element."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def process(self, *elements: Any) -> Iterator[Any]:
+        yield self._function(*elements)
 
 
-class Split(beam.DoFn):
+class Split(flow.Step):
     """Even numbers, odd ones by a tag, and their number when the bundle ends."""
 
     def start_bundle(self) -> None:
@@ -32,99 +38,126 @@ class Split(beam.DoFn):
     def process(self, number: int, above: list[int]) -> Iterator[Any]:
         self._rows += 1
         value = number + sum(above)
-        yield beam.pvalue.TaggedOutput("odd", value) if number % 2 else value
+        yield flow.Tagged("odd", value) if number % 2 else value
 
     def finish_bundle(self) -> Iterator[Any]:
-        window = beam.transforms.window.GlobalWindows.windowed_value(self._rows)
-        yield beam.pvalue.TaggedOutput("rows", window)
+        yield flow.Tagged("rows", self._rows)
 
 
-THREADS = 1
-
-
-@pytest.fixture(autouse=True, params=[1, 3])
-def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Every graph runs on one thread, and on several."""
+@pytest.fixture(params=[1, 3])
+def threads(request: pytest.FixtureRequest) -> int:
+    """One thread, and several."""
     number: int = request.param
-    monkeypatch.setattr(sys.modules[__name__], "THREADS", number)
     return number
 
 
-def run(build: Any) -> list[Any]:
-    """What a graph gives, in no order."""
-    SEEN.clear()
-    options = PipelineOptions([f"--direct_num_workers={THREADS}"])
-    with beam.Pipeline(runner=LoopRunner(), options=options) as pipeline:
-        build(pipeline) | "See" >> beam.Map(SEEN.append)
-    return sorted(SEEN)
+@pytest.fixture
+def run(threads: int) -> Callable[..., list[Any]]:
+    """Run a graph; return what it gives, sorted."""
+
+    def ran(build: Callable[[flow.Flow], Any]) -> list[Any]:
+        seen: list[Any] = []
+        graph = flow.Flow()
+        build(graph) | "See" >> flow.Each(Call(seen.append))
+        run_flow(graph, threads)
+        return sorted(seen)
+
+    return ran
 
 
-def test_tags_side_inputs_and_bundles() -> None:
-    def build(pipeline: Any) -> Any:
-        above = pipeline | "Above" >> beam.Create([100, 1000])
-        numbers = pipeline | "Numbers" >> beam.Create(range(4))
-        given = numbers | beam.ParDo(Split(), beam.pvalue.AsList(above)).with_outputs(
-            "odd", "rows", main="even"
-        )
-        return (given["even"], given["odd"], given["rows"]) | beam.Flatten()
+def spread(graph: flow.Flow, elements: Any) -> flow.Collection:
+    """Elements that the threads share."""
+    found: flow.Collection = graph | "Given" >> flow.Given(elements) | "Spread" >> flow.Spread()
+    return found
+
+
+def test_tags_sides_and_bundles(run) -> None:
+    def build(graph: flow.Flow) -> Any:
+        above = graph | "Above" >> flow.Given([100, 1000])
+        numbers = graph | "Numbers" >> flow.Given(range(4))
+        split = flow.Each(Split(), flow.AsList(above), also=("odd", "rows"), main="even")
+        given = numbers | "Split" >> split
+        return (given["even"], given["odd"], given["rows"]) | "Join" >> flow.Join()
 
     found = run(build)
     assert found[-4:] == [1100, 1101, 1102, 1103]
-    # The rows of every bundle.
-    assert sum(found[:-4]) == 4
+    assert sum(found[:-4]) == 4  # the rows of every bundle
 
 
-def test_groups_sums_and_shuffles() -> None:
-    def build(pipeline: Any) -> Any:
-        pairs = pipeline | beam.Create([("a", 1), ("b", 2), ("a", 3)]) | beam.Reshuffle()
-        groups = pairs | beam.GroupByKey() | beam.MapTuple(lambda key, each: (key, len([*each])))
-        sums = pairs | beam.CombinePerKey(sum)
-        total = pairs | beam.Values() | beam.CombineGlobally(sum) | beam.Map(lambda n: ("all", n))
-        return (groups, sums, total) | beam.Flatten()
+def test_an_output_that_the_graph_does_not_know_is_a_fault(run) -> None:
+    def build(graph: flow.Flow) -> Any:
+        numbers = graph | "Numbers" >> flow.Given([1])
+        return numbers | "Split" >> flow.Each(Split(), [])
 
-    assert run(build) == [("a", 2), ("a", 4), ("all", 6), ("b", 1), ("b", 2)]
+    with pytest.raises(KeyError, match="odd"):
+        run(build)
 
 
-def test_nothing_comes_of_nothing() -> None:
-    assert run(lambda pipeline: pipeline | beam.Create([]) | beam.Map(str)) == []
+def test_groups_sums_and_dictionaries(run) -> None:
+    def build(graph: flow.Flow) -> Any:
+        pairs = spread(graph, [("a", 1), ("b", 2), ("a", 3)])
+        groups = pairs | "Group" >> flow.Group()
+        lengths = groups | "Length" >> flow.Each(Call(lambda pair: (pair[0], len([*pair[1]]))))
+        sums = pairs | "Sum" >> flow.Combine(operator.add, int)
+        values = pairs | "Value" >> flow.Each(Call(lambda pair: pair[1]))
+        total = values | "Total" >> flow.Combine(operator.add, int, by_key=False)
+        of_all = total | "Name" >> flow.Each(Call(lambda number: ("all", number)))
+        of_b = sums | "Of b" >> flow.Each(
+            Call(lambda pair, all: ("b", all["b"], pair)), flow.AsDict(sums)
+        )
+        return (lengths, sums, of_all, of_b) | "Join" >> flow.Join()
+
+    assert run(build) == [
+        *[("a", 2), ("a", 4), ("all", 6), ("b", 1), ("b", 2)],
+        *[("b", 2, ("a", 4)), ("b", 2, ("b", 2))],
+    ]
+
+
+def test_nothing_comes_of_nothing(run) -> None:
+    def build(graph: flow.Flow) -> Any:
+        none = graph | "None" >> flow.Given([])
+        return none | "Total" >> flow.Combine(operator.add, int, by_key=False)
+
+    assert run(build) == []
 
 
 @pytest.mark.parametrize("fault", [InputError("planted"), KeyboardInterrupt()])
-def test_faults_come_through(fault: BaseException) -> None:
+def test_faults_come_through(run, fault: BaseException) -> None:
     def fail(_: object) -> None:
         raise fault
 
     with pytest.raises(type(fault)):
-        run(lambda pipeline: pipeline | beam.Create([1]) | beam.Map(fail))
+        run(lambda graph: spread(graph, range(9)) | "Fail" >> flow.Each(Call(fail)))
 
 
-def test_elements_go_all_the_way_before_the_next_one_is_read() -> None:
+def test_elements_go_all_the_way_before_the_next_one_is_read(run, threads: int) -> None:
     """Between two groupings a thread holds one element, however many there are."""
     held, most = set[int](), [0]
 
-    def read(number: int) -> Iterator[int]:
-        for each in range(50):
-            held.add(100 * number + each)
-            most[0] = max(most[0], len(held))
-            yield 100 * number + each
+    class Read(flow.Step):
+        def process(self, number: int) -> Iterator[int]:
+            for each in range(50):
+                held.add(100 * number + each)
+                most[0] = max(most[0], len(held))
+                yield 100 * number + each
 
     def count(number: int) -> int:
         held.discard(number)
         return number
 
-    def build(pipeline: Any) -> Any:
-        splits = pipeline | beam.Create(range(4)) | beam.Reshuffle()
-        return splits | beam.FlatMap(read) | beam.Map(count)
+    def build(graph: flow.Flow) -> Any:
+        read = spread(graph, range(4)) | "Read" >> flow.Each(Read())
+        return read | "Count" >> flow.Each(Call(count))
 
     assert len(run(build)) == 200 and not held
-    assert most[0] <= THREADS
+    assert most[0] <= threads
 
 
-def test_elements_of_a_shuffle_are_shared_among_threads(threads: int) -> None:
+def test_elements_are_shared_among_threads(run, threads: int) -> None:
     """Each thread has steps of its own, which begin and end their bundle once."""
     meeting = threading.Barrier(threads, timeout=20)
 
-    class Meet(beam.DoFn):
+    class Meet(flow.Step):
         def start_bundle(self) -> None:
             self._seen = 0
 
@@ -135,60 +168,53 @@ def test_elements_of_a_shuffle_are_shared_among_threads(threads: int) -> None:
             yield from ()
 
         def finish_bundle(self) -> Iterator[Any]:
-            yield beam.transforms.window.GlobalWindows.windowed_value(self._seen)
+            yield self._seen
 
-    seen = run(
-        lambda pipeline: pipeline | beam.Create(range(9)) | beam.Reshuffle() | beam.ParDo(Meet())
-    )
+    seen = run(lambda graph: spread(graph, range(9)) | "Meet" >> flow.Each(Meet()))
     assert sum(seen) == 9 and len(seen) == threads and min(seen) > 0
 
 
-def test_a_fault_of_one_thread_stops_all() -> None:
-    done = list[int]()
+def test_a_fault_of_one_thread_stops_all_and_tears_down(run) -> None:
+    done, torn = list[int](), list[int]()
 
-    def fail(number: int) -> int:
-        if number == 5:
-            raise InputError("planted")
-        done.append(number)
-        return number
+    class Fail(flow.Step):
+        def process(self, number: int) -> Iterator[int]:
+            if number == 5:
+                raise InputError("planted")
+            done.append(number)
+            yield number
+
+        def finish_bundle(self) -> Iterator[Any]:
+            raise AssertionError("a bundle that failed has no end")
+
+        def teardown(self) -> None:
+            torn.append(1)
 
     with pytest.raises(InputError, match="planted"):
-        run(
-            lambda pipeline: pipeline | beam.Create(range(1000)) | beam.Reshuffle() | beam.Map(fail)
-        )
-    assert len(done) < 1000
+        run(lambda graph: spread(graph, range(1000)) | "Fail" >> flow.Each(Fail()))
+    assert len(done) < 1000 and torn
 
 
-def test_a_collection_is_taken_by_several_steps_and_beside_others() -> None:
-    def build(pipeline: Any) -> Any:
-        numbers = pipeline | beam.Create(range(6)) | beam.Reshuffle()
-        doubled = numbers | "Double" >> beam.Map(lambda number: 2 * number)
-        total = doubled | beam.CombineGlobally(sum)
-        more = doubled | "Add" >> beam.Map(
-            lambda number, whole: number + whole, beam.pvalue.AsSingleton(total)
+def test_a_collection_is_taken_by_several_steps_and_beside_others(run) -> None:
+    def build(graph: flow.Flow) -> Any:
+        doubled = spread(graph, range(6)) | "Double" >> flow.Each(Call(lambda number: 2 * number))
+        total = doubled | "Total" >> flow.Combine(operator.add, int, by_key=False)
+        more = doubled | "Add" >> flow.Each(
+            Call(lambda number, all: number + all[0]), flow.AsList(total)
         )
-        return (doubled, more) | beam.Flatten()
+        return (doubled, more) | "Join" >> flow.Join()
 
     assert run(build) == sorted([*range(0, 12, 2), *range(30, 42, 2)])
 
 
-def test_other_steps_are_refused() -> None:
-    class Other(beam.PTransform):
-        def expand(self, pbegin: Any) -> Any:
-            return beam.pvalue.PCollection(pbegin.pipeline)
-
-    with pytest.raises(NotImplementedError, match="Other"):
-        run(lambda pipeline: pipeline | Other())
+def test_labels_are_unique() -> None:
+    graph = flow.Flow()
+    graph | "Given" >> flow.Given([1])
+    with pytest.raises(ValueError, match="two steps 'Given'"):
+        graph | "Given" >> flow.Given([2])
 
 
 def test_processors_are_counted_on_every_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = PipelineOptions(["--direct_num_workers=0"])
-    assert loop._thread_count(options) == len(os.sched_getaffinity(0))
+    assert loop.processor_count() == len(os.sched_getaffinity(0))
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert loop._thread_count(options) == os.cpu_count()
-    assert loop._thread_count(PipelineOptions(["--direct_num_workers=3"])) == 3
-
-
-def test_named_as_every_runner_is() -> None:
-    options = beam_options([f"--runner={LOOP_RUNNER}"])
-    assert options.get_all_options()["runner"] == LOOP_RUNNER
+    assert loop.processor_count() == os.cpu_count()

@@ -11,7 +11,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 from apache_beam.transforms import environments
 
-from dptrees.pipelines.run import job
+from dptrees.pipelines.run import engine
 
 
 class Submitted:
@@ -53,7 +53,7 @@ def test_nothing_stays(setup_file: Path) -> None:
     before = environments.python_sdk_dependencies
     submitted: Any = Submitted(setup_file)
     assert submitted.options.view_as(SetupOptions).setup_file == str(setup_file)
-    assert job.finish_job(submitted) is submitted
+    assert engine.finish_job(submitted) is submitted
     assert len({each.parent for each in submitted.sent}) == 2
     assert left(setup_file) == ["beam-requirements-cache"]
     assert environments.python_sdk_dependencies is before
@@ -69,7 +69,7 @@ def test_jobs_of_two_threads_leave_beam_as_it_was(setup_file: Path) -> None:
             super().wait_until_finish()
 
     jobs: list[Any] = [Waiting(setup_file), Waiting(setup_file)]
-    threads = [threading.Thread(target=job.finish_job, args=(each,)) for each in jobs]
+    threads = [threading.Thread(target=engine.finish_job, args=(each,)) for each in jobs]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -92,7 +92,7 @@ def test_files_of_another_pipeline_stay_its_own(setup_file: Path) -> None:
             return self
 
     submitted: Any = Meanwhile(setup_file)
-    job.finish_job(submitted)
+    engine.finish_job(submitted)
     assert submitted.sent == []
     (made,) = set(left(setup_file)) - {"beam-requirements-cache"}
     assert list((setup_file.parents[1] / "temporary" / made).glob("*.tar.gz"))

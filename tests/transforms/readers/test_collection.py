@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dptrees.transforms.beam.collection import element_type, row_schema, to_batch
+from dptrees.transforms.beam.release import ReleaseTrees
 from dptrees.transforms.errors import InputError, sentence_in
 from dptrees.transforms.keys import KeyReference, KeyReferenceError
-from dptrees.transforms.release import ReleaseTrees
-from dptrees.transforms.steps.collection import element_type, row_schema, to_batch
 from tests.transforms.conftest import LOCAL_RUNNER
 
 

@@ -24,10 +24,11 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.transforms.beam.release import ReadBatches
 from dptrees.transforms.errors import InputError, sentence_in
 from dptrees.transforms.readers import read as reading
 from dptrees.transforms.readers.formats import START_BYTES, binary_kind, decompressed_start
-from dptrees.transforms.readers.read import ReadBatches, check_readable
+from dptrees.transforms.readers.read import check_readable
 from tests.transforms.conftest import LOCAL_RUNNER
 from tests.transforms.every_case import check_every_case
 from tests.transforms.readers.read_files import make_plan, read_batches

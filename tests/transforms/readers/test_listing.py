@@ -13,19 +13,21 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.filesystem import FileMetadata
 
+from dptrees.transforms.beam.adapter import OnBeam
+from dptrees.transforms.beam.release import ReleaseTrees
 from dptrees.transforms.contract import Arrival
 from dptrees.transforms.errors import ConservationError, InputError, error_in
+from dptrees.transforms.folder import beam_store
+from dptrees.transforms.folder.stores import FileInfo, LocalDisk
 from dptrees.transforms.readers import listing, read
 from dptrees.transforms.readers.listing import (
-    InputFile,
     ListedOnce,
     SealedList,
     check_unchanged,
     list_files,
     written_list,
 )
-from dptrees.transforms.readers.read import ReadBatches
-from dptrees.transforms.release import ReleaseTrees
+from dptrees.transforms.readers.read import ReadFiles
 from tests.transforms.conftest import LOCAL_RUNNER
 
 
@@ -51,7 +53,7 @@ def release(make_plan, reference, folder, tmp_path) -> Callable[..., Path]:
             written_list(listed, str(out), reference, keep=False) as sealed,
             beam.Pipeline(LOCAL_RUNNER) as pipeline,
         ):
-            batches = pipeline | ReadBatches(listed=sealed, format="parquet", plan=plan)
+            batches = pipeline | OnBeam(ReadFiles(listed=sealed, format="parquet", plan=plan))
             batches | ReleaseTrees(plan, key=reference, output=str(out), nonce=bytes(16))
         return out
 
@@ -117,7 +119,7 @@ def test_a_file_without_rows_is_checked_too(tmp_path, make_plan) -> None:
     pq.ParquetWriter(path, pa.schema({"value": pa.float64()})).close()  # no row group
     (file,) = list_files((str(path),))
     given = [*read._SplitFile("parquet", make_plan()).process(tuple(file))]
-    assert dict(each.value for each in given)["bytes of files"] == -file.size
+    assert dict(each.element for each in given)["bytes of files"] == -file.size
     os.utime(path, (0, 0))
     with pytest.raises(InputError, match="was written again"):
         list(read._SplitFile("parquet", make_plan()).process(tuple(file)))
@@ -145,8 +147,8 @@ def test_a_lost_shard_of_the_list(step, kept, release, monkeypatch) -> None:
 # ---- the list on its way -----------------------------------------------------------------------
 
 
-def many(number: int) -> list[InputFile]:
-    return [InputFile(f"/rows/secret-name-{each:06d}.parquet", each, 0.5) for each in range(number)]
+def many(number: int) -> list[FileInfo]:
+    return [FileInfo(f"/rows/secret-name-{each:06d}.parquet", each, 0.5) for each in range(number)]
 
 
 def test_shards_give_the_files_back(tmp_path, reference, monkeypatch) -> None:
@@ -182,7 +184,7 @@ def test_the_graph_does_not_grow_with_the_files(tmp_path, reference, make_plan) 
             key=reference,
         )
         pipeline = beam.Pipeline(LOCAL_RUNNER)
-        pipeline | ReadBatches(listed=listed, format="parquet", plan=make_plan())
+        pipeline | OnBeam(ReadFiles(listed=listed, format="parquet", plan=make_plan()))
         return len(pipeline.to_runner_api().SerializeToString())
 
     assert abs(size(1) - size(100)) < 64
@@ -207,14 +209,14 @@ def changed_at(monkeypatch) -> Callable[[float], None]:
             def metadata(self, path: str) -> FileMetadata:
                 return FileMetadata(path, 7, changed)
 
-        monkeypatch.setattr(listing.FileSystems, "get_filesystem", lambda path: Store())
+        monkeypatch.setattr(beam_store.FileSystems, "get_filesystem", lambda path: Store())
 
     return stated
 
 
 def test_times_of_an_object_store(changed_at) -> None:
     """Whole seconds; and Beam may be off by an hour, by the launcher's time zone."""
-    file = InputFile("s3://bucket/a", 7, 1_700_000_000.0)
+    file = FileInfo("s3://bucket/a", 7, 1_700_000_000.0)
     for same in (0.0, 0.75, 3600.0, -3600.0):
         changed_at(file.changed + same)
         check_unchanged(file)
@@ -229,9 +231,9 @@ def test_a_store_that_does_not_answer_is_no_change(monkeypatch) -> None:
         def metadata(self, path: str) -> FileMetadata:
             raise ConnectionResetError(104, "reset")
 
-    monkeypatch.setattr(listing.FileSystems, "get_filesystem", lambda path: Away())
+    monkeypatch.setattr(beam_store.FileSystems, "get_filesystem", lambda path: Away())
     with pytest.raises(InputError, match="cannot be read now") as caught:
-        check_unchanged(InputFile("s3://bucket/a", 7, 1.0))
+        check_unchanged(FileInfo("s3://bucket/a", 7, 1.0))
     assert caught.value.again
 
 
@@ -293,8 +295,8 @@ def test_the_age_of_the_newest_file(folder, monkeypatch) -> None:
     assert len(list_files((str(folder),), Arrival(max_age=26 * 3600))) == 3
     aged(folder, -24)  # a file of tomorrow is not old
     assert len(list_files((str(folder),), Arrival(max_age=1))) == 3
-    plain = listing.listed
-    monkeypatch.setattr(listing, "listed", lambda each: plain(each)._replace(changed=0.0))
+    plain = LocalDisk.info
+    monkeypatch.setattr(LocalDisk, "info", lambda *of: plain(*of)._replace(changed=0.0))
     with pytest.raises(InputError, match="does not state when a file changed") as caught:
         list_files((str(folder),), Arrival(max_age=60))
     assert not caught.value.again

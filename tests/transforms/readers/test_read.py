@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
+from dptrees.transforms.beam.release import ReadBatches
 from dptrees.transforms.errors import InputError, sentence_in
 from dptrees.transforms.readers.formats import FORMATS, find_reader
 from dptrees.transforms.readers.listing import match_files
-from dptrees.transforms.readers.read import FileSplit, ReadBatches, _ReadSplit, open_file
+from dptrees.transforms.readers.read import FileSplit, _ReadSplit, open_file
 from tests.transforms.conftest import LOCAL_RUNNER
 
 SECRET = "Miriam-4711"

@@ -24,13 +24,13 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import UnitType
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_rows
+from dptrees.transforms.beam.collection import to_batch
+from dptrees.transforms.beam.release import ReleaseTrees
 from dptrees.transforms.errors import InputError, sentence_in
 from dptrees.transforms.readers.formats import find_reader
 from dptrees.transforms.readers.read import file_unit_families
-from dptrees.transforms.release import ReleaseTrees
 from dptrees.transforms.steps import carry
 from dptrees.transforms.steps.carry import LeftByRun, SeriesError
-from dptrees.transforms.steps.collection import to_batch
 from tests.transforms.conftest import LOCAL_RUNNER
 from tests.transforms.every_case import check_every_case
 from tests.transforms.readers.read_files import unit_ids, unit_plan

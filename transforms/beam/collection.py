@@ -23,11 +23,12 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dptrees.dpcore.bounding.unit_ids import unit_families, unit_family
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import flow
+from dptrees.transforms.beam.adapter import RunStep
 from dptrees.transforms.conservation import unit_types
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.file_columns import FileColumns, no_column
 from dptrees.transforms.readers.read import BALANCE
-from dptrees.transforms.steps.counting import in_window
 
 _WHERE = "the PCollection"
 _BATCH_ROWS = 2**16
@@ -109,7 +110,7 @@ class ReadCollection(beam.PTransform):
         schema = row_schema(element_type(rows), self._plan.columns, self._schema)
         if schema is not None:
             FileColumns.from_schema(schema, _WHERE, self._plan)
-        step = beam.ParDo(_Read(self._plan, schema))
+        step = beam.ParDo(RunStep(_Read(self._plan, schema)))
         read = rows | "Batches" >> step.with_outputs(BALANCE, main="batches")
         return read["batches"], read[BALANCE]
 
@@ -218,8 +219,8 @@ def _name(type: Any) -> str:
     return str(getattr(type, "__name__", type))
 
 
-@beam.typehints.with_output_types(pa.RecordBatch, **{BALANCE: tuple[str, int]})
-class _Read(beam.DoFn):
+@flow.gives(pa.RecordBatch, **{BALANCE: tuple[str, int]})
+class _Read(flow.Step):
     """Hands batches on, once each is seen to have what is read; gathers rows into batches.
 
     Args:
@@ -260,24 +261,21 @@ class _Read(beam.DoFn):
         read = self._columns.batch(batch)
         _check_declared(read.schema, self._schema)
         yield read
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows", read.num_rows))
+        yield flow.Tagged(BALANCE, ("rows", read.num_rows))
         types = {name: str(read.schema.field(name).type) for name in self._plan.unit.columns}
         for name in unit_types(unit_families(self._plan.unit, types)) - self._unit_types:
             self._unit_types.add(name)
-            yield beam.pvalue.TaggedOutput(BALANCE, (name, 1))
+            yield flow.Tagged(BALANCE, (name, 1))
 
     def finish_bundle(self) -> Iterator[Any]:
-        for element in self._taken(self._schema) if self._schema is not None else ():
-            if isinstance(element, beam.pvalue.TaggedOutput):
-                yield beam.pvalue.TaggedOutput(element.tag, in_window(element.value))
-            else:
-                yield in_window(element)
+        if self._schema is not None:
+            yield from self._taken(self._schema)
 
     def _taken(self, schema: pa.Schema) -> Iterator[Any]:
         """The rows that wait, as a batch."""
         rows, self._rows = self._rows, []
         yield to_batch(rows, schema)
-        yield beam.pvalue.TaggedOutput(BALANCE, ("rows", len(rows)))
+        yield flow.Tagged(BALANCE, ("rows", len(rows)))
 
 
 def _check_declared(schema: pa.Schema, declared: pa.Schema | None) -> None:

@@ -1,0 +1,1 @@
+"""Apache Beam: the graph of a job as Beam's transforms, and releases within a pipeline."""
