@@ -85,9 +85,13 @@ class LevelLabels:
         if self.values is None:
             code = int(read_labels(pa.array([text], pa.large_string()), self.picture)[0])
         elif pa.types.is_integer(self.values.type):
-            if not re.fullmatch(r"0|-?[1-9][0-9]{0,17}", text):
+            if not re.fullmatch(r"0|-?[1-9][0-9]{0,19}", text):
                 return None
-            code = pc.index(self.values, int(text)).as_py()
+            try:
+                number = pa.scalar(int(text), self.values.type)
+            except (OverflowError, pa.ArrowInvalid):
+                return None
+            code = pc.index(self.values, number).as_py()
         else:
             code = pc.index(self.values, pa.scalar(text, self.values.type)).as_py()
         return None if code < 0 else code

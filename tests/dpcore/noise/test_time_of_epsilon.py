@@ -84,7 +84,7 @@ def test_every_module_is_listed() -> None:
     assert found == set(USES)
 
 
-@pytest.mark.parametrize("use", itertools.chain(*USES.values()))
+@pytest.mark.parametrize("use", list(itertools.chain(*USES.values())))
 def test_steps_are_bounded(
     use: Callable[[Fraction], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
