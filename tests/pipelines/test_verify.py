@@ -118,7 +118,7 @@ def test_failures_for_programs(again: Workspace) -> None:
 
 
 def test_nothing_is_written_and_beam_is_not_needed(again: Workspace) -> None:
-    """Of a published copy, which holds only what the manifest names."""
+    """A published copy holds only what the manifest names."""
     for name in ("nonce.json", "record.json", "report.html"):
         (again.output / name).unlink()
     before = {path: path.stat().st_mtime_ns for path in again.folder.rglob("*")}

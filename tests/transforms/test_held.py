@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
+from dptrees.transforms.beam.adapter import OnBeam
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import sha256
@@ -69,7 +70,7 @@ BATCHES = [pa.record_batch({"age": [30, 41]}), pa.record_batch({"age": [7]})]
 
 def test_batches_and_their_balance() -> None:
     with held(BATCHES) as number, beam.Pipeline() as pipeline:
-        batches, balance = pipeline | GivenRows(number)
+        batches, balance = pipeline | OnBeam(GivenRows(number))
         numbers = batches | beam.Map(lambda batch: batch.column("age").to_pylist())
         assert_that(numbers, equal_to([[30, 41], [7]]), "batches")
         assert_that(balance, equal_to([("rows", 3)]), "balance")

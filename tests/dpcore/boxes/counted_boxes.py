@@ -80,7 +80,7 @@ class CountedBox:
         return found
 
     def check_counts(self, found: EstimatedTree) -> None:
-        """Check that the counts of a tree are those of the data."""
+        """Check that the counts of a tree equal the counts of the data."""
         for level, counts in zip(found.tree.levels, found.counts, strict=True):
             expected = [self.count(level.depth, node) for node in level.nodes.tolist()]
             assert counts.tolist() == expected

@@ -1,4 +1,4 @@
-"""The predicted errors of nodes, prefixes, ranges and ranks equal those of dense least squares."""
+"""Predicted errors of nodes, prefixes, ranges and ranks equal the errors of dense least squares."""
 
 from __future__ import annotations
 
