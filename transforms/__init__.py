@@ -4,6 +4,11 @@ As little logic as possible is here. Only `transforms.beam`, and files elsewhere
 """
 
 import logging
+from threading import RLock
+
+# Held by a thread that imports modules of Beam: they import each other in circles, and two threads
+# that begin at two of them would get modules that are half imported.
+IMPORT_LOCK = RLock()
 
 
 def _is_for_users(record: logging.LogRecord) -> bool:

@@ -99,7 +99,7 @@ _PASSING = frozenset(
 )
 # Of a service that answers over HTTP: timed out, too many requests, faults of its own.
 _PASSING_STATUS = frozenset((408, 429, 500, 502, 503, 504))
-# Of S3, as `transforms.folder.files` reports it: no server answered.
+# Of S3, as `transforms.folder.beam_store` reports it: no server answered.
 NO_ANSWER = 0
 # Of clients of services, which have classes of their own.
 _PASSING_CLASS = re.compile(

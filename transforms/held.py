@@ -1,7 +1,7 @@
 """Rows, partial counts and files that this process holds, in place of files and engines.
 
-A graph travels pickled, also within one process, so it has only the number under which rows or
-counts are held; workers in other processes find none. ``held://`` is a store that
+The graph of an engine travels pickled, so it has only the number under which rows or counts are
+held; workers in other processes find none. ``held://`` is a store that
 keeps only the checksum of each part; ``memory://`` keeps parts too, for queries. A step can run
 over elements at hand as one bundle, without a runner: other engines count so.
 """
@@ -162,7 +162,7 @@ class GivenRows(flow.Transform):
         number: as `held` gives it.
 
     Returns:
-        as `transforms.readers.read.ReadBatches`: Collection[pa.RecordBatch], and the balance
+        as `transforms.readers.read.ReadFiles`: Collection[pa.RecordBatch], and the balance
         Collection[tuple[str, int]].
     """
 

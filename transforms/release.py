@@ -60,6 +60,7 @@ class Release(flow.Transform):
             as `transforms.held.GivenCounts`; None: the steps here.
         again: the folder of a finished release, to make it another time from its rows and compare
             both; the turn of a run in a series is then not checked.
+        is_new: the caller has seen that the release is to be made.
 
     The input is a pair: the batches, and the balance of what gave them.
 
@@ -84,6 +85,7 @@ class Release(flow.Transform):
     request: Mapping[str, Any] | None = None
     counting: MakeCounting | None = None
     again: str | None = None
+    is_new: bool = False
 
     def check_listed(self) -> None:
         """Refuse a plan that was made before its keys were selected, or its bounds chosen.
@@ -113,7 +115,7 @@ class Release(flow.Transform):
         return self.again or self.output
 
     def expand(self, rows: Any) -> Any:
-        if manifest := self.found():
+        if not self.is_new and (manifest := self.found()):
             return flow.flow_of(rows) | "Stands" >> flow.Given([manifest])
         return self.with_key()._begun(rows)
 

@@ -27,7 +27,7 @@ from dptrees.pipelines.proof.check import CheckFailed
 from dptrees.pipelines.proof.manifest import first_difference, plain
 from dptrees.pipelines.proof.verified import Verified
 from dptrees.pipelines.run.first_stage import selected_keys
-from dptrees.pipelines.run.job import Options, run_job
+from dptrees.pipelines.run.job import job_options, run_job
 from dptrees.pipelines.run.planned_once import changed_key
 from dptrees.pipelines.run.stage import table_rows
 from dptrees.pipelines.sections.parameters import CONFIGURATIONS
@@ -157,7 +157,7 @@ def check_replay(
     try:
         with table_rows(rows.table) as source:
             read = _read_files(rows, plan) if source is None else source.reading(plan)
-            run_job(read, release, Options())
+            run_job(read, release, job_options([]))
         check_committed(place)
     finally:
         made = held.taken(place)

@@ -85,7 +85,7 @@ class Configuration:
         release: the release's id.
         input_format: one of `transforms.readers.formats.FORMATS`, or of `TABLES`.
         input_paths: files, folders or globs, at least one, but of a table none.
-        input_options: of the reader of the format, as `transforms.readers.read.ReadBatches` takes
+        input_options: of the reader of the format, as `transforms.readers.read.ReadFiles` takes
             them.
         input_arrival: what must be there before the files are read.
         input_schema: the columns and types that the rows must have; None: those that are read.

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from threading import RLock
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from dptrees.pipelines.process import UserError, quiet_logs
+from dptrees.transforms import IMPORT_LOCK
 from dptrees.transforms.errors import ReleaseError
 
 P = ParamSpec("P")
@@ -160,8 +160,6 @@ def warn_caller(message: str) -> None:
     warnings.warn(message, stacklevel=level + 1)
 
 
-# Held by the thread that imports what makes releases, or Beam.
-IMPORT_LOCK = RLock()
 _imported: list[ModuleType] = []
 
 

@@ -25,9 +25,9 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.specification import ANOTHER_MATRIX
 from dptrees.pipelines.config.configuration import Configuration
 from dptrees.pipelines.monitoring import LOG, NO_MEMORY, remark
-from dptrees.pipelines.process import Later, UserError, import_beam
+from dptrees.pipelines.process import Later, UserError, import_beam, without_collections
 from dptrees.pipelines.run.loop import processor_count, run_flow
-from dptrees.transforms import flow
+from dptrees.transforms import IMPORT_LOCK, flow
 from dptrees.transforms.conservation import listen
 from dptrees.transforms.errors import (
     InputError,
@@ -63,6 +63,9 @@ def check_filesystems(paths: Sequence[str]) -> None:
     Raises:
         UserError: naming the path.
     """
+    if any(map(files.needs_beam, paths)):
+        with IMPORT_LOCK, without_collections():
+            import_beam()
     for path in paths:
         if not files.is_known(path):
             raise UserError(
@@ -128,8 +131,11 @@ def job_options(arguments: Sequence[str]) -> Options:
         own, others = parser.parse_known_args(list(arguments))
         if not others:
             check_shards(own.unit_shards)
+            files.use_options(None)
             return _in_range(Options(threads=own.direct_num_workers, unit_shards=own.unit_shards))
-    import_beam()
+    with IMPORT_LOCK, without_collections():
+        import_beam()
+        _engine_options.load()
     given = _engine_options(list(arguments))
     files.use_options(given)
     threads, shards = _loop_settings(given)

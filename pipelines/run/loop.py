@@ -188,12 +188,14 @@ class _Loop:
     def __init__(self, nodes: Sequence[flow.Node], threads: int) -> None:
         self.nodes, self._threads = nodes, threads
         self._waiting: dict[int, Values | WaitingPairs | _Combined] = {}
+        self._pairs: list[WaitingPairs] = []
         self._takers: dict[tuple[int, str], list[int]] = {}
         self._beside: dict[tuple[int, str], Values] = {}
         self._left: dict[tuple[int, str], int] = {}
         for number, node in enumerate(nodes):
             if not _is_fused(node):
-                self._waiting[number] = _waiting(node.primitive)
+                self._waiting[number] = waiting = _waiting(node.primitive)
+                self._pairs += [waiting] if isinstance(waiting, WaitingPairs) else []
             for collection in node.inputs:
                 self._takers.setdefault(_name(collection), []).append(number)
             for side in _beside(node):
@@ -205,9 +207,8 @@ class _Loop:
         try:
             self._run()
         except Exception:  # a second interrupt may leave threads behind, which still write
-            for waiting in self._waiting.values():
-                if isinstance(waiting, WaitingPairs):
-                    waiting.close()
+            for pairs in self._pairs:
+                pairs.close()
             raise
 
     def _run(self) -> None:

@@ -1,13 +1,18 @@
 """Stores without Beam find, read and write what Beam's filesystems do."""
 
+import os
 from pathlib import Path
 
 import pytest
 from apache_beam.io.filesystems import FileSystems
 
-from dptrees.transforms.folder import stores
+from dptrees.pipelines.run.job import job_options
+from dptrees.transforms.errors import InputError
+from dptrees.transforms.folder import files, stores
 from dptrees.transforms.folder.beam_store import BeamStore
 from dptrees.transforms.folder.stores import LocalDisk, joined, scheme_of
+from dptrees.transforms.readers.listing import list_files
+from tests.pipelines.conftest import run_python
 
 NAMES = (
     *("a.csv", ".b.csv", "b[1].csv", "x^y", "a b", "ä.csv", "a.b.csv", "in/a.csv", "in/.h/a.csv"),
@@ -89,3 +94,76 @@ def test_a_store_without_beam_says_what_beam_says_of_a_file(folder: Path) -> Non
     LocalDisk().delete(f"file://{path}")
     assert not LocalDisk().exists(path) and not BeamStore().exists(path)
     assert stores.store_of(path) is stores.OWN_STORES[""]
+
+
+def test_links_to_nowhere_and_files_that_are_gone_are_no_files(folder: Path, monkeypatch) -> None:
+    (folder / ".#a.csv").symlink_to("someone@host.1234")
+    assert [file.path for file in LocalDisk().match(f"{folder}/.*.csv")] == [f"{folder}/.b.csv"]
+    assert LocalDisk().match(f"{folder}/.#a.csv") == []
+    whole = LocalDisk().match(f"{folder}/*.csv")
+    stat = os.stat
+
+    def gone(path: str, **named: object) -> os.stat_result:
+        if str(path).endswith("/a.csv"):
+            raise FileNotFoundError(path)
+        return stat(path, **named)
+
+    monkeypatch.setattr(stores.os, "stat", gone)
+    assert len(LocalDisk().match(f"{folder}/*.csv")) == len(whole) - 1
+
+
+def test_a_glob_that_means_nothing_is_refused(folder: Path) -> None:
+    with pytest.raises(InputError, match="cannot be listed: bad character range 2-0"):
+        list_files((f"{folder}/part-[2-0].csv",))
+
+
+def test_blanks_before_a_scheme_make_no_path_of_this_machine() -> None:
+    assert scheme_of(" gs://a") == "gs"
+
+
+def test_a_path_with_the_scheme_of_files_is_written_where_it_is_read(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = f"file://{tmp_path}/out/a.json"
+    files.write_whole(place, b"1")
+    assert files.read_bytes(place) == b"1" and not files.write_once(place, b"2")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_options_of_an_earlier_job_do_not_stay() -> None:
+    before = FileSystems._pipeline_options
+    try:
+        job_options(["--s3_endpoint_url=http://localhost:1"])
+        assert "localhost:1" in str(FileSystems._pipeline_options.get_all_options())
+        job_options([])
+        assert "localhost:1" not in str(FileSystems._pipeline_options.get_all_options())
+    finally:
+        FileSystems._pipeline_options = before
+
+
+RACE = """
+import threading, dptrees
+rows = {"x": list(range(100))}
+config = {
+    "release": "t", "privacy": {"epsilon": 1, "neighbors": "add_remove", "unit": "row"},
+    "trees": [{"name": "x", "domain": {"column": "x", "type": "integer", "lower": 0, "upper": 9}}],
+}
+found = []
+def release(rows, *options):
+    try:
+        dptrees.release(rows, config, options=options)
+        found.append("made")
+    except dptrees.Error:
+        found.append("refused")
+    except BaseException as error:
+        found.append(repr(error))
+calls = [(rows, "--runner=DirectRunner"), ("s3://none/a.parquet",), (rows,), ("gs://none/a.parquet",)]
+threads = [threading.Thread(target=release, args=call) for call in calls]
+for each in threads: each.start()
+for each in threads: each.join()
+print(*sorted(found))
+"""
+
+
+def test_threads_that_meet_beam_at_different_places_import_it_once() -> None:
+    done = run_python(RACE, env=os.environ | {"AWS_EC2_METADATA_DISABLED": "true"})
+    assert done.stdout.split() == ["made", "made", "refused", "refused"], done.stdout + done.stderr

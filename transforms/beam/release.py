@@ -109,7 +109,7 @@ class ReleaseTrees(beam.PTransform):
             _LOG.warning("dptrees: %s contains the release; no row is counted", release.output)
             pipeline = (rows[0] if isinstance(rows, tuple) else rows).pipeline
             return pipeline | "Stands" >> beam.Create([manifest], reshuffle=False)
-        release = release.with_key()
+        release = replace(release.with_key(), is_new=True)
         if not isinstance(rows, tuple):
             read = ReadCollection(release.plan, self._schema)
             plan = replace(release.plan, unit_families=read.unit_families(rows))

@@ -149,10 +149,10 @@ def _info(metadata: Any) -> FileInfo:
     return FileInfo(metadata.path, metadata.size_in_bytes, changed)
 
 
-def use_options(options: PipelineOptions) -> None:
+def use_options(options: PipelineOptions | None) -> None:
     """Reach filesystems from this process as a job's options say: their endpoints, projects and
     accounts. Without them some of Beam's filesystems cannot be used at all."""
-    FileSystems.set_options(options)
+    FileSystems.set_options(PipelineOptions([]) if options is None else options)
 
 
 def is_known(path: str) -> bool:
@@ -168,7 +168,7 @@ def is_known(path: str) -> bool:
 def ready_store() -> BeamStore:
     """Return Beam's filesystems, as the environment or options of a job say."""
     if FileSystems._pipeline_options is None:
-        use_options(PipelineOptions([]))
+        use_options(None)
     return _STORE
 
 

@@ -7,6 +7,7 @@ written at their final name.
 
 import contextlib
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -44,20 +45,26 @@ def join(folder: str, *names: str) -> str:
     return joined(folder, *names)
 
 
+def needs_beam(path: str) -> bool:
+    """Whether the files of a path are reached by Beam."""
+    return scheme_of(path) not in OWN_STORES
+
+
 def is_known(path: str) -> bool:
     """Whether there is a filesystem for a path here, and the options that it needs."""
-    if scheme_of(path) in OWN_STORES:
+    if not needs_beam(path):
         return not path.startswith("file://")  # a path of this machine is written without it
     return bool(beam_store().is_known(path))
 
 
 def use_options(options: Any) -> None:
-    """Reach filesystems from this process as the options of a job on an engine say.
+    """Reach filesystems from this process as the options of a job say.
 
     Args:
-        options: Beam's.
+        options: Beam's; None: as the environment says, whatever an earlier job said.
     """
-    beam_store().use_options(options)
+    if options is not None or "apache_beam.io.filesystems" in sys.modules:
+        beam_store().use_options(options)
 
 
 def failure_reason(error: BaseException) -> str:
@@ -238,6 +245,7 @@ def _finished(
     path: str, data: Content, finish: Callable[[str, str], Result], private: bool
 ) -> Result:
     """Gives a temporary file with the data its name, in one step; returns what that returns."""
+    path = path.removeprefix("file://")
     left = _TRIES
     while True:
         left -= 1

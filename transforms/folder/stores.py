@@ -6,8 +6,11 @@ The local disk and memory need no Beam, which takes a second to import. Globs me
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple, Protocol
+
+from dptrees.transforms import IMPORT_LOCK
 
 _SCHEME = re.compile(r"([a-zA-Z][-a-zA-Z0-9+.]*)://")
 _WILDCARD = re.compile(r"[*?[]")
@@ -59,7 +62,7 @@ def scheme_of(path: str) -> str:
     >>> scheme_of("gs://bucket/rows"), scheme_of("rows/a.csv"), scheme_of("file:///rows")
     ('gs', '', '')
     """
-    found = _SCHEME.match(path)
+    found = _SCHEME.match(path.strip())
     return found[1] if found and found[1] != "file" else ""
 
 
@@ -117,9 +120,17 @@ class LocalDisk:
     def match(self, pattern: str) -> list[FileInfo]:
         fixed = _WILDCARD.split(pattern, maxsplit=1)[0]
         if fixed == pattern:
-            return [self.info(pattern)] if self.exists(pattern) else []
+            return self._infos([pattern] if self.exists(pattern) else [])
         matches = glob_expression(pattern).fullmatch
-        return [self.info(path) for path in self._below(os.path.dirname(fixed)) if matches(path)]
+        return self._infos(path for path in self._below(os.path.dirname(fixed)) if matches(path))
+
+    def _infos(self, paths: Iterable[str]) -> list[FileInfo]:
+        """What there is of files; a link to nowhere and a file that is gone by now are none."""
+        found = []
+        for path in paths:
+            with suppress(FileNotFoundError):
+                found.append(self.info(path))
+        return found
 
     def _below(self, folder: str) -> Iterator[str]:
         start = "file://" if folder.startswith("file://") else ""
@@ -147,6 +158,7 @@ def store_of(path: str) -> Store:
 
 def beam_store() -> Any:
     """Return the module of the filesystems that Beam reaches."""
-    from dptrees.transforms.folder import beam_store
+    with IMPORT_LOCK:
+        from dptrees.transforms.folder import beam_store
 
-    return beam_store
+        return beam_store

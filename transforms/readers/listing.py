@@ -372,7 +372,7 @@ def _matched(glob: str) -> list[FileInfo]:
             # Of Beam's own expression for a name that has a bracket.
             warnings.simplefilter("ignore", FutureWarning)
             return store_of(glob).match(_from_here(glob))
-    except OSError as error:
+    except (OSError, re.error) as error:
         raise InputError(
             f"input.path: {glob} cannot be listed: {failure_reason(error)}", again=may_pass(error)
         ) from None

@@ -218,3 +218,21 @@ def test_processors_are_counted_on_every_system(monkeypatch: pytest.MonkeyPatch)
     assert loop.processor_count() == len(os.sched_getaffinity(0))
     monkeypatch.delattr(os, "sched_getaffinity")
     assert loop.processor_count() == os.cpu_count()
+
+
+def test_a_fault_closes_the_files_of_groups_that_are_read(run, monkeypatch) -> None:
+    closed: list[int] = []
+    monkeypatch.setattr(loop.WaitingPairs, "close", lambda self: closed.append(1))
+
+    class Fail(flow.Step):
+        def process(self, group: Any) -> Iterator[Any]:
+            raise InputError("planted")
+            yield
+
+    def build(graph: flow.Flow) -> Any:
+        pairs = spread(graph, [(0, bytes(loop.LEAST_BYTES)), (1, bytes(loop.LEAST_BYTES))])
+        return pairs | "Group" >> flow.Group() | "Fail" >> flow.Each(Fail())
+
+    with pytest.raises(InputError, match="planted"):
+        run(build)
+    assert closed
