@@ -41,7 +41,6 @@ INSIDE: dict[str, tuple[int, str]] = {
     "pipelines/show/adaptive.py": (1, "most adaptive trees are no hierarchies"),
     "pipelines/show/mechanisms.py": (1, "most plans have no target error"),
     "pipelines/spark/release.py": (1, "import dptrees.spark starts at once"),
-    "transforms/folder/stores.py": (1, "files of this machine need no Beam"),
 }
 MOST_INSIDE = 25
 MOST_FILES = 10

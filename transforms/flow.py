@@ -8,8 +8,6 @@ end of the six primitives here, and the graph has no engine: the loop of this ma
 Beam's own transforms. So every engine runs the same steps, in one order, under the same labels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -92,7 +90,7 @@ class Transform:
         """Add the transform to the graph of what it takes; return what it gives."""
         raise NotImplementedError
 
-    def __rrshift__(self, label: str) -> _Labeled:
+    def __rrshift__(self, label: str) -> "_Labeled":
         return _Labeled(label, self)
 
 
@@ -117,7 +115,7 @@ class Collection:
         output: its name.
     """
 
-    flow: Flow
+    flow: "Flow"
     number: int
     output: str = MAIN
 

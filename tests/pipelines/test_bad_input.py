@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dptrees.pipelines.run import loop
+from dptrees.pipelines.run import job
 from dptrees.pipelines.run.engine import SECRETS
 from tests.pipelines.conftest import (
     Change,
@@ -280,7 +280,7 @@ def test_disk_full(
 ) -> None:
     """At each file in turn: the first run leaves none, and each later run one more."""
     # On several threads a part may be whole when the disk is found full at another one.
-    monkeypatch.setattr(loop, "_processor_count", lambda: 1)
+    monkeypatch.setattr(job, "processor_count", lambda: 1)
     whole = release_files(released.output)
 
     def run_until(files: int) -> Outcome:

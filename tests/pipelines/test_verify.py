@@ -496,12 +496,8 @@ print(code, changes, file=sys.stderr)
 
 
 def test_a_replay_writes_nothing(released: Workspace) -> None:
-    """But for an empty folder that Beam makes, which goes at once."""
     done = run_python(HEARD, released.output, released.configure())
-    printed = done.stderr.splitlines()[-1]
-    place = r"'\S+/beam-pipeline-temp\w+'"
-    expected = rf"0 \[\('os.mkdir', {place}\), \('os.rmdir', {place}\)\]"
-    assert re.fullmatch(expected, printed), printed
+    assert done.stderr.splitlines()[-1] == "0 []"
 
 
 def test_a_killed_replay_leaves_nothing(

@@ -8,6 +8,7 @@ from apache_beam.testing.util import assert_that
 
 from dptrees.dpcore.questions.messages import merged_chunk, pack_dense
 from dptrees.dpcore.rows.columns import unpack
+from dptrees.transforms.beam.adapter import OnBeam
 from dptrees.transforms.conservation import tree_chunks, tree_partials, tree_rows
 from dptrees.transforms.readers.read import BALANCE
 from dptrees.transforms.steps.count import CountBundle, CountRows, _MergePlace
@@ -87,7 +88,7 @@ def test_every_chunk_of_the_plan_once_and_a_balance(make_plan, rows, reference) 
     plan = make_plan("value", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
     batches = rows.combine_chunks().to_batches(max_chunksize=700)
     with beam.Pipeline(LOCAL_RUNNER) as pipeline:
-        counted = pipeline | beam.Create(batches) | CountRows(plan, reference)
+        counted = pipeline | beam.Create(batches) | OnBeam(CountRows(plan, reference))
         counts, balance = counted["counts"], counted[BALANCE]
         expected = sorted(
             (q.name, chunk.key, chunk.index) for q in plan.questions for chunk in q.forest.chunking

@@ -8,11 +8,14 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from dptrees.transforms import IMPORT_LOCK
 
 _SCHEME = re.compile(r"([a-zA-Z][-a-zA-Z0-9+.]*)://")
+# Takes a second to import, which files of this machine need not wait for.
+_BEAM = "dptrees.transforms.folder.beam_store"
 _WILDCARD = re.compile(r"[*?[]")
 _TOKENS = re.compile(
     r"(?P<deep>\*\*)|(?P<star>\*)|(?P<one>\?)|\[(?P<set>!.[^\]]*|[^!][^\]]*)\]|(?P<own>.)",
@@ -159,6 +162,4 @@ def store_of(path: str) -> Store:
 def beam_store() -> Any:
     """Return the module of the filesystems that Beam reaches."""
     with IMPORT_LOCK:
-        from dptrees.transforms.folder import beam_store
-
-        return beam_store
+        return import_module(_BEAM)

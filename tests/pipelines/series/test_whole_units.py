@@ -136,7 +136,7 @@ def test_what_a_shard_leaves_is_not_lost(
 
     def losing(self: Any, element: Any) -> Any:
         for each in own(self, element):
-            if element[0][1] != 5 or getattr(each, "tag", "") != tag:
+            if element[0][1] != 5 or getattr(each, "output", "") != tag:
                 yield each
 
     monkeypatch.setattr(count.CountBounded, "process", losing)
