@@ -283,3 +283,24 @@ def test_steps_for_a_mechanism_name_files() -> None:
     made = [each for each in named if "ends" in each]
     assert len(made) == 2 and len(named) > 8
     assert [each for each in named if each not in made and not (PROJECT / each).exists()] == []
+
+
+# Files.
+
+TOP = {
+    *(".ci", ".devcontainer", ".dockerignore", ".git-blame-ignore-revs", ".github", ".gitignore"),
+    *(".gitlab", ".gitlab-ci.yml", ".pre-commit-config.yaml", "CHANGELOG.md", "CITATION.cff"),
+    *("CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile", "README.md"),
+    *("SECURITY.md", "benchmarks", "deploy", "docs", "dpcore", "dptrees", "examples", "mkdocs.yml"),
+    *("pipelines", "pyproject.toml", "setup.py", "tests", "transforms"),
+}
+
+
+def test_nothing_unknown_lies_at_the_top() -> None:
+    """Check that no note of someone at work was committed."""
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("no git, or no clone")
+    assert {path.partition("/")[0] for path in listed.stdout.splitlines()} == TOP
