@@ -68,6 +68,7 @@ class Release(flow.Transform):
         Collection[str]: the path of the manifest, once the release is complete.
 
     Raises:
+        InputError: if the plan waits for a selection of keys, or for bounds.
         KeyReferenceError: if the key cannot be loaded.
         ExistingReleaseError, NonceError, OutputError: if the folder cannot take this release.
         SeriesError: if it is not the turn of this run of a series.
@@ -86,14 +87,6 @@ class Release(flow.Transform):
     counting: MakeCounting | None = None
     again: str | None = None
     is_new: bool = False
-
-    def check_listed(self) -> None:
-        """Refuse a plan that was made before its keys were selected, or its bounds chosen.
-
-        Raises:
-            InputError: in a sentence that names the tree, or the bounds.
-        """
-        _check_listed(self.plan)
 
     def found(self) -> str:
         """Return the path of the manifest of a release that is not to be made; "" otherwise."""
@@ -115,6 +108,7 @@ class Release(flow.Transform):
         return self.again or self.output
 
     def expand(self, rows: Any) -> Any:
+        check_listed(self.plan)
         if not self.is_new and (manifest := self.found()):
             return flow.flow_of(rows) | "Stands" >> flow.Given([manifest])
         return self.with_key()._begun(rows)
@@ -197,7 +191,7 @@ class Release(flow.Transform):
         return (receipts, recorded) | "Commit" >> commit
 
 
-def _check_listed(plan: ReleasePlan) -> None:
+def check_listed(plan: ReleasePlan) -> None:
     """Refuse a plan that was made before its keys were selected, or its bounds chosen.
 
     Raises:

@@ -1,5 +1,6 @@
 """Stores without Beam find, read and write what Beam's filesystems do."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -100,16 +101,27 @@ def test_links_to_nowhere_and_files_that_are_gone_are_no_files(folder: Path, mon
     (folder / ".#a.csv").symlink_to("someone@host.1234")
     assert [file.path for file in LocalDisk().match(f"{folder}/.*.csv")] == [f"{folder}/.b.csv"]
     assert LocalDisk().match(f"{folder}/.#a.csv") == []
+    (folder / "loop.csv").symlink_to("loop.csv")
+    assert sorted(LocalDisk().match(f"{folder}/*.csv")) == sorted(
+        BeamStore().match(f"{folder}/*.csv")
+    )
     whole = LocalDisk().match(f"{folder}/*.csv")
     stat = os.stat
 
     def gone(path: str, **named: object) -> os.stat_result:
         if str(path).endswith("/a.csv"):
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(errno.ENOENT, "gone", path)
         return stat(path, **named)
 
     monkeypatch.setattr(stores.os, "stat", gone)
     assert len(LocalDisk().match(f"{folder}/*.csv")) == len(whole) - 1
+
+    def refused(path: str, **named: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "denied", path)
+
+    monkeypatch.setattr(stores.os, "stat", refused)
+    with pytest.raises(PermissionError):
+        LocalDisk().match(f"{folder}/*.csv")
 
 
 def test_a_glob_that_means_nothing_is_refused(folder: Path) -> None:

@@ -3,7 +3,6 @@
 The graph (`transforms.flow`) has the labels, the groupings, and the types that Beam's coders need.
 """
 
-import argparse
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, WorkerOptions
 from apache_beam.transforms.window import GlobalWindows
 
-from dptrees.dpcore.bounding.row_choice import MOST_SHARDS, SHARDS, planned_shards
+from dptrees.dpcore.bounding.row_choice import planned_shards
 from dptrees.transforms import flow
 from dptrees.transforms.conservation import NAMESPACE, count_by
 from dptrees.transforms.steps.count import check_shards
@@ -30,9 +29,8 @@ class RunStep(beam.DoFn):
 
     def __init__(self, step: flow.Step) -> None:
         self._step = step
-        main, *_ = [each for name, each in step.types.items() if name == flow.MAIN] or [Any]
-        tagged = {name: each for name, each in step.types.items() if name != flow.MAIN}
-        self.with_output_types(main, **tagged)
+        tagged = dict(step.types)
+        self.with_output_types(tagged.pop(flow.MAIN, Any), **tagged)
 
     def setup(self) -> None:
         self._step.setup()
@@ -172,8 +170,6 @@ class UnitOptions(PipelineOptions):
             "need less memory. Default: 4 for each worker in the options, at least 64; 128 in "
             "this process.",
         )
-        # Set where one process holds all parts: fewer rows of each are then in memory at once.
-        parser.add_argument("--least_unit_shards", type=int, default=SHARDS, help=argparse.SUPPRESS)
 
 
 def unit_shards(options: PipelineOptions) -> tuple[int | None, int]:
@@ -183,10 +179,9 @@ def unit_shards(options: PipelineOptions) -> tuple[int | None, int]:
     Raises:
         InputError: a number out of range.
     """
-    chosen = options.view_as(UnitOptions)
-    check_shards(chosen.unit_shards)
-    planned = planned_shards(workers=_named_workers(options))
-    return chosen.unit_shards, min(max(planned, chosen.least_unit_shards), MOST_SHARDS)
+    chosen = options.view_as(UnitOptions).unit_shards
+    check_shards(chosen)
+    return chosen, planned_shards(workers=_named_workers(options))
 
 
 def _named_workers(options: PipelineOptions) -> int:

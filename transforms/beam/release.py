@@ -15,7 +15,7 @@ from dptrees.transforms.errors import InputError
 from dptrees.transforms.folder.existing_release import ExistingReleaseError
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import ReadFiles
-from dptrees.transforms.release import Release
+from dptrees.transforms.release import Release, check_listed
 from dptrees.transforms.steps.record import Witness
 
 _LOG = logging.getLogger(__name__)
@@ -25,8 +25,8 @@ class ReleaseTrees(beam.PTransform):
     """A Beam transform from rows to a differentially private release in a folder.
 
     The input is a PCollection of Arrow record batches, dictionaries, `beam.Row` or NamedTuples, or
-    the pair of `ReadBatches`, whose balance takes part in the check that no
-    row was lost. For the same rows, key and nonce, the files equal the files of the command.
+    the pair of `ReadBatches`, whose balance takes part in the check that no row was lost. For the
+    same rows, key and nonce, the files equal the files of the command.
 
     When the graph is built, the folder gets its nonce and the public universes. If the finished
     release of this specification exists already, the rows are never counted: the rows of today must
@@ -99,7 +99,7 @@ class ReleaseTrees(beam.PTransform):
     def expand(self, rows: Any) -> Any:
         release = self._release
         check_whole(rows[0] if isinstance(rows, tuple) else rows)
-        release.check_listed()
+        check_listed(release.plan)
         if manifest := release.found():
             if self._if_exists == "error":
                 raise ExistingReleaseError(

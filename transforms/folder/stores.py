@@ -4,10 +4,10 @@ The local disk and memory need no Beam, which takes a second to import. Globs me
 `*` matches within a folder, `**` also across folders, and both match names that begin with a dot.
 """
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -131,8 +131,12 @@ class LocalDisk:
         """What there is of files; a link to nowhere and a file that is gone by now are none."""
         found = []
         for path in paths:
-            with suppress(FileNotFoundError):
+            try:
                 found.append(self.info(path))
+            except OSError as error:
+                # A file that cannot be looked at for another reason may have rows.
+                if error.errno not in (errno.ENOENT, errno.ELOOP):
+                    raise
         return found
 
     def _below(self, folder: str) -> Iterator[str]:
