@@ -53,7 +53,9 @@ def release(make_plan, reference, folder, tmp_path) -> Callable[..., Path]:
             written_list(listed, str(out), reference, keep=False) as sealed,
             beam.Pipeline(LOCAL_RUNNER) as pipeline,
         ):
-            batches = pipeline | OnBeam(ReadFiles(listed=sealed, format="parquet", plan=plan))
+            batches = pipeline | OnBeam(
+                ReadFiles(listed=sealed, format="parquet", plan=make_plan())
+            )
             batches | ReleaseTrees(plan, key=reference, output=str(out), nonce=bytes(16))
         return out
 
@@ -174,8 +176,6 @@ def test_shards_give_the_files_back(tmp_path, reference, monkeypatch) -> None:
 
 
 def test_the_graph_does_not_grow_with_the_files(tmp_path, reference, make_plan) -> None:
-    plan = make_plan()  # one: how a pickle shares the objects of a plan varies
-
     def size(number: int) -> int:
         listed = SealedList(
             folder=str(tmp_path),
@@ -189,8 +189,8 @@ def test_the_graph_does_not_grow_with_the_files(tmp_path, reference, make_plan) 
         pipeline | OnBeam(ReadFiles(listed=listed, format="parquet", plan=plan))
         return len(pipeline.to_runner_api().SerializeToString())
 
-    size(1)  # what the first graph computes of the plan stays with it
-    assert abs(size(1) - size(100)) < 64
+    # Beam pickles and compresses a random name of its own: sizes vary by some 50 bytes.
+    assert abs(size(1) - size(100_000)) < 1000
 
 
 def test_all_stages_of_a_run_read_one_list(folder) -> None:
