@@ -53,9 +53,7 @@ def release(make_plan, reference, folder, tmp_path) -> Callable[..., Path]:
             written_list(listed, str(out), reference, keep=False) as sealed,
             beam.Pipeline(LOCAL_RUNNER) as pipeline,
         ):
-            batches = pipeline | OnBeam(
-                ReadFiles(listed=sealed, format="parquet", plan=make_plan())
-            )
+            batches = pipeline | OnBeam(ReadFiles(listed=sealed, format="parquet", plan=plan))
             batches | ReleaseTrees(plan, key=reference, output=str(out), nonce=bytes(16))
         return out
 
@@ -186,7 +184,7 @@ def test_the_graph_does_not_grow_with_the_files(tmp_path, reference, make_plan) 
             key=reference,
         )
         pipeline = beam.Pipeline(LOCAL_RUNNER)
-        pipeline | OnBeam(ReadFiles(listed=listed, format="parquet", plan=plan))
+        pipeline | OnBeam(ReadFiles(listed=listed, format="parquet", plan=make_plan()))
         return len(pipeline.to_runner_api().SerializeToString())
 
     # Beam pickles and compresses a random name of its own: sizes vary by some 50 bytes.
