@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dptrees.pipelines.python.config import AnyConfig, Privacy
+from dptrees.pipelines.python.config import AnyConfig, without_none
 from dptrees.pipelines.python.error import quiet_import, short_traceback, user_errors
 from dptrees.transforms.errors import sentence_in
 
@@ -113,16 +113,16 @@ def of(
         A request without queries; add them with its methods.
     """
     request = quiet_import("request")
-    privacy = Privacy(
-        neighbors=neighbors,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        unit=unit,
-        max_rows=max_rows,
-        max_keys=max_keys,
-    )
-    made: Request = request.Request(rows=rows, privacy=privacy)
+    privacy = {
+        "neighbors": neighbors,
+        "epsilon": epsilon,
+        "delta": delta,
+        "rho": rho,
+        "unit": unit,
+        "max_rows": max_rows,
+        "max_keys": max_keys,
+    }
+    made: Request = request.Request(rows=rows, privacy=without_none(privacy))
     return made
 
 

@@ -157,6 +157,15 @@ def _is_frame(value: Any) -> bool:
     return columns and hasattr(value, "__arrow_c_stream__")
 
 
+def without_none(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a section that have a value.
+
+    >>> without_none({"epsilon": 1, "delta": None})
+    {'epsilon': 1}
+    """
+    return {name: value for name, value in section.items() if value is not None}
+
+
 def plain(value: Any) -> Any:
     """Convert a value to the form that a YAML file would give: decimals, and lists for tuples.
 

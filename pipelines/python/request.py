@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import yaml
 
 from dptrees.dpcore.rows.numbers import MOST_WHOLE, has_fractions
-from dptrees.pipelines.python.config import By, Privacy, Tree, plain
+from dptrees.pipelines.python.config import plain, without_none
 from dptrees.pipelines.python.error import Error, short_tracebacks
 from dptrees.pipelines.python.rows import column_type
 
@@ -43,11 +43,11 @@ class Request:
 
     Args:
         rows: the data, as for `dptrees.release`.
-        privacy: the privacy budget and the privacy unit.
-        groups: the groups of the next queries; None: all rows.
-        trees: the trees of the queries so far.
+        privacy: the section ``privacy``: the privacy budget and the privacy unit.
+        groups: the section ``group_by`` of the next queries; None: all rows.
+        trees: the section ``trees``, of the queries so far.
 
-    >>> request = Request(rows=None, privacy=Privacy(epsilon=1))
+    >>> request = Request(rows=None, privacy={"neighbors": "add_remove", "epsilon": 1})
     >>> print(request.by("sex", ["f", "m"]).mean("hours", (0, 80)))
     privacy: {neighbors: add_remove, epsilon: 1}
     trees:
@@ -60,9 +60,9 @@ class Request:
     """
 
     rows: Any
-    privacy: Privacy
-    groups: By | None = None
-    trees: tuple[Tree, ...] = ()
+    privacy: Mapping[str, Any]
+    groups: Mapping[str, Any] | None = None
+    trees: tuple[Mapping[str, Any], ...] = ()
 
     def by(
         self,
@@ -85,7 +85,7 @@ class Request:
             return replace(self, groups=None)
         if isinstance(columns, str) and isinstance(keys, Mapping):
             labels = list(keys.values())
-            return replace(self, groups=By(column=columns, keys=list(keys), labels=labels))
+            return replace(self, groups={"column": columns, "keys": list(keys), "labels": labels})
         named = {"column": columns} if isinstance(columns, str) else {"columns": columns}
         if isinstance(keys, str) and keys != _PRIVATE:
             raise Error(f"by: keys must be a list, as [{keys!r}], or 'private'")
@@ -96,7 +96,7 @@ class Request:
                 "because it would reveal who is in them; keys='private' selects the groups "
                 "privately"
             )
-        return replace(self, groups=By(**named, keys=keys))
+        return replace(self, groups={**named, "keys": keys})
 
     def count(
         self,
@@ -120,16 +120,16 @@ class Request:
         """
         without = self
         if column is None:
-            groups = self.groups
-            if groups is None or groups.column is None or groups.keys == _PRIVATE:
+            groups = self.groups or {}
+            if "column" not in groups or groups["keys"] == _PRIVATE:
                 raise Error(
                     "count: give a column and its values, or groups of one column by "
                     "by(column, keys=[...])"
                 )
-            column, without = groups.column, replace(self, groups=None)
-            values = list(groups.keys or ())
-            if groups.labels:
-                values = dict(zip(values, groups.labels, strict=True))
+            column, without = groups["column"], replace(self, groups=None)
+            values = list(groups["keys"])
+            if groups.get("labels"):
+                values = dict(zip(values, groups["labels"], strict=True))
         if values is None:
             raise Error(
                 f"count: list the values of {column} as values=[...]; if they are not known, use "
@@ -184,7 +184,7 @@ class Request:
             column, bounds, cells, name, weight: as for `cdf`.
             quantiles: the fractions, from 0 to 1.
         """
-        chosen = {"objective": "quantiles", "quantiles": quantiles, "weight": weight}
+        chosen = {"quantiles": quantiles, "objective": "quantiles", "weight": weight}
         domain = self._domain(column, bounds, cells)
         return self._with(column, domain, "quantiles", name, **chosen)
 
@@ -260,8 +260,7 @@ class Request:
             name, weight: as for `count`.
         """
         domain = {"kind": "distinct"}
-        bound = {} if max_values is None else {"max_values": max_values}
-        return self._with(column, domain, "distinct", name, more=bound, weight=weight)
+        return self._with(column, domain, "distinct", name, weight=weight, max_values=max_values)
 
     def most_frequent(
         self, column: str, *, name: str | None = None, weight: float | None = None
@@ -288,16 +287,7 @@ class Request:
         """
         if not self.trees:
             raise Error("nothing is requested yet: add a query such as .mean('age', (0, 120))")
-        return {
-            "privacy": self.privacy.values(),
-            "trees": [
-                {
-                    key: each.values() if isinstance(each, By) else each
-                    for key, each in tree.values().items()
-                }
-                for tree in self.trees
-            ],
-        }
+        return {"privacy": self.privacy, "trees": list(self.trees)}
 
     @property
     def yaml(self) -> str:
@@ -362,7 +352,7 @@ class Request:
     def _with(
         self, column: str, domain: Mapping[str, Any], kind: str, name: str | None, **keys: Any
     ) -> Request:
-        taken = {tree.name for tree in self.trees}
+        taken = {tree["name"] for tree in self.trees}
         chosen = name
         if chosen is None:
             plainly = _UNSAFE.sub("_", column)
@@ -370,8 +360,8 @@ class Request:
         if chosen in taken:
             raise Error(f"name: there is a query called {chosen!r} already; give it another name")
         by = None if domain.get("kind") == "sparse" else self.groups
-        tree = Tree(chosen, domain={"column": column, **domain}, group_by=by, **keys)
-        return replace(self, trees=(*self.trees, tree))
+        tree = {"name": chosen, "domain": {"column": column, **domain}, "group_by": by, **keys}
+        return replace(self, trees=(*self.trees, without_none(tree)))
 
     def __str__(self) -> str:
         return self.yaml.rstrip("\n")
