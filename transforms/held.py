@@ -1,60 +1,24 @@
-"""Rows, partial counts and files that this process holds, in place of files and engines.
+"""Rows and files that this process holds.
 
-The graph of an engine travels pickled, so it has only the number under which rows or counts are
-held; workers in other processes find none. ``held://`` is a store that
-keeps only the checksum of each part; ``memory://`` keeps parts too, for queries. A step can run
-over elements at hand as one bundle, without a runner: other engines count so.
+The graph of an engine travels pickled, so it has only the number under which rows are held;
+workers in other processes find none. ``held://`` is a store that keeps only the checksum of each
+part; ``memory://`` keeps parts too, for queries.
 """
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms import flow
 from dptrees.transforms.conservation import advance
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.folder.layout import PART_KINDS, sha256
 from dptrees.transforms.folder.stores import OWN_STORES, FileInfo, glob_expression
-from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
-from dptrees.transforms.steps.counting import SLOTS, PlaceKey, matched_trees
-
-
-def run_bundle(step: flow.Step, elements: Iterable[Any], main: str) -> Iterator[tuple[str, Any]]:
-    """Yield every output of a step, with the name of the output.
-
-    Args:
-        step: a step without side inputs; it is set up, and torn down, here.
-        elements: its input, read one by one.
-        main: the name of the output of elements without a tag.
-
-    >>> class Halves(flow.Step):
-    ...     def process(self, number):
-    ...         yield number // 2
-    ...         yield flow.Tagged("rest", number % 2)
-    >>> list(run_bundle(Halves(), [5], "halves"))
-    [('halves', 2), ('rest', 1)]
-    """
-    step.setup()
-    try:
-        step.start_bundle()
-        for element in elements:
-            for given in step.process(element):
-                yield _named(given, main)
-        for given in step.finish_bundle():
-            yield _named(given, main)
-    finally:
-        step.teardown()
-
-
-def _named(given: Any, main: str) -> tuple[str, Any]:
-    return tuple(given) if isinstance(given, flow.Tagged) else (main, given)
-
 
 SCHEME, KEPT_SCHEME = "held", "memory"
 
@@ -188,74 +152,3 @@ class _Give(flow.Step):
             yield batch
             advance("read", batch.nbytes)
         yield flow.Tagged(BALANCE, ("rows", rows))
-
-
-COUNTS = "counts"
-# From a plan and the place of the release key to outputs, each with its name: partial counts
-# (`COUNTS`, or `SLOTS` if they are yet to be matched), and increments to the balance.
-Counting = Callable[[ReleasePlan, KeyReference], Iterator[tuple[str, Any]]]
-
-_held_countings: dict[int, Counting] = {}
-
-
-@contextmanager
-def held_counting(counting: Counting) -> Iterator[int]:
-    """Hold a way to count until the block ends, under a number of this process.
-
-    Args:
-        counting: called once by each job.
-    """
-    number = next(_numbers)
-    _held_countings[number] = counting
-    try:
-        yield number
-    finally:
-        del _held_countings[number]
-
-
-class HeldCounting(flow.Transform):
-    """The number of a held counting, in place of rows; and an empty balance.
-
-    Args:
-        number: from `held_counting`.
-    """
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def expand(self, pbegin: Any) -> Any:
-        numbers = pbegin | "Number" >> flow.Given([self._number])
-        return numbers, pbegin | "NoBalance" >> flow.Given([])
-
-
-class GivenCounts(flow.Transform):
-    """The partial counts that a held counting gives, in place of the steps that count rows.
-
-    Args:
-        plan: the questions.
-        key: the place of the release key.
-
-    Returns:
-        by name: `counts`, Collection[tuple[PlaceKey, bytes]]; the balance
-        Collection[tuple[str, int]]; and `SLOTS`, if counts of the plan are to be matched.
-    """
-
-    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
-        self._plan, self._key = plan, key
-
-    def expand(self, numbers: Any) -> Any:
-        tags = [BALANCE, *([SLOTS] if matched_trees(self._plan) else [])]
-        step = flow.Each(_GiveCounts(self._plan, self._key), also=tags, main=COUNTS)
-        return numbers | "Given" >> step
-
-
-@flow.gives(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], SLOTS: tuple[PlaceKey, bytes]})
-class _GiveCounts(flow.Step):
-    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
-        self._plan, self._key = plan, key
-
-    def process(self, number: int) -> Iterator[Any]:
-        if number not in _held_countings:
-            raise InputError("rows: they are counted by the process that started the job alone")
-        for name, output in _held_countings[number](self._plan, self._key):
-            yield output if name == COUNTS else flow.Tagged(name, output)

@@ -57,7 +57,7 @@ class Release(flow.Transform):
         request: the request that the plan answers, which the folder keeps with the plan; None: it
             keeps neither.
         counting: the transform that makes partial counts, if another engine counts the rows, such
-            as `transforms.held.GivenCounts`; None: the steps here.
+            as Spark; None: the steps here.
         again: the folder of a finished release, to make it another time from its rows and compare
             both; the turn of a run in a series is then not checked.
         is_new: the caller has seen that the release is to be made.

@@ -12,9 +12,8 @@ import math
 import os
 import threading
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -47,24 +46,6 @@ from dptrees.pipelines.run.stage import Stage, table_rows
 from dptrees.transforms.held import KEPT_FILES, KEPT_SCHEME, held
 from dptrees.transforms.keys import KeyReference, KeyRing
 from dptrees.transforms.readers.formats import format_of_names
-
-
-class EngineRows(ABC):
-    """Rows that an engine of its own counts for a release, such as a Spark DataFrame."""
-
-    @property
-    @abstractmethod
-    def table(self) -> object:
-        """The engine's table, which identifies the rows in this process."""
-
-    @abstractmethod
-    def counted(self, stage: Stage) -> AbstractContextManager[Stage]:
-        """Return a stage whose rows the engine counts, until the block ends.
-
-        Raises:
-            InputError, Error: the release cannot be made so; nothing is read or spent.
-        """
-
 
 _drawn: dict[str, ReleaseKey] = {}
 _numbers = count()
@@ -109,6 +90,8 @@ class Call:
         options: options of Beam, as on a command line; without a runner, this process runs all.
         wanted: the request for the output folder.
         in_session: whether a session adds up the budgets.
+        counted_by: returns a stage whose rows another engine counts, such as a Spark DataFrame;
+            None: this process reads the rows.
     """
 
     config: AnyConfig
@@ -118,6 +101,7 @@ class Call:
     options: Sequence[str] = ()
     wanted: FolderRequest = field(default_factory=FolderRequest)
     in_session: bool = False
+    counted_by: Callable[[Any, Stage], Stage] | None = None
 
     @cached_property
     def has_key(self) -> bool:
@@ -171,8 +155,8 @@ def release(rows: Any, call: Call) -> Release:
     """Make a release, or open it if it exists in its folder.
 
     Args:
-        rows: rows that `pipelines.python.rows` reads, rows of an engine, or paths of files, or
-            None: the input of the configuration.
+        rows: rows that `pipelines.python.rows` reads, or that an engine counts; or paths of files;
+            or None: the input of the configuration.
         call: the other arguments.
 
     Raises:
@@ -193,37 +177,27 @@ def release(rows: Any, call: Call) -> Release:
             options=options,
             request=call.wanted,
         )
-        if rows is not None and file_paths(rows) is None:
-            _check_no_age(configuration)
-        if isinstance(rows, EngineRows):
-            stage = stack.enter_context(rows.counted(stage))
-        elif rows is not None and file_paths(rows) is None:
-            stage = replace(stage, source=stack.enter_context(_held(rows, stage)))
-        else:
+        if rows is None or file_paths(rows) is not None:
             source = stack.enter_context(table_rows(configuration.table))
             stage = replace(stage, source=source)
+        elif configuration.input_arrival.max_age:
+            raise Error(
+                "input.max_age: rows in memory have no age; remove max_age, or give the paths of "
+                "files"
+            )
+        elif call.counted_by is not None:
+            stage = call.counted_by(rows, stage)
+        else:
+            stage = replace(stage, source=stack.enter_context(_held(rows, stage)))
         _check_elsewhere(call, stage)
         made_release = _in_memory(stage) if call.in_memory else _in_folder(stage)
         for line in total_warnings(ReleaseFolder(stage.output)):
             warn_caller(line.removeprefix("warning: "))
         if call.in_memory and rows is not None:
-            table = rows.table if isinstance(rows, EngineRows) else rows
-            made_release.together = note_spent(table, configuration.guarantee.budget)
+            made_release.together = note_spent(rows, configuration.guarantee.budget)
         if made_release.together is not None and not call.in_session:
             warn_caller(f"{made_release.together}; a dptrees.Session refuses to exceed its total")
         return made_release
-
-
-def _check_no_age(configuration: Configuration) -> None:
-    """Refuse an age of files for rows in memory.
-
-    Raises:
-        Error: the configuration has one.
-    """
-    if configuration.input_arrival.max_age:
-        raise Error(
-            "input.max_age: rows in memory have no age; remove max_age, or give the paths of files"
-        )
 
 
 @contextmanager

@@ -50,14 +50,16 @@ def release(
     """
     with user_errors():
         making = quiet_import()
-        from dptrees.pipelines.spark.rows import FrameRows
+        from dptrees.pipelines.spark.rows import check_frame, counted_by_spark
 
+        check_frame(df)
         call = making.Call(
             config=config,
             key=key,
             output=output,
             parameters=set,
             wanted=making.FolderRequest(discard=discard),
+            counted_by=counted_by_spark,
         )
-        made: Release = making.release(FrameRows(df), call)
+        made: Release = making.release(df, call)
         return made

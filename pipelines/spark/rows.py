@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,9 +16,10 @@ from dptrees.dpcore.bounding.row_choice import MOST_SHARDS, SHARDS
 from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.python.error import Error
-from dptrees.pipelines.python.making import EngineRows, OneTimeKey
+from dptrees.pipelines.python.making import OneTimeKey
 from dptrees.pipelines.run.stage import Stage
 from dptrees.pipelines.spark.tasks import (
+    COUNTS,
     FAULT,
     FAULT_MARK,
     ORDER,
@@ -37,14 +37,14 @@ from dptrees.pipelines.spark.tasks import (
     count_shards,
     from_pieces,
     give_shards,
-    send_rows,
 )
 from dptrees.transforms import flow
 from dptrees.transforms.errors import InputError, ReleaseError, error_in
-from dptrees.transforms.held import KEPT_SCHEME, GivenCounts, HeldCounting, held_counting
+from dptrees.transforms.held import KEPT_SCHEME
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.file_columns import FileColumns, described
-from dptrees.transforms.steps.counting import matched_trees
+from dptrees.transforms.readers.read import BALANCE
+from dptrees.transforms.steps.counting import SLOTS, matched_trees
 
 _MISSING = re.compile(r"No module named '(dptrees|dpcore|transforms|pipelines)\b")
 _NO_ROOM = "spark.driver.maxResultSize"
@@ -173,42 +173,27 @@ _NAME = "rows"
 _MOST_PLAN_BYTES = 2**25
 
 
-class FrameRows(EngineRows):
-    """The rows of a Spark DataFrame.
+def check_frame(frame: Any) -> None:
+    """Refuse rows that are no table of Spark.
 
     Args:
-        frame: the DataFrame, of Spark or of Spark Connect.
+        frame: a DataFrame, of Spark or of Spark Connect.
+
+    Raises:
+        Error: it is something else, or a stream.
     """
+    if not hasattr(type(frame), "mapInArrow"):
+        library = type(frame).__module__.partition(".")[0]
+        way = "give df.to_spark()" if library == "pyspark" else "dptrees.release takes other tables"
+        raise Error(f"df: {library}.{type(frame).__name__} is no DataFrame of Spark; {way}")
+    if getattr(frame, "isStreaming", False):
+        raise Error("df: it is a stream, but a release counts all rows once: give a table")
 
-    def __init__(self, frame: Any) -> None:
-        if not hasattr(type(frame), "mapInArrow"):
-            library = type(frame).__module__.partition(".")[0]
-            way = (
-                "give df.to_spark()"
-                if library == "pyspark"
-                else "dptrees.release takes other tables"
-            )
-            raise Error(f"df: {library}.{type(frame).__name__} is no DataFrame of Spark; {way}")
-        if getattr(frame, "isStreaming", False):
-            raise Error("df: it is a stream, but a release counts all rows once: give a table")
-        self._frame = frame
 
-    @property
-    def table(self) -> object:
-        """The DataFrame."""
-        return self._frame
-
-    @contextmanager
-    def counted(self, stage: Stage) -> Iterator[Stage]:
-        """Return the stage with rows that Spark counts.
-
-        Raises:
-            Error: if the configuration has something that Spark does not do.
-        """
-        source = _Source(self._frame, stage)
-        with held_counting(source.partial_counts) as number:
-            source.number = number
-            yield replace(stage, source=source, counting=GivenCounts)
+def counted_by_spark(frame: Any, stage: Stage) -> Stage:
+    """Return a stage whose rows are a DataFrame, which Spark counts."""
+    source = _Source(frame, stage)
+    return replace(stage, source=source, counting=source.counting)
 
 
 class _Source:
@@ -220,7 +205,6 @@ class _Source:
         self._in_memory = stage.output.startswith(f"{KEPT_SCHEME}://")
         # The plans of the stages, with their public tables.
         self._plans: dict[bytes, ReleasePlan] = {}
-        self.number = -1
 
     @property
     def name(self) -> str:
@@ -263,8 +247,13 @@ class _Source:
         return [(_NAME, 0)]
 
     def reading(self, plan: ReleasePlan) -> flow.Transform:
-        """Return the number of the held counting as a transform: nothing reads rows here."""
-        return HeldCounting(self.number)
+        """Return one element in place of rows, which Spark reads, and no balance."""
+        return _NoRows()
+
+    def counting(self, plan: ReleasePlan, key: KeyReference) -> flow.Transform:
+        """Return the transform that makes partial counts, in place of the steps that count rows."""
+        tags = [BALANCE, *([SLOTS] if matched_trees(plan) else [])]
+        return flow.Each(_SparkJob(self, plan, key), also=tags, main=COUNTS)
 
     def _names(self, plan: ReleasePlan) -> list[str]:
         """The columns of the DataFrame that a plan reads.
@@ -278,8 +267,8 @@ class _Source:
         within = FileColumns.from_schema(schema, _NAME, plan).within
         return list(dict.fromkeys(names[0] for names in within.values()))
 
-    def partial_counts(self, plan: ReleasePlan, key: KeyReference) -> Iterator[tuple[str, Any]]:
-        """Let Spark count all rows, in one action, and yield the partial counts."""
+    def partial_counts(self, plan: ReleasePlan, key: KeyReference) -> Iterator[Any]:
+        """Let Spark count all rows, in one action, and yield the outputs of its tasks."""
         names = self._names(plan)
         work = self._work(plan, key, names)
         try:
@@ -303,9 +292,9 @@ class _Source:
     def _job(self, plan: ReleasePlan, work: bytes, names: list[str]) -> Any:
         """The table of messages to the driver."""
         rows = self._selected(names)
+        sent = rows.mapInArrow(partial(count_rows, __version__, work), TABLE)
         if plan.unit.is_row:
-            return rows.mapInArrow(partial(count_rows, __version__, work), TABLE)
-        sent = rows.mapInArrow(partial(send_rows, __version__, work), TABLE)
+            return sent
         single = self._frame.sparkSession.range(0, 1, 1, 1)
         shards = single.mapInArrow(partial(give_shards, __version__, work), TABLE)
         by_shard = sent.union(shards).repartition(*SHARD_COLUMNS).sortWithinPartitions(*ORDER)
@@ -317,6 +306,21 @@ class _Source:
         numbered = [f"c{place}" for place in range(len(every))]
         chosen = [numbered[every.index(name)] for name in names]
         return self._frame.toDF(*numbered).select(*chosen)
+
+
+class _NoRows(flow.Transform):
+    def expand(self, start: Any) -> Any:
+        return start | "Start" >> flow.Given([None]), start | "NoBalance" >> flow.Given([])
+
+
+class _SparkJob(flow.Step):
+    """Let Spark count all rows, when the job comes to the step that counts them."""
+
+    def __init__(self, source: _Source, plan: ReleasePlan, key: KeyReference) -> None:
+        self._source, self._plan, self._key = source, plan, key
+
+    def process(self, _: None) -> Iterator[Any]:
+        yield from self._source.partial_counts(self._plan, self._key)
 
 
 def needs_key(plan: ReleasePlan) -> bool:
@@ -342,7 +346,7 @@ def _shard_count(frame: Any) -> int:
     return min(max(SHARDS, 1 << max(number - 1, 0).bit_length()), MOST_SHARDS)
 
 
-def _outputs(messages: list[Message], *, is_direct: bool) -> Iterator[tuple[str, Any]]:
+def _outputs(messages: list[Message], *, is_direct: bool) -> Iterator[Any]:
     """Yield the outputs of all tasks, after checking that none was lost or mixed.
 
     Args:
@@ -363,4 +367,5 @@ def _outputs(messages: list[Message], *, is_direct: bool) -> Iterator[tuple[str,
     check_digests([*digests, received.message(RECEIVED)], gives_shards=not is_direct)
     for each in messages:
         if not each.is_digest:
-            yield each.output, each.value
+            value = each.value
+            yield value if each.output == COUNTS else flow.Tagged(each.output, value)

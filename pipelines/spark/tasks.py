@@ -29,8 +29,8 @@ import pyarrow as pa
 from dptrees.dpcore import __version__
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.transforms import flow
 from dptrees.transforms.errors import ConservationError, InputError, ReleaseError
-from dptrees.transforms.held import COUNTS, run_bundle
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.file_columns import FileColumns
 from dptrees.transforms.readers.read import BALANCE
@@ -57,8 +57,8 @@ _SCHEMA = pa.schema(
 # Bytes of the pieces in a batch that a task gives.
 _BATCH_BYTES = 2**24
 
-# Outputs of tasks, in addition to the outputs of the counting steps.
-ROWS, FAULT, SENT, RECEIVED = "rows", "fault", "sent", "received"
+# Outputs of tasks; `SLOTS` and `BALANCE` are others.
+COUNTS, ROWS, FAULT, SENT, RECEIVED = "counts", "rows", "fault", "sent", "received"
 # The task that gives every shard without rows; others have the number of their partition.
 SHARDS_TASK = -1
 _DIGEST_MODULUS = 2**256
@@ -276,7 +276,7 @@ class KeyIsUsedError(Exception):
 
 
 def count_rows(version: str, work: bytes, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Count the rows of a partition; each row is a privacy unit.
+    """Count the rows of a partition, or send them to the shards of their privacy units.
 
     Args:
         version: the version of dptrees on the driver.
@@ -284,22 +284,17 @@ def count_rows(version: str, work: bytes, batches: Batches) -> Iterator[pa.Recor
         batches: the rows.
 
     Yields:
-        the partial counts and the increments to the balance, as `messages.TABLE`.
+        the partial counts or the rows of units, and the increments to the balance, as `TABLE`.
     """
 
     def messages() -> Iterator[Message]:
         job = _unpickled(version, work)
-        return _counted(CountBundle(job.plan, job.key), _Rows(job, batches), COUNTS)
-
-    return _task(messages, batches, _partition())
-
-
-def send_rows(version: str, work: bytes, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Send the rows of a partition to the shards of their privacy units; as `count_rows`."""
-
-    def messages() -> Iterator[Message]:
-        job = _unpickled(version, work)
-        return _counted(SendRows(job.plan, job.key, job.shards), _Rows(job, batches), ROWS)
+        rows = _Rows(job, batches)
+        if job.plan.unit.is_row:
+            yield from _outputs(CountBundle(job.plan, job.key), rows, COUNTS)
+        else:
+            yield from _outputs(SendRows(job.plan, job.key, job.shards), rows, ROWS)
+        yield Message(BALANCE, "rows", 0, rows.number, b"")
 
     return _task(messages, batches, _partition())
 
@@ -309,10 +304,7 @@ def give_shards(version: str, work: bytes, batches: Batches) -> Iterator[pa.Reco
 
     def messages() -> Iterator[Message]:
         job = _unpickled(version, work)
-        trees = range(len(job.plan.questions))
-        step = EmptyShards(job.plan, job.shards)
-        for output, value in run_bundle(step, trees, ROWS):
-            yield Message.from_output(output, value)
+        return _outputs(EmptyShards(job.plan, job.shards), range(len(job.plan.questions)), ROWS)
 
     return _task(messages, batches, SHARDS_TASK)
 
@@ -323,7 +315,7 @@ def count_shards(version: str, work: bytes, batches: Batches) -> Iterator[pa.Rec
     Args:
         version: the version of dptrees on the driver.
         work: the pickled `Work`.
-        batches: messages sorted by `messages.ORDER`; all messages of a shard are among them.
+        batches: messages sorted by `ORDER`; all messages of a shard are among them.
     """
 
     def messages() -> Iterator[Message]:
@@ -338,8 +330,7 @@ def count_shards(version: str, work: bytes, batches: Batches) -> Iterator[pa.Rec
                 else:
                     passed.extend(group)
 
-        for output, value in run_bundle(CountBounded(job.plan, job.key), shards(), COUNTS):
-            yield Message.from_output(output, value)
+        yield from _outputs(CountBounded(job.plan, job.key), shards(), COUNTS)
         yield from passed
         yield received.message(RECEIVED)
 
@@ -411,10 +402,30 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return joined
 
 
-def _counted(step: Any, rows: _Rows, main: str) -> Iterator[Message]:
-    for output, value in run_bundle(step, rows, main):
-        yield Message.from_output(output, value)
-    yield Message(BALANCE, "rows", 0, rows.number, b"")
+def _outputs(step: flow.Step, elements: Iterable[Any], main: str) -> Iterator[Message]:
+    """Run a step over elements as one bundle, and yield its outputs.
+
+    Args:
+        step: a step without sides; it is set up, and torn down, here.
+        elements: its input, read one by one.
+        main: the name of the main output.
+    """
+    step.setup()
+    try:
+        step.start_bundle()
+        for element in elements:
+            for given in step.process(element):
+                yield _message(given, main)
+        for given in step.finish_bundle():
+            yield _message(given, main)
+    finally:
+        step.teardown()
+
+
+def _message(given: Any, main: str) -> Message:
+    if isinstance(given, flow.Tagged):
+        return Message.from_output(given.output, given.element)
+    return Message.from_output(main, given)
 
 
 def _task(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dptrees.pipelines.spark.rows import FrameRows
+from dptrees.pipelines.python.release import Release
+from dptrees.pipelines.spark.rows import counted_by_spark
 from tests.pipelines.python.conftest import fixed, golden_rows, read_files, rows, work
 
 __all__ = ["golden_rows", "rows", "work"]
@@ -23,8 +24,13 @@ def config(**privacy: Any) -> dict[str, Any]:
     }
 
 
+def by_spark(frame: Any, given: dict[str, Any], **call: Any) -> Release:
+    """A release of a DataFrame under the key and the nonce of the golden ones."""
+    return fixed(frame, given, counted_by=counted_by_spark, **call)
+
+
 def compare(frame: Any, rows: Any, given: dict[str, Any], **call: Any) -> None:
     """Compare all files of two releases under one key and nonce."""
     fixed(rows, given, output="expected", **call)
-    fixed(FrameRows(frame), given, output="counted", **call)
+    by_spark(frame, given, output="counted", **call)
     assert read_files(Path("counted")) == read_files(Path("expected"))

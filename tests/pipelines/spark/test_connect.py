@@ -37,13 +37,12 @@ CONFIG = {
 SCRIPT = """
 import json, os, sys
 from pyspark.sql import SparkSession
-from dptrees.pipelines.spark.rows import FrameRows
-from tests.pipelines.python.conftest import fixed
+from tests.pipelines.spark.conftest import by_spark
 
 session = SparkSession.builder.remote("local[2]").getOrCreate()
 frame = session.read.parquet(os.path.abspath("rows.parquet")).repartition(3)
 assert "connect" in type(frame).__module__
-fixed(FrameRows(frame), json.loads(sys.argv[1]), output="counted")
+by_spark(frame, json.loads(sys.argv[1]), output="counted")
 """
 
 

@@ -16,12 +16,11 @@ from dptrees.pipelines.python.error import user_errors
 from dptrees.pipelines.spark import tasks
 from dptrees.pipelines.spark import tasks as messages
 from dptrees.pipelines.spark.release import release
-from dptrees.pipelines.spark.rows import FrameRows
 from dptrees.transforms.steps import count, draw
 from tests.pipelines.python.conftest import fixed, read_config, read_files
 from tests.pipelines.python.test_making import PRIVATE
 from tests.pipelines.refusals import not_refused
-from tests.pipelines.spark.conftest import MINUTES, UNIT, compare, config
+from tests.pipelines.spark.conftest import MINUTES, UNIT, by_spark, compare, config
 from tests.pipelines.spark.stand_in import Engine, Piece, engine_in
 
 
@@ -81,7 +80,7 @@ FAULTS = [(change, output) for change in (without, repeated) for output in ("bal
 
 def check_fault_is_found(rows: pa.Table, engine: Engine, given: dict[str, Any], out: str) -> None:
     with pytest.raises(dptrees.Error, match=r"lost|again"), user_errors():
-        fixed(FrameRows(engine.frame(rows)), given, output=out)
+        by_spark(engine.frame(rows), given, output=out)
     assert not Path(out, "manifest.json").exists()
 
 
@@ -118,9 +117,9 @@ def test_a_task_that_is_run_again_with_other_rows(rows: pa.Table, engine: Engine
     engine.shuffled = mixed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fixed(FrameRows(engine.frame(rows)), config(**UNIT))
+        by_spark(engine.frame(rows), config(**UNIT))
         with pytest.raises(dptrees.Error, match="ran a task again"), user_errors():
-            fixed(FrameRows(engine.frame(others)), config(**UNIT), output="out")
+            by_spark(engine.frame(others), config(**UNIT), output="out")
     assert not Path("out", "manifest.json").exists()
 
 
@@ -137,7 +136,7 @@ def test_a_batch_that_is_counted_twice(
 
     monkeypatch.setattr(step, "process", twice)
     with pytest.raises(dptrees.Error, match="rows do not balance"), user_errors():
-        fixed(FrameRows(engine.frame(rows)), config(**unit), output="out")
+        by_spark(engine.frame(rows), config(**unit), output="out")
 
 
 def test_what_is_refused_before_a_row_is_read(rows: pa.Table, engine: Engine) -> None:
@@ -240,10 +239,10 @@ def test_a_stopped_driver(rows: pa.Table, engine: Engine, monkeypatch: pytest.Mo
 
         stopped.setattr(draw, "write_part", stop)
         with pytest.raises(KeyboardInterrupt):
-            fixed(FrameRows(engine.frame(rows)), config(), output="out")
+            by_spark(engine.frame(rows), config(), output="out")
     assert Path("out", "record.json").exists() and not Path("out", "manifest.json").exists()
     with pytest.raises(dptrees.Error), user_errors():
-        fixed(FrameRows(engine.frame(rows.slice(1))), config(), output="out")
+        by_spark(engine.frame(rows.slice(1)), config(), output="out")
     made = release(engine.frame(rows), config(), key="release.key", output="out")
     assert made.path == "out"
     assert read_files(Path("out")) == read_files(Path("expected"))
