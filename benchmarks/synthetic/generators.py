@@ -517,7 +517,7 @@ def planned(
     """The plan of a mechanism by its name; N is taken as known, as the published ones do."""
     setting = PartitionSetting(
         bits=domain.bits,
-        diameters=lambda bits: max(domain.widths(bits)),
+        diameters=lambda bits: max(domain.extents(bits)),
         dimensions=len(domain.axes),
         budget=Budget(measure=Measure.EPSILON, amount=Fraction(epsilon).limit_denominator(10**6)),
         unit=ADD_REMOVE_ROW,

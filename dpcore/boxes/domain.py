@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -21,12 +21,11 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Flags, Floats, Integers
 from dptrees.dpcore.boxes.partition import MOST_BITS, Nodes
+from dptrees.dpcore.ordered.columns import ColumnsDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.rows.columns import BLOCK
-from dptrees.dpcore.rows.policies import RowOutcome
-from dptrees.dpcore.specification import Coded, Refusal, coded
+from dptrees.dpcore.specification import Refusal
 
 # Positions are looked up so many bits at a time: a table of 2^12 codes lies in the first cache.
 _DIGIT = 12
@@ -113,7 +112,7 @@ def _spread(places: Sequence[int]) -> Nodes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HypercubeDomain(Coded):
+class HypercubeDomain(ColumnsDomain):
     """A box of columns and the hierarchy that divides it.
 
     Args:
@@ -138,20 +137,14 @@ class HypercubeDomain(Coded):
     kind: ClassVar[str] = "hypercube"
     written = ("kind", "axes", "depths")
 
-    axes: tuple[OrderedDomain, ...] = field(
-        metadata=coded(name="columns", read=lambda columns: tuple(map(make_domain, columns)))
-    )
     depths: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        names = [axis.column for axis in self.axes]
-        if not names:
+        if not self.axes:
             raise Refusal("columns", "there must be at least one")
-        twice = {name for name in names if names.count(name) > 1}
-        if twice:
-            raise Refusal("columns", f"{min(twice)!r} is there twice")
-        if len(self.depths) != len(names):
-            raise Refusal("depths", f"there are {len(self.depths)} for {len(names)} columns")
+        super().__post_init__()
+        if len(self.depths) != len(self.axes):
+            raise Refusal("depths", f"there are {len(self.depths)} for {len(self.axes)} columns")
         for axis, depth in zip(self.axes, self.depths, strict=True):
             if axis.cells < 2:
                 raise Refusal("columns", f"{axis.column!r} has one cell, which nothing divides")
@@ -164,21 +157,6 @@ class HypercubeDomain(Coded):
         if self.bits > MOST_BITS:
             raise Refusal("depths", f"they add up to {self.bits}; at most {MOST_BITS}")
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
-        return tuple(axis.column for axis in self.axes)
-
-    @property
-    def value_types(self) -> dict[str, pa.DataType]:
-        """Type of each column where a file does not state it."""
-        return {name: type for axis in self.axes for name, type in axis.value_types.items()}
-
-    @property
-    def drops_rows(self) -> bool:
-        """Whether a policy can drop a row."""
-        return any(axis.drops_rows for axis in self.axes)
-
     @cached_property
     def axis_bits(self) -> AxisBits:
         """Layout of the axes' bits in a code."""
@@ -188,19 +166,6 @@ class HypercubeDomain(Coded):
     def bits(self) -> int:
         """r, of a code: the depth of the finest nodes."""
         return sum(self.depths)
-
-    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        """Refuse columns of types that cannot be read.
-
-        Raises:
-            ValueError: naming the column.
-        """
-        for axis in self.axes:
-            axis.check_type(types[axis.column])
-
-    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
-        """Rows without a cell of their own along an axis, by cause."""
-        return [outcome for axis in self.axes for outcome in axis.row_outcomes(columns)]
 
     def codes(self, columns: Mapping[str, pa.Array]) -> Nodes:
         """The codes of the rows that every policy keeps, in their order.
@@ -230,7 +195,7 @@ class HypercubeDomain(Coded):
         return np.concatenate(parts), np.concatenate(rows)
 
     def _blocks(self, columns: Mapping[str, pa.Array]) -> Iterator[tuple[Nodes, Flags | None]]:
-        for start in range(0, len(columns[self.axes[0].column]), BLOCK):
+        for start in range(0, len(columns[self.columns[0]]), BLOCK):
             yield self._block_codes(
                 {name: columns[name].slice(start, BLOCK) for name in self.columns}
             )
@@ -246,16 +211,7 @@ class HypercubeDomain(Coded):
     def _block_codes(self, columns: Mapping[str, pa.Array]) -> tuple[Nodes, Flags | None]:
         """Return the codes of some rows, whose arrays fit the processor's second cache, and which
         rows are kept."""
-        positions = [axis.cell_ids(columns[axis.column]) for axis in self.axes]
-        kept = None
-        if self.drops_rows:
-            kept = positions[0] >= 0
-            for position in positions[1:]:
-                kept &= position >= 0
-            if kept.all():
-                kept = None
-            else:
-                positions = [position[kept] for position in positions]
+        positions, kept = self.kept_cells(columns)
         for axis, depth, position in zip(self.axes, self.depths, positions, strict=True):
             if depth < cell_bits(axis):
                 position >>= cell_bits(axis) - depth
@@ -303,7 +259,7 @@ class HypercubeDomain(Coded):
             filled &= start < stop
         return divisible & filled
 
-    def widths(self, depth: int) -> tuple[float, ...]:
+    def extents(self, depth: int) -> tuple[float, ...]:
         """(d,) the extent of the nodes of a depth along each axis, of 1."""
         return tuple(math.ldexp(1.0, -halved) for halved in self.axis_bits.halvings(depth))
 
@@ -322,32 +278,26 @@ class HypercubeDomain(Coded):
             texts.append(pa.array(named, pa.string()).take(pa.array(which)))
         return pc.binary_join_element_wise(*texts, ", ")
 
-    def box_in_words(self, sides: Sequence[tuple[int, int]], *, names_all: bool) -> str | None:
-        """Return how a box of cells is called where it counts values from outside the bounds too.
+    def box_label(
+        self, sides: Sequence[tuple[int, int]], *, names_all: bool = False, clamped: bool = False
+    ) -> str:
+        """Return the label of a box of cells.
 
         Args:
             sides: of each axis the first cell, and the one after the last.
             names_all: also axes along which the box has every cell.
-
-        Returns:
-            "hours 96 and above, age [0, 64)"; None where no side has an end of a clamped axis.
+            clamped: whether to say where values outside the bounds are counted too, as in "hours 96
+                and above, age [0, 64)".
         """
-        named = [
-            (axis, start, stop)
-            for axis, (start, stop) in zip(self.axes, sides, strict=True)
-            if start < stop and (names_all or (start, stop) != (0, axis.cells))
-        ]
-        words = [axis.clamped_label(start, stop) for axis, start, stop in named]
-        if not any(words):
-            return None
-        plain = [
-            axis.range_labels(np.array([start]), np.array([stop]))[0].as_py()
-            for axis, start, stop in named
-        ]
-        return ", ".join(
-            f"{axis.column} {said or label}"
-            for (axis, _, _), said, label in zip(named, words, plain, strict=True)
-        )
+        texts = []
+        for axis, (start, stop) in zip(self.axes, sides, strict=True):
+            if (start, stop) == (0, axis.cells) and not names_all:
+                continue
+            text = axis.clamped_label(start, stop) if clamped else None
+            if text is None and start < stop:
+                text = axis.range_labels(np.array([start]), np.array([stop]))[0].as_py()
+            texts.append(f"{axis.column} {text or 'nothing'}")
+        return ", ".join(texts) or "all"
 
 
 def cell_bits(axis: OrderedDomain) -> int:

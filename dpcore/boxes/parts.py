@@ -35,9 +35,10 @@ from dptrees.dpcore.boxes.partition import (
 )
 from dptrees.dpcore.boxes.plan import LevelVariances
 from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.ordered.columns import BATCH_ROWS, uniform
 
 # The cells [start, stop) of a box along each axis.
-Sides = Sequence[tuple[int, int]]
+Box = Sequence[tuple[int, int]]
 # Parts whose overlaps with intervals are held at once.
 _BLOCK = 2**14
 
@@ -266,7 +267,7 @@ class ReleasedPartition(BoxParts):
             np.concatenate(counts).astype(np.int64),
         )
 
-    def covered(self, place: int, nodes: Integers, sides: Sides) -> Floats:
+    def covered(self, place: int, nodes: Integers, sides: Box) -> Floats:
         """(n,) the share of nodes that a box covers; 0 of those without cells.
 
         Args:
@@ -375,7 +376,7 @@ class _Visited(NamedTuple):
     deeper: Flags
 
 
-def box_sums(partition: ReleasedPartition, sides: Sides) -> BoxSums:
+def box_sums(partition: ReleasedPartition, sides: Box) -> BoxSums:
     """The rows of a box of cells.
 
     Args:
@@ -392,7 +393,7 @@ def box_sums(partition: ReleasedPartition, sides: Sides) -> BoxSums:
     return BoxSums(even, inner, outer, bool(cuts))
 
 
-def _visited(partition: ReleasedPartition, sides: Sides) -> Sequence[_Visited]:
+def _visited(partition: ReleasedPartition, sides: Box) -> Sequence[_Visited]:
     result = []
     cut = np.zeros(1, np.int64)
     for place, above, level in partition.tree.pairs():
@@ -440,9 +441,6 @@ def _summed(
         known = float(np.square(alpha_below[0]) * squares.estimates[0].variance[0])
         error = math.sqrt(max(0.0, known + spread))
     return WeightedSum(estimate, error, rows)
-
-
-BATCH_ROWS = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -509,13 +507,7 @@ class RowSampler:
         columns = []
         for axis, start, stop in zip(self.domain.axes, starts, stops, strict=True):
             first, width = start[parts], (stop - start)[parts]
-            inside = _uniform(stream, len(parts)) * width
+            inside = uniform(stream, len(parts)) * width
             cell = np.minimum(inside.astype(np.int64), width - 1)
             columns.append(axis.rows_at(first + cell, np.clip(inside - cell, 0.0, 1.0)))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-def _uniform(stream: RandomStream, size: int) -> Floats:
-    """(size,) multiples of 2^-53 in [0, 1)."""
-    result: Floats = (stream.uint64(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return result

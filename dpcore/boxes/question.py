@@ -44,8 +44,8 @@ from dptrees.dpcore.boxes.planner import (
 )
 from dptrees.dpcore.boxes.privtree import PrivTreePlan
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
-from dptrees.dpcore.privacy.composition import Spending
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.ordered.columns import ColumnsQuestion
+from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.questions.messages import (
     Counter,
     Counts,
@@ -62,7 +62,6 @@ from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Share, Way, W
 from dptrees.dpcore.questions.released import NODES, NODES_SCHEMA, number_column
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import AccumulatedTree, Measured, budget_entry
-from dptrees.dpcore.rows.policies import RowOutcome
 from dptrees.dpcore.specification import Refusal, coded
 
 MECHANISMS: dict[str, type[PartitionMechanism]] = {
@@ -191,7 +190,7 @@ def interval(
 
 
 @dataclass(frozen=True, kw_only=True)
-class HypercubeQuestion(AccumulatedTree):
+class HypercubeQuestion(ColumnsQuestion, AccumulatedTree):
     """The partition of a box.
 
     Args:
@@ -203,16 +202,12 @@ class HypercubeQuestion(AccumulatedTree):
     """
 
     kind = "hypercube"
-    written = ("name", "domain", "plan", "confidence", "weight")
-    output_only = ("confidence", "weight")
 
     domain: HypercubeDomain
     plan: PartitionMechanism = field(metadata=coded(read=mechanism_from_spec))
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.keys is not None:
-            raise ValueError("keys: a hypercube has none; make the key one of its columns")
         if self.plan.depths[-1] > self.domain.bits:
             raise ValueError(
                 f"plan: it is {self.plan.depths[-1]} bits deep, the domain {self.domain.bits}"
@@ -230,20 +225,6 @@ class HypercubeQuestion(AccumulatedTree):
         if isinstance(self.plan, PartitionPlan) and self.plan.holding is Holding.SKETCH:
             return HeldTables(tree=self.name, plan=self.plan, bits=self.domain.bits)
         return HeldCodes(tree=self.name, plan=self.plan, bits=self.domain.bits)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.domain.columns
-
-    @property
-    def value_types(self) -> dict[str, pa.DataType]:
-        return self.domain.value_types
-
-    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        self.domain.check_types(types)
-
-    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
-        return self.domain.row_outcomes(columns)
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         return Increments(pa.array(self.domain.codes(columns)))
@@ -327,14 +308,6 @@ class HypercubeQuestion(AccumulatedTree):
             yield Part(kind=NODES, tree=self.name, key=0, index=depth)
 
     @property
-    def unit(self) -> PrivacyUnit:
-        return self.plan.unit
-
-    @property
-    def spending(self) -> Spending:
-        return self.plan.spending
-
-    @property
     def budget(self) -> Budget | None:
         spent = self.plan.spending
         amount = spent.epsilon if self.plan.measure is Measure.EPSILON else spent.rho
@@ -349,14 +322,7 @@ class HypercubeQuestion(AccumulatedTree):
             "mechanism": spec["mechanism"],
             "levels": self.plan.levels,
             "plan": {name: value for name, value in spec.items() if name != "levels"},
-            "policies": {
-                axis.column: {
-                    name: axis.spec()[name]
-                    for name in ("outside", "missing", "unknown")
-                    if name in axis.spec()
-                }
-                for axis in self.domain.axes
-            },
+            "policies": self.domain.policies,
         }
 
 
@@ -470,7 +436,7 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
         """The setting that the plan is made for."""
         return PartitionSetting(
             bits=self.domain.bits,
-            diameters=lambda depth: max(self.domain.widths(depth)),
+            diameters=lambda depth: max(self.domain.extents(depth)),
             dimensions=len(self.domain.axes),
             budget=share.budget,
             unit=terms.unit,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,22 +11,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptrees.dpcore.arithmetic.sums import hypotenuse, interpolated
-from dptrees.dpcore.boxes.domain import HypercubeDomain, cell_bits
+from dptrees.dpcore.arithmetic.sums import hypotenuse
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.boxes.domain import cell_bits
 from dptrees.dpcore.boxes.parts import (
     AddedParts,
+    Box,
     BoxParts,
     BoxSums,
     ReleasedPartition,
     RowSampler,
-    Sides,
     WeightedSum,
     box_sums,
 )
 from dptrees.dpcore.boxes.plan import Estimation, PartitionPlan
 from dptrees.dpcore.boxes.question import HypercubeQuestion, interval, standard_margin
-from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.dpcore.questions.released import NODES, Answer, ReadPart, Released
+from dptrees.dpcore.ordered.columns import ReleasedColumn, ReleasedColumns, Sides
+from dptrees.dpcore.questions.released import NODES, Answer, Released
 
 # What is said of answers without a stated error.
 NO_ERRORS = (
@@ -36,28 +36,20 @@ NO_ERRORS = (
 )
 
 
-class ReleasedHypercube(Released):
-    """The answers about one partition.
+class ReleasedHypercube(ReleasedColumns):
+    """The answers about one partition, of which each depth is a part.
 
-    Args:
-        question: the tree.
-        read: gives the rows of a part; each depth is one.
-        confidence: of the intervals, by default the release's.
+    What lies inside a part of the partition is not known: where a box cuts parts, the estimate
+    spreads their rows evenly, has no standard error, and an interval from the parts that lie inside
+    to all parts that the box touches.
     """
 
-    draws_rows = True
-
-    def __init__(
-        self, question: HypercubeQuestion, read: ReadPart, confidence: float | None = None
-    ) -> None:
-        if confidence is not None and not 0 < confidence <= 0.9999:
-            raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")
-        self.question, self._read = question, read
-        self.confidence = question.confidence if confidence is None else confidence
+    question: HypercubeQuestion
+    form = "partition"
 
     @property
     def height(self) -> int:
-        return int(self.question.plan.depths[-1])
+        return self.question.plan.depths[-1]
 
     def at_confidence(self, confidence: float) -> Released:
         plan = self.question.plan
@@ -104,8 +96,8 @@ class ReleasedHypercube(Released):
         _, high = interval(outer.estimate, outer.std_error, margin, most)
         return float(low), float(high)
 
-    def select_column(self, column: str) -> Released:
-        return ReleasedColumn(self, self._axis(column))
+    def select_column(self, column: str) -> ReleasedColumn:
+        return ReleasedColumn(self, self.question.domain.find_column(column))
 
     def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
         """Return a point of the CDF of the only column, as `Released.cdf` does."""
@@ -119,7 +111,7 @@ class ReleasedHypercube(Released):
         """Return a quantile of the only column, as `Released.quantile` does."""
         return self._only_column("quantile").quantile(quantile, key)
 
-    def _only_column(self, query: str) -> Released:
+    def _only_column(self, query: str) -> ReleasedColumn:
         first, *others = self.question.columns
         if others:
             raise ValueError(
@@ -130,41 +122,13 @@ class ReleasedHypercube(Released):
     def sampler(self) -> RowSampler:
         return RowSampler(name=self._name, partition=self.spread)
 
-    def box(self, sides: Mapping[str, tuple[object, object]], key: object = None) -> Answer:
-        """The count of the rows in a box, rounded down to edges of cells.
-
-        What lies inside a part of the partition is not known: where the box cuts parts, the
-        estimate spreads their rows evenly, has no standard error, and an interval from the parts
-        that lie inside to all parts that the box touches.
-        """
-        self._check_key(key)
-        wanted = {self._axis(column): bounds for column, bounds in sides.items()}
-        cells = [(0, axis.cells) for axis in self.question.domain.axes]
-        rounded = False
-        for place, (lower, upper) in wanted.items():
-            axis = self.question.domain.axes[place]
-            start, stop = _boundary(axis, lower, 0), _boundary(axis, upper, axis.cells)
-            if start > stop:
-                raise ValueError(f"box: {lower} is above {upper}")
-            cells[place] = start, stop
-            rounded |= not (_is_edge(axis, lower) and _is_edge(axis, upper))
-        words = self.question.domain.box_in_words(cells, names_all=False)
-        answer = replace(self.box_count(cells, self._label(cells)), in_words=words)
-        if not rounded:
-            return answer
-        named = [
-            f"{column} [{lower or '...'}, {upper or '...'})"
-            for column, (lower, upper) in sides.items()
-        ]
-        return replace(answer, asked=", ".join(named))
-
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
         """Refused: the nodes of a partition have no paths, and boxes are requested one by one."""
         raise ValueError(
             f"sum: tree {self._name} is a partition, whose nodes have no paths; query a box"
         )
 
-    def box_sums(self, sides: Sides) -> BoxSums:
+    def box_sums(self, sides: Box) -> BoxSums:
         """The rows of a box of cells.
 
         Args:
@@ -172,16 +136,16 @@ class ReleasedHypercube(Released):
         """
         return box_sums(self.partition, sides)
 
-    def box_count(self, sides: Sides, label: str) -> Answer:
-        """The count of the rows in a box of cells.
+    def below(self, place: int) -> tuple[Integers, Floats]:
+        return self.spread.below(place)
 
-        Args:
-            sides: of each axis.
-            label: of the answer.
-        """
-        found, inner, outer, cuts = self.box_sums(sides)
+    def count(self, sides: Sides) -> Answer:
+        domain = self.question.domain
+        cells = [sides.get(place, (0, axis.cells)) for place, axis in enumerate(domain.axes)]
+        found, inner, outer, cuts = self.box_sums(cells)
         low, high = self._interval(inner, outer)
         count = int(min(max(0, round(found.rows)), self.total))
+        label, words = domain.box_label(cells), domain.box_label(cells, clamped=True)
         return Answer(
             label=label,
             estimate=found.estimate,
@@ -189,16 +153,10 @@ class ReleasedHypercube(Released):
             ci_low=low,
             ci_high=high,
             count=count,
-            fraction=count / self.total if self.total else None,
+            fraction=self._fraction(count),
             remark=None if self.question.plan.states_errors else NO_ERRORS,
+            in_words=None if words == label else words,
         )
-
-    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
-        """The nodes of a level with the largest counts, of those that the partition looked at."""
-        self._check_key(key)
-        rows = self._rows(level)
-        order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
-        return [self._answer(row) for row in rows.take(pa.array(order)).to_pylist()]
 
     def find_level(self, name: str) -> int:
         depths = self.question.plan.depths
@@ -213,17 +171,16 @@ class ReleasedHypercube(Released):
 
     def find_node(self, value: object, level: int) -> int:
         """The node of a level that holds a value of the only column."""
-        axis: OrderedDomain
-        (axis, *others) = self.question.domain.axes
+        domain = self.question.domain
+        (axis, *others) = domain.axes
         if others:
             raise ValueError("value: the tree has several columns; query a box")
-        domain: HypercubeDomain = self.question.domain
-        position: int = axis.find_cell(value) >> (cell_bits(axis) - domain.depths[0])
+        position = axis.find_cell(value) >> (cell_bits(axis) - domain.depths[0])
         return position >> (domain.bits - level)
 
     def node(self, level: int, node: int, key: object = None) -> Answer:
         """Return a node that the partition looked at, as `Released.node` does."""
-        self._check_key(key)
+        self._check_no_key(key)
         rows = self._rows(level)
         found = rows.filter(pc.equal(rows["node"], node)).to_pylist()
         if not found:
@@ -236,26 +193,6 @@ class ReleasedHypercube(Released):
             raise ValueError(f"level: {level} is none of {depths}")
         return self._read(NODES, self.question.name, 0, level)
 
-    def _axis(self, column: str) -> int:
-        columns: tuple[str, ...] = self.question.domain.columns
-        if column not in columns:
-            raise ValueError(f"column: {column!r} is none of {', '.join(columns)}")
-        return columns.index(column)
-
-    def _check_key(self, key: object) -> None:
-        if key is not None:
-            raise ValueError(f"key: tree {self.question.name} has no keys")
-
-    def _label(self, sides: Sides) -> str:
-        texts = []
-        for axis, (start, stop) in zip(self.question.domain.axes, sides, strict=True):
-            if (start, stop) != (0, axis.cells):
-                inside = "nothing"
-                if start < stop:
-                    inside = axis.range_labels(np.array([start]), np.array([stop]))[0].as_py()
-                texts.append(f"{axis.column} {inside}")
-        return ", ".join(texts) or "all"
-
     def _answer(self, row: Mapping[str, Any]) -> Answer:
         names = ("label", "estimate", "std_error", "ci_low", "ci_high", "count")
         known = {name: row[name] for name in names}
@@ -265,12 +202,16 @@ class ReleasedHypercube(Released):
         remark = None
         if row["ci_low"] is None:
             known["ci_low"], known["ci_high"], remark = -math.inf, math.inf, NO_ERRORS
-        fraction = row["count"] / self.total if self.total else None
-        domain: HypercubeDomain = self.question.domain
-        ranges = domain.ranges(row["level"], np.array([row["node"]], np.int64).view(np.uint64))
-        sides = [(int(start[0]), int(stop[0])) for start, stop in zip(*ranges, strict=True)]
-        words = domain.box_in_words(sides, names_all=True)
-        return Answer(**known, fraction=fraction, remark=remark, in_words=words)
+        domain, node = self.question.domain, np.array([row["node"]], np.int64).view(np.uint64)
+        ranges = zip(*domain.ranges(row["level"], node), strict=True)
+        sides = [(int(start[0]), int(stop[0])) for start, stop in ranges]
+        words = domain.box_label(sides, names_all=True, clamped=True)
+        return Answer(
+            **known,
+            fraction=self._fraction(row["count"]),
+            remark=remark,
+            in_words=None if words == row["label"] else words,
+        )
 
 
 class AddedHypercubes(ReleasedHypercube):
@@ -308,7 +249,7 @@ class AddedHypercubes(ReleasedHypercube):
         """The consistent count of all rows."""
         return sum(own.total for own in self._each)
 
-    def box_sums(self, sides: Sides) -> BoxSums:
+    def box_sums(self, sides: Box) -> BoxSums:
         """Return the rows of a box of cells, added up."""
         found = [own.box_sums(sides) for own in self._each]
         even, inner, outer = (
@@ -318,8 +259,8 @@ class AddedHypercubes(ReleasedHypercube):
 
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
         if level == 0 and count > 0:
-            self._check_key(key)
-            return [self.box_count([(0, axis.cells) for axis in self.question.domain.axes], "all")]
+            self._check_no_key(key)
+            return [self.count({})]
         raise self._has_no_nodes()
 
     def node(self, level: int, node: int, key: object = None) -> Answer:
@@ -330,82 +271,6 @@ class AddedHypercubes(ReleasedHypercube):
             f"node: these periods of tree {self._name} are several partitions, which have no nodes "
             "in common; query a box"
         )
-
-
-class ReleasedColumn(Released):
-    """The answers about one column of a box: its CDF, ranges and quantiles.
-
-    Args:
-        whole: the box.
-        place: of the column among its axes.
-    """
-
-    def __init__(self, whole: ReleasedHypercube, place: int) -> None:
-        self.question, self._whole, self._place = whole.question, whole, place
-
-    @property
-    def height(self) -> int:
-        return self._whole.height
-
-    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
-        raise ValueError("column: the nodes of the tree are of all its columns")
-
-    @property
-    def axis(self) -> OrderedDomain:
-        """The domain of the column."""
-        result: OrderedDomain = self.question.domain.axes[self._place]
-        return result
-
-    def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
-        """Return a point of the CDF of the column, as `Released.cdf` does; see
-        `ReleasedHypercube.box`."""
-        if simultaneous:
-            raise ValueError("cdf: a partition has no simultaneous band")
-        return self._whole.box({self.axis.column: ("", value)}, key)
-
-    def range(self, lower: object, upper: object, key: object = None) -> Answer:
-        """Return the count of a range of the column, as `Released.range` does; see
-        `ReleasedHypercube.box`."""
-        return self._whole.box({self.axis.column: (lower, upper)}, key)
-
-    def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
-        """The value below which a fraction of the consistent count lies, rows being spread evenly
-        in their parts; its interval is not known."""
-        self._whole._check_key(key)
-        try:
-            fraction = float(quantile)
-        except ValueError:
-            raise ValueError(f"quantile: {quantile!r} is not a number") from None
-        if not 0 <= fraction <= 1:
-            raise ValueError(f"quantile: {fraction} is not between 0 and 1")
-        edges, rows = self._whole.spread.below(self._place)
-        value = None
-        if rows[-1] > 0:
-            exact = float(interpolated(fraction * rows[-1], rows, edges))
-            cell = min(int(exact), self.axis.cells - 1)
-            share = min(max(exact - cell, 0.0), 1.0)
-            value = self.axis.value_at(np.array([cell]), np.array([share]))[0].as_py()
-        numeric = isinstance(value, (int, float))
-        return self.axis.quantile_in_words(
-            {
-                "q": fraction,
-                "value": value if numeric else None,
-                "ci_low": None,
-                "ci_high": None,
-                "value_text": None if value is None else str(value),
-                "ci_low_text": None,
-                "ci_high_text": None,
-            }
-        )
-
-
-def _is_edge(axis: OrderedDomain, value: object) -> bool:
-    return value in ("", None) or axis.is_edge(value)
-
-
-def _boundary(axis: OrderedDomain, value: object, open_: int) -> int:
-    """The number of cells below a value; an empty text leaves the side open."""
-    return open_ if value in ("", None) else axis.find_boundary(value)
 
 
 def _added(sums: Sequence[WeightedSum]) -> WeightedSum:

@@ -29,6 +29,7 @@ from dptrees.dpcore.questions.released import (
     NamedRun,
     ReadPart,
     check_apart,
+    quantile_number,
     sum_label,
 )
 from dptrees.dpcore.questions.released_tree import KeyCodes, ReleasedTree
@@ -206,7 +207,7 @@ class ReleasedCdf(ReleasedTree):
         Raises:
             ValueError: no number between 0 and 1, or no such key; categories have no order.
         """
-        number = _as_number(quantile)
+        number = quantile_number(quantile)
         place = self._released_place(number)
         if place is None:
             return self.computed_quantile(number, key)
@@ -237,7 +238,7 @@ class ReleasedCdf(ReleasedTree):
 
     def quantiles_by_key(self, quantiles: Sequence[float | str]) -> list[dict[str, object]]:
         """Return quantiles of all keys, from arrays of all keys of a chunk; else as `Released`."""
-        numbers, listed = list(map(_as_number, quantiles)), len(self.question.quantiles)
+        numbers, listed = list(map(quantile_number, quantiles)), len(self.question.quantiles)
         places = [self._released_place(each) for each in numbers]
         others = [each for each, place in zip(numbers, places, strict=True) if place is None]
         released, computed = list[dict[str, Any]](), list[dict[str, Any]]()
@@ -457,10 +458,3 @@ class ReleasedCdf(ReleasedTree):
             return "nothing"
         labels = self.question.domain.range_labels(np.array([start]), np.array([stop]))
         return str(labels[0].as_py())
-
-
-def _as_number(quantile: float | str) -> float:
-    try:
-        return float(quantile)
-    except ValueError:
-        raise ValueError(f"quantile: {quantile!r} is not a number") from None

@@ -28,7 +28,7 @@ from dptrees.dpcore.questions.messages import (
     pack_dense,
 )
 from dptrees.dpcore.questions.question import PublicTable, Question
-from dptrees.dpcore.questions.released import NODES, Answer, ReadPart, Released
+from dptrees.dpcore.questions.released import NODES, Answer, Released
 from dptrees.dpcore.rows.key_tables import TableKeys
 from dptrees.dpcore.rows.policies import RowOutcome
 from dptrees.dpcore.specification import Refusal
@@ -236,15 +236,7 @@ class UnitChoice(Question):
 
 
 class ReleasedChoice(Released):
-    """What was chosen.
-
-    Args:
-        question: the choice.
-        read: gives the rows of its part.
-    """
-
-    def __init__(self, question: UnitChoice, read: ReadPart) -> None:
-        self.question, self._read = question, read
+    """What was chosen."""
 
     @property
     def height(self) -> int:

@@ -207,8 +207,13 @@ class Released(ABC):
 
     A kind overrides what it answers. The others are refused with a `ValueError`.
 
-    Attributes:
+    Args:
         question: the tree.
+        read: gives the rows of a part.
+        confidence: of the intervals, by default the release's.
+
+    Raises:
+        ValueError: the confidence is not above 0 and at most 0.9999.
     """
 
     # How messages say that the tree has no order, where it has none.
@@ -219,6 +224,12 @@ class Released(ABC):
     only_statistics: ClassVar[tuple[StatisticKind, ...]] = ()
 
     question: Any
+
+    def __init__(self, question: Any, read: ReadPart, confidence: float | None = None) -> None:
+        if confidence is not None and not 0 < confidence <= 0.9999:
+            raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")
+        self.question, self._read = question, read
+        self.confidence = question.confidence if confidence is None else confidence
 
     @property
     @abstractmethod
@@ -473,11 +484,27 @@ class Released(ABC):
     def _name(self) -> str:
         return str(self.question.name)
 
+    def _check_no_key(self, key: object) -> None:
+        if key is not None:
+            raise ValueError(f"key: tree {self._name} has no keys")
+
     def _has_no_numbers(self) -> ValueError:
         return ValueError(f"node: in tree {self._name} nodes are found by --path")
 
     def _has_no_order(self, query: str) -> ValueError:
         return ValueError(f"{query}: tree {self._name} {self.unordered}")
+
+
+def quantile_number(quantile: float | str) -> float:
+    """Return a quantile as a number, which may be written out.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return float(quantile)
+    except ValueError:
+        raise ValueError(f"quantile: {quantile!r} is not a number") from None
 
 
 def named_level(names: Sequence[str], name: str) -> int:

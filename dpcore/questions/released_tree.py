@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.questions.answer_errors import AnswerErrors, LeafRun, SumBounds, SumError
-from dptrees.dpcore.questions.released import NODES, Answer, ReadPart, Released
+from dptrees.dpcore.questions.released import NODES, Answer, Released
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.trees.chunks import Chunk, Chunking
 from dptrees.dpcore.trees.error_laws import clipped_intervals
@@ -29,24 +29,9 @@ _BOUND = (
 
 
 class ReleasedTree(Released):
-    """The answers about one tree of known leaves.
+    """The answers about one tree of known leaves."""
 
-    Args:
-        question: the tree.
-        read: gives the rows of a part.
-        confidence: of the intervals, by default the release's.
-
-    Raises:
-        ValueError: the confidence is not above 0 and at most 0.9999.
-    """
-
-    def __init__(
-        self, question: TreeQuestion[Any], read: ReadPart, confidence: float | None = None
-    ) -> None:
-        if confidence is not None and not 0 < confidence <= 0.9999:
-            raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")
-        self.question, self._read = question, read
-        self.confidence = question.confidence if confidence is None else confidence
+    question: TreeQuestion[Any]
 
     @property
     def height(self) -> int:

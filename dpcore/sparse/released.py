@@ -14,7 +14,6 @@ from dptrees.dpcore.arithmetic.sums import hypotenuse
 from dptrees.dpcore.questions.released import (
     NODES,
     Answer,
-    ReadPart,
     Released,
     in_natural_order,
     named_level,
@@ -25,17 +24,11 @@ from dptrees.dpcore.sparse.question import SparseQuestion
 
 
 class ReleasedSparse(Released):
-    """The answers about one large tree.
-
-    Args:
-        question: the tree.
-        read: gives the rows of a part; each level is one.
-    """
+    """The answers about one large tree, of which each level is a part."""
 
     unordered = "is sparse, and has no order"
 
-    def __init__(self, question: SparseQuestion, read: ReadPart) -> None:
-        self.question, self._read = question, read
+    question: SparseQuestion
 
     @property
     def height(self) -> int:
@@ -61,7 +54,7 @@ class ReleasedSparse(Released):
 
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
         """Return the largest published nodes, as `Released.top` does."""
-        self._check_key(key)
+        self._check_no_key(key)
         rows = self.rows(level)
         order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
         return self._answers(rows.take(pa.array(order)))
@@ -73,7 +66,7 @@ class ReleasedSparse(Released):
             ValueError: the tree can have no node of this path; or none was published, and the
                 sentence says what its count can be.
         """
-        self._check_key(key)
+        self._check_no_key(key)
         path = self.question.domain.as_written(path)
         level = self.question.domain.level_of_path(path)
         found = self._find(level, path)
@@ -90,7 +83,7 @@ class ReleasedSparse(Released):
         Raises:
             ValueError: the tree can have no node of this path, none was published, or it is a leaf.
         """
-        self._check_key(key)
+        self._check_no_key(key)
         domain = self.question.domain
         path = domain.as_written(path)
         level = domain.level_of_path(path)
@@ -107,7 +100,7 @@ class ReleasedSparse(Released):
         self, path: str, count: int, level: int | None, key: object = None
     ) -> list[Answer]:
         """Return the largest published nodes below a path, as `Released.top_below` does."""
-        self._check_key(key)
+        self._check_no_key(key)
         domain = self.question.domain
         path = domain.as_written(path)
         above = domain.level_of_path(path)
@@ -133,7 +126,7 @@ class ReleasedSparse(Released):
         Raises:
             ValueError: no such path, one that was not published, or rows would count twice.
         """
-        self._check_key(key)
+        self._check_no_key(key)
         names = [self.question.domain.as_written(str(path)) for path in paths]
         self._check_apart(names)
         answers = [self.at_path(name) for name in names]
@@ -191,10 +184,6 @@ class ReleasedSparse(Released):
         confidence = confidence if confidence <= HIGHEST_CONFIDENCE else 1.0
         low, high = published_bounds(law, plan.threshold(level), noisy, confidence)
         return int(low[0]), int(high[0])
-
-    def _check_key(self, key: object) -> None:
-        if key is not None:
-            raise ValueError(f"key: tree {self.question.name} has no keys")
 
     def _find(self, level: int, path: str) -> pa.Table:
         """The row of the node of a path on its level, if it was published."""

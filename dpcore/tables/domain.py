@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -21,13 +21,11 @@ import pyarrow as pa
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import counts_digest
-from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.ordered.columns import ColumnsDomain
 from dptrees.dpcore.questions.messages import Counter, Counts, Increments, Partial, Place
 from dptrees.dpcore.rows.columns import pack, unpack
 from dptrees.dpcore.rows.numbers import text_buffers
-from dptrees.dpcore.rows.policies import RowOutcome
-from dptrees.dpcore.specification import Coded, Refusal, coded
+from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.tables.plan import MOST_COLUMNS, MOST_COUNTERS, TableShape
 
 _BITS = 7
@@ -271,7 +269,7 @@ MOST_CELLS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableDomain(Coded):
+class TableDomain(ColumnsDomain):
     """The columns of a table and their cells.
 
     Args:
@@ -299,20 +297,14 @@ class TableDomain(Coded):
     kind: ClassVar[str] = "table"
     written = ("kind", "axes", "cells")
 
-    axes: tuple[OrderedDomain, ...] = field(
-        metadata=coded(name="columns", read=lambda columns: tuple(map(make_domain, columns)))
-    )
     cells: int = DEFAULT_CELLS[0]
 
     def __post_init__(self) -> None:
-        names = [axis.column for axis in self.axes]
-        if not 2 <= len(names) <= MOST_COLUMNS:
+        if not 2 <= len(self.axes) <= MOST_COLUMNS:
             raise Refusal(
-                "columns", f"there are {len(names)}; a table has from 2 to {MOST_COLUMNS}"
+                "columns", f"there are {len(self.axes)}; a table has from 2 to {MOST_COLUMNS}"
             )
-        twice = {name for name in names if names.count(name) > 1}
-        if twice:
-            raise Refusal("columns", f"{min(twice)!r} is there twice")
+        super().__post_init__()
         if not 2 <= self.cells <= MOST_CELLS:
             raise Refusal("cells", f"{self.cells} is not from 2 to {MOST_CELLS}")
         for axis, size in zip(self.axes, self.sizes, strict=True):
@@ -335,11 +327,6 @@ class TableDomain(Coded):
                 f"{MOST_COUNTERS:,}: use fewer cells a column, or leave columns out",
             )
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
-        return tuple(axis.column for axis in self.axes)
-
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """(d,) how many cells of a column's domain are one cell of the tables."""
@@ -348,39 +335,9 @@ class TableDomain(Coded):
         )
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """(d,) the cells of each column in the tables."""
-        return tuple(
-            -(-axis.cells // width) for axis, width in zip(self.axes, self.widths, strict=True)
-        )
-
-    @cached_property
     def shape(self) -> TableShape:
         """The layout of the counts."""
         return TableShape(sizes=self.sizes, ordered=tuple(axis.is_ordered for axis in self.axes))
-
-    @property
-    def value_types(self) -> dict[str, pa.DataType]:
-        """Type of each column where a file does not state it."""
-        return {name: type for axis in self.axes for name, type in axis.value_types.items()}
-
-    @property
-    def drops_rows(self) -> bool:
-        """Whether a policy can drop a row."""
-        return any(axis.drops_rows for axis in self.axes)
-
-    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        """Refuse columns of types that cannot be read.
-
-        Raises:
-            ValueError: naming the column.
-        """
-        for axis in self.axes:
-            axis.check_type(types[axis.column])
-
-    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
-        """Rows without a cell of their own in a column, by cause."""
-        return [outcome for axis in self.axes for outcome in axis.row_outcomes(columns)]
 
     def row_codes(self, columns: Mapping[str, pa.Array]) -> tuple[list[Integers], Integers | None]:
         """The cells of the rows that every policy keeps.
@@ -395,18 +352,11 @@ class TableDomain(Coded):
         Raises:
             ValueError: a column's type cannot be used.
         """
-        codes = [axis.cell_ids(columns[axis.column]) for axis in self.axes]
+        codes, kept = self.kept_cells(columns)
         for code, width in zip(codes, self.widths, strict=True):
             if width > 1:
-                code //= width  # -1, of a row that is dropped, stays -1
-        if not self.drops_rows:
-            return codes, None
-        kept = codes[0] >= 0
-        for code in codes[1:]:
-            kept &= code >= 0
-        if kept.all():
-            return codes, None
-        return [code[kept] for code in codes], np.flatnonzero(kept)
+                code //= width
+        return codes, None if kept is None else np.flatnonzero(kept)
 
     def leaf_counts(self, columns: Mapping[str, pa.Array]) -> Integers:
         """Exact counts of all columns and all pairs of some rows, (length,) of `shape`.
@@ -442,20 +392,3 @@ class TableDomain(Coded):
             words = [axis.clamped_label(int(start), int(stop)) for start, stop in ends]
             texts = [said or text for said, text in zip(words, texts, strict=True)]
         return f"{axis.column} {listed(texts)}"
-
-    def find_column(self, column: str) -> int:
-        """The place of a column.
-
-        Raises:
-            ValueError: there is none of this name.
-        """
-        if column not in self.columns:
-            raise ValueError(f"column: {column!r} is none of {', '.join(self.columns)}")
-        return self.columns.index(column)
-
-    def policies(self) -> Iterator[tuple[str, dict[str, object]]]:
-        """Each column with its policies for values without a cell."""
-        names = ("outside", "missing", "unknown")
-        for axis in self.axes:
-            spec = axis.spec()
-            yield axis.column, {name: spec[name] for name in names if name in spec}

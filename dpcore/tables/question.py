@@ -24,7 +24,7 @@ from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.exponential.choice import FLOOR, cached_weights, flipped, weighed
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise
-from dptrees.dpcore.privacy.composition import Spending
+from dptrees.dpcore.ordered.columns import ColumnsQuestion
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.messages import (
     Drawn,
@@ -37,11 +37,9 @@ from dptrees.dpcore.questions.messages import (
     RowIncrements,
 )
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
-from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.questions.tree_question import budget_entry
 from dptrees.dpcore.rows.columns import pack, pack_many, unpack, unpack_many
-from dptrees.dpcore.rows.policies import RowOutcome
 from dptrees.dpcore.tables.domain import (
     ALL_TABLES,
     TableCounter,
@@ -309,7 +307,7 @@ LEVELS = (0, 1, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableQuestion(Question):
+class TableQuestion(ColumnsQuestion):
     """The counts of a wide table.
 
     Args:
@@ -321,32 +319,14 @@ class TableQuestion(Question):
     """
 
     kind = "table"
-    written = ("name", "domain", "plan", "confidence", "weight")
-    output_only = ("confidence", "weight")
 
     domain: TableDomain
     plan: MarginalsPlan
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.keys is not None:
-            raise ValueError("keys: a table has none; make the key one of its columns")
         if self.plan.shape != self.domain.shape:
             raise ValueError("plan: it is for tables of other sizes")
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.domain.columns
-
-    @property
-    def value_types(self) -> dict[str, pa.DataType]:
-        return self.domain.value_types
-
-    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        self.domain.check_types(types)
-
-    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
-        return self.domain.row_outcomes(columns)
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         return self.row_increments(columns).increments
@@ -396,16 +376,8 @@ class TableQuestion(Question):
             yield Part(kind=NODES, tree=self.name, key=0, index=level)
 
     @property
-    def unit(self) -> PrivacyUnit:
-        return self.plan.unit
-
-    @property
     def budget(self) -> Budget:
         return self.plan.budget
-
-    @property
-    def spending(self) -> Spending:
-        return self.plan.spending
 
     def entry(self) -> dict[str, object]:
         """The mechanism, its noise, and the policies."""
@@ -415,7 +387,7 @@ class TableQuestion(Question):
             "mechanism": "marginals",
             "cells": dict(zip(self.columns, self.domain.sizes, strict=True)),
             "plan": self.plan.spec(),
-            "policies": dict(self.domain.policies()),
+            "policies": self.domain.policies,
         }
 
 

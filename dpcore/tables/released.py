@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,11 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dptrees.dpcore.arithmetic.sums import interpolated
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.dpcore.questions.released import NODES, Answer, ReadPart, Released
+from dptrees.dpcore.ordered.columns import (
+    BATCH_ROWS,
+    ReleasedColumn,
+    ReleasedColumns,
+    Sides,
+    uniform,
+)
+from dptrees.dpcore.questions.released import NODES, Answer, Released
 from dptrees.dpcore.tables.domain import TableDomain, text_cells
 from dptrees.dpcore.tables.model import TableModel
 from dptrees.dpcore.tables.noisy_tables import (
@@ -32,8 +37,6 @@ from dptrees.dpcore.tables.noisy_tables import (
     model_rows,
 )
 from dptrees.dpcore.tables.question import LEVELS, TableQuestion
-
-BATCH_ROWS = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,15 +88,9 @@ class TableSampler:
         if width == 1 and not axis.has_intervals:
             return axis.rows_at(code, np.zeros(len(code)))
         start = code * width
-        inside = _uniform(stream, len(code)) * np.minimum(width, axis.cells - start)
+        inside = uniform(stream, len(code)) * np.minimum(width, axis.cells - start)
         cell = np.minimum(start + inside.astype(np.int64), axis.cells - 1)
         return axis.rows_at(cell, np.clip(inside - np.floor(inside), 0.0, 1.0))
-
-
-def _uniform(stream: RandomStream, size: int) -> Floats:
-    """(size,) multiples of 2^-53 in [0, 1)."""
-    result: Floats = (stream.uint64(size) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return result
 
 
 # What is said of a pair of columns whose table was not measured.
@@ -107,9 +104,6 @@ CUTS = (
     "no standard error, and its interval reaches from the groups inside to all that it touches"
 )
 
-# The cells [start, stop) of some columns, by their places.
-Sides = Mapping[int, tuple[int, int]]
-
 
 class _Measured(NamedTuple):
     """What noisy counts say of a box: an unbiased estimate, or an interval alone."""
@@ -121,25 +115,17 @@ class _Measured(NamedTuple):
     remark: str | None = None
 
 
-class ReleasedTable(Released):
-    """The answers about one table.
+class ReleasedTable(ReleasedColumns):
+    """The answers about one table: boxes of one or two columns, and its cells.
 
-    Args:
-        question: the tree.
-        read: gives the rows of a part; each level is one.
-        confidence: of the intervals, by default the release's.
+    The levels are all rows (0), the columns (1) and the chosen pairs (2), each one part. A side of
+    categories is [first, last) in the order of the list, and one category where both are the same.
     """
 
-    draws_rows = True
+    question: TableQuestion
     unordered = "has several columns: say which with --column"
-
-    def __init__(
-        self, question: TableQuestion, read: ReadPart, confidence: float | None = None
-    ) -> None:
-        if confidence is not None and not 0 < confidence <= 0.9999:
-            raise ValueError(f"confidence: {confidence} is not above 0 and at most 0.9999")
-        self.question, self._read = question, read
-        self.confidence = question.confidence if confidence is None else confidence
+    orders_categories = False
+    form = "table"
 
     @property
     def height(self) -> int:
@@ -172,34 +158,21 @@ class ReleasedTable(Released):
     def sampler(self) -> TableSampler:
         return TableSampler(name=self._name, domain=self.question.domain, model=self.model)
 
-    def select_column(self, column: str) -> Released:
+    def select_column(self, column: str) -> ReleasedTableColumn:
         return ReleasedTableColumn(self, self.question.domain.find_column(column))
 
     def box(self, sides: Mapping[str, tuple[object, object]], key: object = None) -> Answer:
-        """The count of the rows in a box of one or two columns, rounded down to edges of cells.
-
-        Of categories a side is [first, last) in the order of the list, and one category where both
-        are the same.
-        """
-        self._check_key(key)
+        """The count of the rows in a box of one or two columns, as `Released.box` does."""
         if len(sides) > 2:
+            self._check_no_key(key)
             raise ValueError(
                 f"box: tree {self._name} answers boxes of one or two columns; of more, count rows "
                 "that sample draws"
             )
-        found = {self.question.domain.find_column(column): ends for column, ends in sides.items()}
-        cells = {place: self._cells(place, *ends) for place, ends in sorted(found.items())}
-        answer = self.count(cells)
-        if all(self._is_edge(place, end) for place, ends in found.items() for end in ends):
-            return answer
-        named = [
-            f"{name} {low}" if low == high else f"{name} [{low or '...'}, {high or '...'})"
-            for name, (low, high) in sides.items()
-        ]
-        return replace(answer, asked=", ".join(named))
+        return super().box(sides, key)
 
     def count(self, sides: Sides) -> Answer:
-        """The count of the rows in a box of cells of at most two columns."""
+        sides = dict(sorted(sides.items()))
         modelled, found = self._modelled(sides), self._measured(sides)
         label, words = self._label(sides), self._label(sides, clamped=True)
         count = round(modelled)
@@ -210,10 +183,14 @@ class ReleasedTable(Released):
             ci_low=found.low,
             ci_high=found.high,
             count=count,
-            fraction=count / self.total if self.total else None,
+            fraction=self._fraction(count),
             remark=found.remark,
             in_words=None if words == label else words,
         )
+
+    def below(self, place: int) -> tuple[Integers, Floats]:
+        rows = np.concatenate([[0.0], np.cumsum(self.model.column(place))])
+        return self.question.domain.starts(place), rows
 
     def _modelled(self, sides: Sides) -> float:
         """The rows of the model in a box."""
@@ -259,16 +236,9 @@ class ReleasedTable(Released):
         _, most = self.noisy.total.interval(third)
         return max(0.0, ones[0] + others[0] - most), min(ones[1], others[1])
 
-    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
-        """The cells with the largest counts: of all columns (level 1), or of all chosen pairs."""
-        self._check_key(key)
-        rows = self._rows(level)
-        order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
-        return [self._answer(row) for row in rows.take(pa.array(order)).to_pylist()]
-
     def at_path(self, path: str, key: object = None) -> Answer:
         """Return the cell of a label, as `top` shows it; "" is the number of rows."""
-        self._check_key(key)
+        self._check_no_key(key)
         for level in LEVELS:
             rows = self._rows(level)
             labels = rows["label"].to_pylist()
@@ -291,7 +261,7 @@ class ReleasedTable(Released):
         if self.confidence != self.question.confidence:
             found = self._row_sum(row)
             known["ci_low"], known["ci_high"] = found.interval(self.confidence)
-        fraction = row["count"] / self.total if self.total else None
+        fraction = self._fraction(row["count"])
         return Answer(**known, fraction=fraction, in_words=self._words(row))
 
     def _row_sum(self, row: Mapping[str, Any]) -> NoisySum:
@@ -313,39 +283,6 @@ class ReleasedTable(Released):
         )
         return None if words in ("", row["label"]) else words
 
-    def _check_key(self, key: object) -> None:
-        if key is not None:
-            raise ValueError(f"key: tree {self._name} has no keys")
-
-    def _cells(self, place: int, lower: object, upper: object) -> tuple[int, int]:
-        """The cells of the tables between two values of a column."""
-        axis, size = self.question.domain.axes[place], self.question.domain.sizes[place]
-        if not axis.has_intervals and lower == upper and lower not in ("", None):
-            cell = axis.find_cell(lower)
-            return cell, cell + 1
-        start = 0 if lower in ("", None) else self._boundary(place, lower)
-        stop = size if upper in ("", None) else self._boundary(place, upper)
-        if start > stop:
-            raise ValueError(f"box: {lower} is above {upper}")
-        return start, stop
-
-    def _boundary(self, place: int, value: object) -> int:
-        """The number of cells of the tables that lie wholly below a value."""
-        domain = self.question.domain
-        below = int(domain.axes[place].find_boundary(value))
-        if below == domain.axes[place].cells:
-            return int(domain.sizes[place])
-        return int(below // domain.widths[place])
-
-    def _is_edge(self, place: int, value: object) -> bool:
-        """Whether a value is an edge of a cell of the tables, or open."""
-        if value in ("", None):
-            return True
-        domain = self.question.domain
-        axis, width = domain.axes[place], domain.widths[place]
-        below = axis.find_boundary(value)
-        return bool(axis.is_edge(value) and (below % width == 0 or below == axis.cells))
-
     def _label(self, sides: Sides, *, clamped: bool = False) -> str:
         domain = self.question.domain
         texts = [
@@ -356,116 +293,36 @@ class ReleasedTable(Released):
         return ", ".join(texts) or "all"
 
 
-class ReleasedTableColumn(Released):
-    """The answers about one column of a table: its CDF, ranges and quantiles.
+class ReleasedTableColumn(ReleasedColumn):
+    """The answers about one column of a table, whose quantiles have intervals.
 
-    Args:
-        whole: the table.
-        place: of the column.
+    A boundary b of cells is ruled out as lying above a quantile where the noisy count below it
+    falls short of the quantile by more than its margin, and likewise below; the interval covers
+    what is not ruled out. The cells around the true quantile are ruled out with a probability of at
+    most what the confidence leaves, as two of all margins decide.
     """
 
-    def __init__(self, whole: ReleasedTable, place: int) -> None:
-        self.question, self._whole, self._place = whole.question, whole, place
-
-    @property
-    def height(self) -> int:
-        return self._whole.height
-
-    @property
-    def axis(self) -> OrderedDomain:
-        """The domain of the column."""
-        result: OrderedDomain = self.question.domain.axes[self._place]
-        return result
+    _whole: ReleasedTable
 
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
         """The cells of the column with the largest counts."""
-        self._whole._check_key(key)
+        self._check_no_key(key)
         if level == 0:
             return self._whole.top(1, 0)
         cells = self._whole.model.column(self._place)
         order = np.argsort(-cells, kind="stable")[:count].tolist()
         return [self._whole.count({self._place: (cell, cell + 1)}) for cell in order]
 
-    def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
-        """Return a point of the CDF of the column, as `Released.cdf` does."""
-        self._check_order("cdf")
-        if simultaneous:
-            raise ValueError("cdf: a table has no simultaneous band")
-        return self._whole.box({self.axis.column: ("", value)}, key)
-
-    def range(self, lower: object, upper: object, key: object = None) -> Answer:
-        """Return the count of a range of the column, as `Released.range` does."""
-        self._check_order("range")
-        return self._whole.box({self.axis.column: (lower, upper)}, key)
-
-    def _check_order(self, query: str) -> None:
-        if not self.axis.is_ordered:
-            raise ValueError(
-                f"{query}: the categories of {self.axis.column} have no order; query a box"
-            )
-
-    def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
-        """The value below which a fraction of the model's rows lies, rows being spread evenly in
-        their cells; and the interval of the noisy counts of the column.
-
-        A boundary b of cells is ruled out as lying above the quantile where the noisy count below
-        it falls short of the quantile by more than its margin, and likewise below; the interval
-        covers what is not ruled out. The cells around the true quantile are ruled out with a
-        probability of at most what the confidence leaves, as two of all margins decide.
-        """
-        self._whole._check_key(key)
-        self._check_order("quantile")
-        try:
-            fraction = float(quantile)
-        except ValueError:
-            raise ValueError(f"quantile: {quantile!r} is not a number") from None
-        if not 0 <= fraction <= 1:
-            raise ValueError(f"quantile: {fraction} is not between 0 and 1")
-        rows = np.concatenate([[0.0], np.cumsum(self._whole.model.column(self._place))])
-        if not rows[-1] > 0:
-            return self._in_words(fraction, None, None, None)
-        at = float(interpolated(fraction * rows[-1], rows, self._starts))
-        low, high = self._ends(fraction)
-        return self._in_words(
-            fraction, self._value(at), self._edge(low, upper=False), self._edge(high, upper=True)
-        )
-
-    @property
-    def _starts(self) -> Floats:
-        starts: Integers = self.question.domain.starts(self._place)
-        return starts.astype(np.float64)
-
-    def _ends(self, fraction: float) -> tuple[int, int]:
-        """The first cell that is not ruled out, and the one after the last."""
-        plan = self.question.plan
+    def _quantile_ends(self, fraction: float, edges: Integers) -> Sequence[Any]:
         found, variances = self._whole.noisy.differences(self._place, fraction)
-        margin = margins(plan.column_law, variances, self._whole.confidence)
+        margin = margins(self.question.plan.column_law, variances, self._whole.confidence)
         short, beyond = found < -margin, found > margin
         # A cell is possible where its upper edge does not fall short, nor its lower one exceeds.
         possible = np.flatnonzero(~short[1:] & ~beyond[:-1])
-        if not len(possible):
-            return 0, len(found) - 1
-        return int(possible[0]), int(possible[-1]) + 1
-
-    def _value(self, at: float) -> Any:
-        cell = min(int(at), self.axis.cells - 1)
-        share = min(max(at - cell, 0.0), 1.0)
-        return self.axis.value_at(np.array([cell]), np.array([share]))[0].as_py()
-
-    def _edge(self, cell: int, *, upper: bool) -> Any:
-        """The least value of a cell of the tables, or the largest of the one before it."""
-        first = int(self._starts[cell])
-        return self._value(first) if not upper else self._value_below(first)
+        first, last = (possible[0], possible[-1]) if len(possible) else (0, len(found) - 2)
+        low, high = int(edges[first]), int(edges[last + 1])
+        # The largest value is that of the cell before.
+        return self._value(low), self._value_below(high)
 
     def _value_below(self, first: int) -> Any:
         return self.axis.value_at(np.array([first - 1]), np.array([1.0]))[0].as_py()
-
-    def _in_words(self, fraction: float, value: Any, low: Any, high: Any) -> dict[str, object]:
-        found = {"value": value, "ci_low": low, "ci_high": high}
-        numbers = {
-            name: each if isinstance(each, (int, float)) else None for name, each in found.items()
-        }
-        texts = {
-            f"{name}_text": None if each is None else str(each) for name, each in found.items()
-        }
-        return self.axis.quantile_in_words({"q": fraction} | numbers | texts)

@@ -284,7 +284,7 @@ class Densities:
         places = np.unique(np.linspace(0, len(kept) - 1, min(len(kept), most_known)).astype(int))
         low = high = None
         if self.tree.partition.variances is not None:
-            answers = [self.tree.box_count([(0, int(kept[each]))], "") for each in places]
+            answers = [self.tree.count({0: (0, int(kept[each]))}) for each in places]
             low = np.array([answer.ci_low for answer in answers])
             high = np.array([answer.ci_high for answer in answers])
         ends = axis.at(np.array([start, stop]))
@@ -324,7 +324,7 @@ class Densities:
             depth
             for depth in range(domain.bits + 1)
             if depth == domain.bits
-            or all(wide <= least for wide, least in zip(domain.widths(depth), seen, strict=True))
+            or all(wide <= least for wide, least in zip(domain.extents(depth), seen, strict=True))
         )
 
     def grids(self, columns: int, most: int) -> Iterator[DensityGrid]:

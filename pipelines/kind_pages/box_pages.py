@@ -108,12 +108,11 @@ def _said(tree: ReleasedHypercube, room: PageRoom) -> dict[str, object]:
     }
 
 
-def _policies(question: HypercubeQuestion) -> Iterator[dict[str, str]]:
+def _policies(question: HypercubeQuestion | TableQuestion) -> Iterator[dict[str, str]]:
     """The rows of the table of policies, a column each."""
-    for axis in question.domain.axes:
-        spec = axis.spec()
-        yield {"column": clip(axis.column), "tree": clip(question.name)} | {
-            name: CELL_POLICIES.get(str(spec.get(name)), "")
+    for column, policies in question.domain.policies.items():
+        yield {"column": clip(column), "tree": clip(question.name)} | {
+            name: CELL_POLICIES.get(str(policies.get(name)), "")
             for name in ("outside", "missing", "unknown")
         }
 
@@ -289,14 +288,7 @@ def _table_values(tree: ReleasedTable, room: PageRoom) -> dict[str, object]:
         "pairs": list(_pairs(tree)),
         "largest": list(_largest_pairs(tree, room.trees)),
         "commands": _table_commands(tree),
-        "policies": [
-            {"column": clip(column), "tree": clip(question.name)}
-            | {
-                name: CELL_POLICIES.get(str(policies.get(name)), "")
-                for name in ("outside", "missing", "unknown")
-            }
-            for column, policies in question.domain.policies()
-        ],
+        "policies": list(_policies(question)),
     }
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.boxes.domain import HypercubeDomain
-from dptrees.dpcore.boxes.parts import ReleasedPartition, Sides
+from dptrees.dpcore.boxes.parts import Box, ReleasedPartition
 from dptrees.dpcore.boxes.plan import Holding
 from dptrees.dpcore.boxes.planner import PartitionChoices, PartitionSetting
 from dptrees.dpcore.boxes.question import PLANNERS, HypercubeQuestion, HypercubeWorkload
@@ -119,7 +119,7 @@ def rows_in(rows: pa.RecordBatch, sides: Mapping[str, tuple[int, int]]) -> int:
     return int(inside.sum())
 
 
-def covered_shares(partition: ReleasedPartition, sides: Sides) -> list[Floats]:
+def covered_shares(partition: ReleasedPartition, sides: Box) -> list[Floats]:
     """For each level (n,) the share of each part that a box covers; 0 of other nodes."""
     return [
         ends * partition.covered(place, np.arange(len(ends)), sides)

@@ -102,9 +102,9 @@ def test_variances_are_read_back() -> None:
 def test_a_box_of_whole_nodes_has_an_error_and_one_that_cuts_parts_a_bound() -> None:
     question = plan_question(BOX, "adaptive", amount=Fraction(1, 10))
     tree = released(question, draw_rows(BOX, 2000))
-    whole = tree.box_count([(0, 8), (4, 16)], "")
+    whole = tree.count({0: (0, 8), 1: (4, 16)})
     assert whole.std_error is not None and whole.ci_low < whole.estimate < whole.ci_high
-    cut = tree.box_count([(1, 15), (1, 15)], "")
+    cut = tree.count({0: (1, 15), 1: (1, 15)})
     assert cut.std_error is None and cut.ci_low <= cut.estimate <= cut.ci_high
 
 
@@ -116,7 +116,7 @@ def test_of_a_box_for_counts_no_error_is_stated() -> None:
         assert rows["estimate"].null_count == 0
         for name in ("std_error", "ci_low", "ci_high"):
             assert rows[name].null_count == len(rows)
-    whole, cut = tree.box_count([(0, 8), (4, 16)], ""), tree.box_count([(1, 15), (1, 15)], "")
+    whole, cut = tree.count({0: (0, 8), 1: (4, 16)}), tree.count({0: (1, 15), 1: (1, 15)})
     for answer in (whole, cut, *tree.top(3, question.plan.depths[1])):
         assert answer.std_error is None and answer.remark is not None
         assert (answer.ci_low, answer.ci_high) == (-np.inf, np.inf)

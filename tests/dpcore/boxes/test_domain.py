@@ -163,7 +163,7 @@ def test_columns_types_and_widths() -> None:
     domain = HypercubeDomain(axes=every_axis(), depths=(1, 1, 1, 1, 2))
     assert domain.columns == ("i", "w", "n", "c", "d")
     assert domain.value_types["c"] == pa.string() and domain.value_types["n"] == pa.float64()
-    assert domain.widths(0) == (1.0,) * 5 and domain.widths(6) == (0.5, 0.5, 0.5, 0.5, 0.25)
+    assert domain.extents(0) == (1.0,) * 5 and domain.extents(6) == (0.5, 0.5, 0.5, 0.5, 0.25)
     types = dict(domain.value_types)
     domain.check_types(types)
     with pytest.raises(ValueError, match="column 'n' has type string"):
