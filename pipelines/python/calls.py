@@ -9,13 +9,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dptrees.pipelines.python.config import AnyConfig, without_none
 from dptrees.pipelines.python.error import quiet_import, short_traceback, user_errors
 from dptrees.transforms.errors import sentence_in
 
 if TYPE_CHECKING:
     from dptrees.dpcore.release.plan import ReleasePlan
     from dptrees.pipelines.python.checked import RowCheck
+    from dptrees.pipelines.python.config import AnyConfig
     from dptrees.pipelines.python.release import Plan, Release
     from dptrees.pipelines.python.request import Request
     from dptrees.transforms.keys import KeyReference
@@ -122,7 +122,7 @@ def of(
         "max_rows": max_rows,
         "max_keys": max_keys,
     }
-    made: Request = request.Request(rows=rows, privacy=without_none(privacy))
+    made: Request = request.Request(rows=rows, privacy=request.without_none(privacy))
     return made
 
 
@@ -175,9 +175,9 @@ def load(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> Relea
     Raises:
         Error: in one sentence that says what to fix.
     """
-    release = quiet_import("release")
+    requested = quiet_import("config").requested_configuration
     with user_errors():
-        plan: ReleasePlan = release.requested_configuration(config, {}, set).plan()
+        plan: ReleasePlan = requested(config, {}, set).plan()
     return plan
 
 
@@ -196,7 +196,7 @@ def key(place: _Path) -> KeyReference:
     >>> key("/etc/release.key").reference, key("env:RELEASE_KEY").reference
     ('file:/etc/release.key', 'env:RELEASE_KEY')
     """
-    reference: KeyReference = quiet_import("release").key_anywhere(place)
+    reference: KeyReference = quiet_import("config").key_anywhere(place)
     return reference
 
 

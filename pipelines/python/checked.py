@@ -15,12 +15,10 @@ from dptrees.pipelines.check.checking import (
     count_input,
 )
 from dptrees.pipelines.check.tally import SeenBatch, Tally
-from dptrees.pipelines.python.config import AnyConfig
+from dptrees.pipelines.python.config import AnyConfig, rows_configuration
 from dptrees.pipelines.python.error import Error, warn_caller
-from dptrees.pipelines.python.release import check_rows, requested_configuration
-from dptrees.pipelines.python.rows import HeldSource, file_paths, to_batches
+from dptrees.pipelines.python.rows import HeldSource, is_held, to_batches
 from dptrees.pipelines.report.summary import guarantee_warnings
-from dptrees.transforms.readers.formats import format_of_names
 
 
 class RowCheck:
@@ -94,17 +92,13 @@ def row_check(
     """
     if most is not None and most < 1:
         raise Error(f"most: {most} must be a whole number from 1 on")
-    check_rows(rows, config)
-    given: dict[str, Any] = {}
-    if (paths := file_paths(rows)) is not None:
-        given["input"] = {"format": format_of_names(paths), "path": list(paths)}
-    configuration = requested_configuration(config, given, parameters)
+    configuration = rows_configuration(rows, config, {}, parameters)
     check = InputCheck(configuration=configuration, tally=Tally(plan=configuration.plan()))
-    if rows is None or paths is not None:
-        made = RowCheck(check, count_input(check, most))
-    else:
+    if is_held(rows):
         _count_held(check, rows, most)
         made = RowCheck(check, 0)
+    else:
+        made = RowCheck(check, count_input(check, most))
     for line in guarantee_warnings(check.tally.plan):
         warn_caller(line.removeprefix("warning: "))
     return made

@@ -13,8 +13,15 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Any, TypeAlias, Union
 
+import pyarrow as pa
+
+from dptrees.pipelines.config.configuration import Configuration, checked_configuration
 from dptrees.pipelines.python.error import Error
+from dptrees.pipelines.python.rows import file_paths
+from dptrees.pipelines.sections.document import read_document
 from dptrees.pipelines.sections.values import UNUSUAL_SIZE, has_usual_size
+from dptrees.transforms.keys import KeyReference, has_scheme
+from dptrees.transforms.readers.formats import format_of_names
 
 
 @dataclass(frozen=True)
@@ -200,11 +207,113 @@ def plain(value: Any) -> Any:
 
 def _frame_rows(frame: Any) -> list[Any]:
     """Return the rows of a frame, such as leaves: values of one column, or a list for each row."""
-    import pyarrow as pa
-
     if type(frame).__module__.startswith("pandas"):
         table = pa.Table.from_pandas(frame, preserve_index=False)
     else:
         table = pa.table(frame)
     columns = [plain(each.to_pylist()) for each in table.columns]
     return columns[0] if len(columns) == 1 else [list(row) for row in zip(*columns, strict=True)]
+
+
+# The value of an omitted key whose value is not read.
+_NO_FILE, _NO_KEY = "rows", "env:DPTREES_KEY"
+_DEFAULT_ID = "release"
+
+
+def key_values(key: str | os.PathLike[str] | None) -> dict[str, str]:
+    """Return the section for a release key that an argument of a call names.
+
+    >>> key_values("release.key"), key_values("env:RELEASE_KEY"), key_values(None)
+    ({'key': 'file:release.key'}, {'key': 'env:RELEASE_KEY'}, {})
+    """
+    if key is None:
+        return {}
+    text = os.fspath(key)
+    return {"key": text if has_scheme(text) else f"file:{text}"}
+
+
+def key_anywhere(key: str | os.PathLike[str]) -> KeyReference:
+    """Return a reference to a key; a path is made absolute, since workers have other folders."""
+    reference = key_values(key)["key"]
+    scheme, _, path = reference.partition(":")
+    if scheme == "file":
+        reference = f"file:{os.path.abspath(path)}"
+    return KeyReference(reference=reference)
+
+
+def config_values(config: AnyConfig) -> tuple[Any, str]:
+    """Return the values of a configuration, and its name in messages.
+
+    Raises:
+        ConfigurationError: if its file cannot be read.
+        Error: if it has another type.
+    """
+    if isinstance(config, (str, os.PathLike)):
+        path = os.fspath(config)
+        return read_document(path), path
+    values = plain(config)
+    if not isinstance(values, dict):
+        raise Error(
+            f"config: {type(config).__name__} is neither a dictionary, nor a Config, nor the path "
+            "of a YAML file"
+        )
+    return values, "config"
+
+
+def rows_configuration(
+    rows: object,
+    config: AnyConfig,
+    given: Mapping[str, Any],
+    parameters: Mapping[str, object] | None,
+) -> Configuration:
+    """Return the checked configuration of a call with rows.
+
+    Args:
+        rows: the rows, the paths of files, or None: the input of the configuration.
+        config, given, parameters: as for `requested_configuration`.
+
+    Raises:
+        ConfigurationError, Error: in one sentence; there are no rows and no input, for example.
+    """
+    values, _ = config_values(config)
+    if rows is None and isinstance(values, dict) and "input" not in values:
+        raise Error("rows: give the rows, or a configuration with an input")
+    if (paths := file_paths(rows)) is not None:
+        given = {**given, "input": {"format": format_of_names(paths), "path": list(paths)}}
+    return requested_configuration(config, given, parameters)
+
+
+def requested_configuration(
+    config: AnyConfig, given: Mapping[str, Any], parameters: Mapping[str, object] | None
+) -> Configuration:
+    """Return the checked configuration of a call.
+
+    Args:
+        config: the configuration of the caller.
+        given: keys from arguments of the call; they replace the keys of the configuration.
+        parameters: parameters of the configuration, by name.
+
+    Raises:
+        ConfigurationError, Error: in one sentence.
+    """
+    values, source = config_values(config)
+    if isinstance(values, dict):
+        own = values.get("input")
+        values = {"release": _DEFAULT_ID} | values | dict(given)
+        if "input" in given and isinstance(own, dict):
+            # The format of the rows stays; only their place is another one.
+            values["input"] = given["input"] | own | {"path": given["input"]["path"]}
+        if "key" in given:
+            values.pop("key_file", None)
+        values.setdefault("output", _NO_FILE)
+        values.setdefault("input", {"format": "parquet", "path": _NO_FILE})
+        if "key_file" not in values:
+            values.setdefault("key", _NO_KEY)
+    texts = {name: str(value) for name, value in (parameters or {}).items()}
+    return checked_configuration(values, source, texts)
+
+
+def names_key(config: AnyConfig) -> bool:
+    """Return whether a configuration names the place of its key."""
+    values, _ = config_values(config)
+    return isinstance(values, dict) and ("key" in values or "key_file" in values)

@@ -25,16 +25,17 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit, amount_text
 from dptrees.pipelines.config.configuration import Configuration
 from dptrees.pipelines.process import quiet_logs
-from dptrees.pipelines.python.config import AnyConfig, plain
-from dptrees.pipelines.python.error import Error, short_tracebacks, user_errors, warn_caller
-from dptrees.pipelines.python.release import (
-    Release,
-    check_rows,
+from dptrees.pipelines.python.config import (
+    AnyConfig,
     key_values,
     names_key,
+    plain,
     requested_configuration,
+    rows_configuration,
 )
-from dptrees.pipelines.python.rows import HeldSource, file_paths, note_spent, to_batches
+from dptrees.pipelines.python.error import Error, short_tracebacks, user_errors, warn_caller
+from dptrees.pipelines.python.release import Release
+from dptrees.pipelines.python.rows import HeldSource, is_held, note_spent, to_batches
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.pipelines.query.series_totals import add_to_date
 from dptrees.pipelines.report.summary import total_warnings
@@ -45,7 +46,6 @@ from dptrees.pipelines.run.releasing import finished, made, sign
 from dptrees.pipelines.run.stage import Stage, table_rows
 from dptrees.transforms.held import KEPT_FILES, KEPT_SCHEME, held
 from dptrees.transforms.keys import KeyReference, KeyRing
-from dptrees.transforms.readers.formats import format_of_names
 
 _drawn: dict[str, ReleaseKey] = {}
 _numbers = count()
@@ -108,11 +108,6 @@ class Call:
         """Whether the call or its configuration names a release key."""
         return self.key is not None or names_key(self.config)
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether the release is in memory."""
-        return self.output is None
-
     def configuration(self, rows: object) -> Configuration:
         """Return the configuration that the command would read.
 
@@ -122,14 +117,11 @@ class Call:
         Raises:
             ConfigurationError, Error: if it cannot be used, or needs a folder or a key.
         """
-        check_rows(rows, self.config)
         place = f"{KEPT_SCHEME}://{uuid.uuid4().hex}/release"
         given: dict[str, Any] = {"output": place if self.output is None else os.fspath(self.output)}
         given |= key_values(self.key)
-        if (paths := file_paths(rows)) is not None:
-            given["input"] = {"format": format_of_names(paths), "path": list(paths)}
-        configuration = requested_configuration(self.config, given, self.parameters)
-        if self.in_memory:
+        configuration = rows_configuration(rows, self.config, given, self.parameters)
+        if self.output is None:
             self._check_memory(configuration)
         elif not self.has_key:
             raise Error(
@@ -177,7 +169,7 @@ def release(rows: Any, call: Call) -> Release:
             options=options,
             request=call.wanted,
         )
-        if rows is None or file_paths(rows) is not None:
+        if not is_held(rows):
             source = stack.enter_context(table_rows(configuration.table))
             stage = replace(stage, source=source)
         elif configuration.input_arrival.max_age:
@@ -190,10 +182,10 @@ def release(rows: Any, call: Call) -> Release:
         else:
             stage = replace(stage, source=stack.enter_context(_held(rows, stage)))
         _check_elsewhere(call, stage)
-        made_release = _in_memory(stage) if call.in_memory else _in_folder(stage)
+        made_release = _in_memory(stage) if call.output is None else _in_folder(stage)
         for line in total_warnings(ReleaseFolder(stage.output)):
             warn_caller(line.removeprefix("warning: "))
-        if call.in_memory and rows is not None:
+        if call.output is None and rows is not None:
             made_release.together = note_spent(rows, configuration.guarantee.budget)
         if made_release.together is not None and not call.in_session:
             warn_caller(f"{made_release.together}; a dptrees.Session refuses to exceed its total")
@@ -221,7 +213,7 @@ def _check_elsewhere(call: Call, stage: Stage) -> None:
     if stage.options.is_here:
         return
     runner = stage.options.runner
-    if call.in_memory:
+    if call.output is None:
         raise Error(f"output: is needed with --runner={runner}, whose workers cannot write here")
     if isinstance(stage.source, HeldSource):
         raise Error(

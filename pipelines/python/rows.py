@@ -46,6 +46,11 @@ def file_paths(rows: object) -> tuple[str, ...] | None:
     return None
 
 
+def is_held(rows: object) -> bool:
+    """Return whether rows are in memory: they are given, and not by paths."""
+    return rows is not None and file_paths(rows) is None
+
+
 def to_batches(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
     """Return the columns that a plan reads, in batches.
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dptrees.pipelines.python.config import AnyConfig
 from dptrees.pipelines.python.error import quiet_import, short_traceback, user_errors
 
 if TYPE_CHECKING:
+    from dptrees.pipelines.python.config import AnyConfig
     from dptrees.pipelines.python.release import Release
 
 

@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 import dptrees
-from dptrees.pipelines.python.config import plain
-from dptrees.pipelines.python.release import requested_configuration
+from dptrees.pipelines.python.config import plain, requested_configuration
 from tests.pipelines.refusals import not_refused
 
 AGE = {"column": "age", "type": "integer", "lower": 0, "upper": 100}
