@@ -54,11 +54,10 @@ from dptrees.dpcore.levels.planner import plan_mechanism, plan_tree
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import (
     ADD_REMOVE_ROW,
     SUBSTITUTE_ROW,
@@ -107,7 +106,7 @@ def number_palette(domain: NumberDomain) -> Palette:
     return Palette(type=pa.float64(), values=(*edges, *beside, *NOT_NUMBERS))
 
 
-def integer_palette(domain: IntegerDomain, *, floats: bool) -> Palette:
+def integer_palette(domain: StepDomain, *, floats: bool) -> Palette:
     """All integers of the domain, those just outside and the largest; or floats at the same."""
     inside = range(domain.lower - 1, domain.upper + 1)
     if floats:
@@ -120,9 +119,9 @@ def category_palette(domain: CategoryDomain) -> Palette:
     return Palette(type=pa.string(), values=(*domain.categories, "unlisted", "", None))
 
 
-def moment_palette(domain: DateDomain | TimestampDomain) -> Palette:
+def moment_palette(domain: StepDomain) -> Palette:
     """The first and last timestamps of cells, the timestamps just outside, and null."""
-    if isinstance(domain, DateDomain):
+    if domain.kind == "date":
         days = [domain.lower + timedelta(days=n) for n in range(-1, domain.cells + 1)]
         return Palette(type=pa.date32(), values=(*days, date(1, 1, 1), date(9999, 12, 31), None))
     width = (domain.upper - domain.lower) / domain.cells
@@ -317,13 +316,16 @@ def ordered_domain(rng: Random, column: str, *, drops: bool) -> tuple[Any, Palet
     cells, kind = rng.randint(1, 14), rng.randrange(5)
     if kind == 0:
         lower = rng.randint(-5, 5)
-        integers = IntegerDomain(column=column, lower=lower, upper=lower + cells, **policies)
+        integers = StepDomain(
+            kind="integer", column=column, lower=lower, upper=lower + cells, **policies
+        )
         return integers, integer_palette(integers, floats=rng.random() < 0.5)
     if kind == 1:
         numbers = NumberDomain(column=column, lower=-0.3, upper=1.1, cells=cells, **policies)
         return numbers, number_palette(numbers)
     if kind == 2:
-        days = DateDomain(
+        days = StepDomain(
+            kind="date",
             column=column,
             lower=date(2013, 2, 25),
             upper=date(2013, 2, 25) + timedelta(days=cells),
@@ -332,7 +334,8 @@ def ordered_domain(rng: Random, column: str, *, drops: bool) -> tuple[Any, Palet
         return days, moment_palette(days)
     if kind == 3:
         start = datetime(2013, 1, 1)
-        times = TimestampDomain(
+        times = StepDomain(
+            kind="timestamp",
             column=column,
             lower=start,
             upper=start + timedelta(hours=cells),

@@ -18,8 +18,8 @@ from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource, combine_digests, counts_digest
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.trees.chunks import UniformChunking
 from dptrees.dpcore.trees.forests import LevelSolution, PrefixSolution
@@ -71,7 +71,8 @@ def make_release_plan(
     plan: TreePlan, *, name: str, consistency: Consistency = Consistency.TOP_DOWN
 ) -> ReleasePlan:
     """The release of one tree over the integers 0, ..., K - 1."""
-    domain = IntegerDomain(
+    domain = StepDomain(
+        kind="integer",
         column="value",
         lower=0,
         upper=plan.tree.leaves,

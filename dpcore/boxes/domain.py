@@ -303,8 +303,8 @@ class HypercubeDomain(ColumnsDomain):
 def cell_bits(axis: OrderedDomain) -> int:
     """Number of times that an axis is halved until each part is one cell: ceil(log2 K).
 
-    >>> from dptrees.dpcore.ordered.integers import IntegerDomain
-    >>> cell_bits(IntegerDomain(column="age", lower=0, upper=120))
+    >>> from dptrees.dpcore.ordered.steps import StepDomain
+    >>> cell_bits(StepDomain(kind="integer", column="age", lower=0, upper=120))
     7
     """
     return (axis.cells - 1).bit_length()

@@ -48,12 +48,10 @@ class OrderedDomain(Coded, ABC):
         cells: K, the number of cells.
         kind: the word that configuration uses for this kind of domain.
         counts_units: privacy units have cells, by how many rows each has; not rows.
-        unit: what the integers of the domain count, for reports; empty where they count nothing.
     """
 
-    kind: ClassVar[str]
     counts_units: ClassVar[bool] = False
-    unit: ClassVar[str] = ""
+    kind: str
     column: str
     cells: int
 

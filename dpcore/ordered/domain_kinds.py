@@ -6,35 +6,26 @@ never shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from functools import cached_property
-from typing import ClassVar
+from functools import cached_property, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.ordered.dates import (
-    DateDomain,
-    TimeDomain,
-    TimestampDomain,
-    clock_text,
-    read_moment,
-)
 from dptrees.dpcore.ordered.domain import (
-    MAX_CELLS,
     MISSING_POLICIES,
     OrderedDomain,
     check_cells,
     policy_cell,
 )
-from dptrees.dpcore.ordered.integers import DurationDomain, IntegerDomain, UnitRowsDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.ordered.step_types import STEP_TYPES, clock_text, read_moment
+from dptrees.dpcore.ordered.steps import StepDomain, UnitRowsDomain
 from dptrees.dpcore.rows.columns import missing_rows
 from dptrees.dpcore.rows.keys import (
-    KeyList,
     check_names,
     find_named,
     listed_values,
@@ -43,10 +34,10 @@ from dptrees.dpcore.rows.keys import (
 )
 from dptrees.dpcore.rows.policies import (
     DROPPED,
-    MAP_VERSION,
     check_column,
     check_policy,
     check_version,
+    field_defaults,
     made,
 )
 from dptrees.dpcore.rows.value_lists import ValueList
@@ -81,7 +72,7 @@ class CategoryDomain(OrderedDomain):
     """
 
     written = ("column", "categories", "ordered", "unknown", "missing", "value_names")
-    kind: ClassVar[str] = "category"
+    kind: str = field(default="category", init=False, repr=False)
     column: str
     categories: tuple[str, ...] | tuple[int, ...]
     unknown: str = "drop"
@@ -166,33 +157,27 @@ class CategoryDomain(OrderedDomain):
 
 
 DOMAIN_KINDS: dict[str, type[OrderedDomain]] = {
-    domain.kind: domain
-    for domain in (
-        NumberDomain,
-        IntegerDomain,
-        DateDomain,
-        TimestampDomain,
-        TimeDomain,
-        DurationDomain,
-        CategoryDomain,
-        UnitRowsDomain,
-    )
+    "number": NumberDomain,
+    "integer": StepDomain,
+    "date": StepDomain,
+    "timestamp": StepDomain,
+    "time": StepDomain,
+    "duration": StepDomain,
+    "category": CategoryDomain,
+    "unit_rows": UnitRowsDomain,
 }
 
-__all__ = [
-    "DOMAIN_KINDS",
-    "DROPPED",
-    "MAP_VERSION",
-    "MAX_CELLS",
-    "CategoryDomain",
-    "DateDomain",
-    "IntegerDomain",
-    "KeyList",
-    "NumberDomain",
-    "OrderedDomain",
-    "TimestampDomain",
-    "make_domain",
-]
+
+def domain_fields(kind: str) -> dict[str, object]:
+    """Return the fields of a kind of domain, by name with their defaults; MISSING where there is
+    none.
+
+    >>> list(domain_fields("date"))
+    ['column', 'lower', 'upper', 'days_per_cell', 'outside', 'missing']
+    """
+    if kind in STEP_TYPES:
+        return dict(STEP_TYPES[kind].fields)
+    return field_defaults(DOMAIN_KINDS[kind])
 
 
 def make_domain(values: Mapping[str, object]) -> OrderedDomain:
@@ -223,26 +208,28 @@ def make_domain(values: Mapping[str, object]) -> OrderedDomain:
     if not isinstance(name, str) or name not in DOMAIN_KINDS:
         raise Refusal.from_value("type", f"{name!r} must be one of {', '.join(DOMAIN_KINDS)}.")
     check_version(given)
-    domain = DOMAIN_KINDS[name]
     for key, value in given.items():
-        given[key] = _plain_value(domain, key, value)
-    if domain is DateDomain:
+        given[key] = _plain_value(name, key, value)
+    if name == "date":
         _read_date_cells(given)
-    return made(domain, f"a domain of type {name}", given)
+    make: Callable[..., OrderedDomain] = DOMAIN_KINDS[name]
+    if make is StepDomain:
+        make = partial(StepDomain, kind=name)
+    return made(make, f"a domain of type {name}", given, domain_fields(name))
 
 
-def _plain_value(domain: type[OrderedDomain], field: str, value: object) -> object:
+def _plain_value(kind: str, field: str, value: object) -> object:
     if isinstance(value, list):
         return listed_values(value)
-    if domain is TimeDomain:
+    if kind == "time":
         return clock_text(value)
     if field not in ("lower", "upper"):
         return value
-    if domain is DateDomain and isinstance(value, str):
+    if kind == "date" and isinstance(value, str):
         return _from_iso_text(field, value).date()
-    if domain is TimestampDomain and isinstance(value, str):
+    if kind == "timestamp" and isinstance(value, str):
         return _from_iso_text(field, value)
-    if domain is TimestampDomain and type(value) is date:
+    if kind == "timestamp" and type(value) is date:
         return datetime(value.year, value.month, value.day)
     return value
 

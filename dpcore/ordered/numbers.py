@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -277,7 +277,7 @@ class NumberDomain(OrderedDomain):
     ['[0.2, 0.3)', '[0.3, 0.4)']
     """
 
-    kind: ClassVar[str] = "number"
+    kind: str = field(default="number", init=False, repr=False)
     column: str
     lower: float
     upper: float

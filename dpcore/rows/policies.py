@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -69,13 +69,30 @@ def check_version(given: dict[str, object]) -> None:
         )
 
 
-def made(make: Callable[..., _Made], noun: str, given: dict[str, object]) -> _Made:
-    """Call a dataclass with fields by name, refusing the unknown and the absent ones by name."""
-    known = {field.name: field for field in fields(make) if field.init}  # type: ignore[arg-type]
+def field_defaults(made: Any) -> dict[str, object]:
+    """Return the defaults of a dataclass's fields, by name; MISSING where there is none."""
+    return {field.name: field.default for field in fields(made) if field.init}
+
+
+def made(
+    make: Callable[..., _Made],
+    noun: str,
+    given: dict[str, object],
+    known: Mapping[str, object] | None = None,
+) -> _Made:
+    """Call a dataclass with fields by name, refusing the unknown and the absent ones by name.
+
+    Args:
+        make: the dataclass.
+        noun: what it makes.
+        given: the fields.
+        known: its fields with their defaults, as `field_defaults` has them, or some of them.
+    """
+    known = field_defaults(make) if known is None else known
     unknown = [name for name in given if name not in known]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is not a field of {noun}: use {', '.join(known)}.")
-    needed = [name for name, field in known.items() if field.default is MISSING]
+    needed = [name for name, default in known.items() if default is MISSING]
     absent = [name for name in needed if name not in given]
     if absent:
         raise ValueError(f"{noun} needs the field {absent[0]!r}.")

@@ -280,9 +280,9 @@ class TableDomain(ColumnsDomain):
         Refusal: naming the field and the rule.
 
     >>> from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-    >>> from dptrees.dpcore.ordered.integers import IntegerDomain
+    >>> from dptrees.dpcore.ordered.steps import StepDomain
     >>> people = TableDomain(axes=(
-    ...     IntegerDomain(column="age", lower=0, upper=100),
+    ...     StepDomain(kind="integer", column="age", lower=0, upper=100),
     ...     CategoryDomain(column="sex", categories=("female", "male"))), cells=32)
     >>> people.widths, people.sizes
     ((4, 1), (25, 2))

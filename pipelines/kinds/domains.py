@@ -9,15 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, Field, fields, replace
+from dataclasses import MISSING, replace
 from datetime import date, datetime, timedelta
 from typing import Any
 
 from dptrees.dpcore.boxes.domain import HypercubeDomain, cell_bits
-from dptrees.dpcore.ordered.dates import DateDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.dpcore.ordered.domain_kinds import DOMAIN_KINDS, CategoryDomain, make_domain
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.domain_kinds import (
+    DOMAIN_KINDS,
+    CategoryDomain,
+    domain_fields,
+    make_domain,
+)
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.tables.domain import DEFAULT_CELLS, TableDomain
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.document import RuleBroken, from_dpcore, moment, shown
@@ -56,7 +60,8 @@ _TYPE = rules.choice(*DOMAIN_KINDS)
 _SIZES = {"cells", "categories", "values", "days_per_cell", "step"}
 # Of categories: what represents each of them in a release.
 _LABELS = "labels"
-_NO_KEYS = ("value_names", "declared")
+# Keys of a type that are no fields of its domain.
+_MORE_KEYS = {"date": ("cells",)}
 # The field of dpcore whose key has another name.
 _OUTSIDE, _OUT_OF_RANGE = "outside", "out_of_range"
 # The first and the last value, both inside, in place of the bounds.
@@ -119,7 +124,7 @@ def read_domain(value: object) -> OrderedDomain:
         given |= {key: moment(given[key]) for key in _BOUNDS if key in given}
         # Who needs some days needs these: the others are none of them.
         given.setdefault("out_of_range", "drop")
-    _check_fields(given, DOMAIN_KINDS[str(given["type"])])
+    _check_fields(given, str(given["type"]))
     rules.at(".column", rules.text, given["column"])
     plain = {
         _OUTSIDE if key == _OUT_OF_RANGE else key: rules.plain_value(each)
@@ -131,7 +136,7 @@ def read_domain(value: object) -> OrderedDomain:
         broken = from_dpcore(error, plain)
         at = f".{_OUT_OF_RANGE}" if broken.at == f".{_OUTSIDE}" else broken.at
         raise RuleBroken(str(broken), at=at) from None
-    if isinstance(domain, IntegerDomain) and "type" not in section:
+    if isinstance(domain, StepDomain) and domain.kind == "integer" and "type" not in section:
         return replace(domain, declared=False)
     return domain
 
@@ -142,8 +147,7 @@ def ordered_schema(*, with_auto: bool = False) -> Schema:
     Args:
         with_auto: whether bounds of numbers and integers may be chosen privately.
     """
-    kinds = DOMAIN_KINDS.items()
-    return {"anyOf": [_type_schema(name, domain, with_auto=with_auto) for name, domain in kinds]}
+    return {"anyOf": [_type_schema(name, with_auto=with_auto) for name in DOMAIN_KINDS]}
 
 
 def _auto_schema(side: str) -> Schema:
@@ -157,14 +161,13 @@ def _auto_schema(side: str) -> Schema:
     return {"anyOf": [BOUND, chosen]}
 
 
-def _type_schema(name: str, domain: type[OrderedDomain], *, with_auto: bool) -> Schema:
-    given = _known_fields(domain)
-    needed = [key for key, field in given.items() if field.default is MISSING]
+def _type_schema(name: str, *, with_auto: bool) -> Schema:
+    given = _known_keys(name)
+    needed = [key for key, default in given.items() if default is MISSING]
     # Of these the keys do not say the type.
     needed += ["type"] if name in ("integer", "unit_rows") else []
-    known = {key: _KEYS.get(key, {}) for key in given}
-    known |= {"cells": _KEYS["cells"]} if domain is DateDomain else {}
-    known |= {_LABELS: _KEYS[_LABELS]} if domain is CategoryDomain and with_auto else {}
+    known = {key: _KEYS.get(key, {}) for key in (*given, *_MORE_KEYS.get(name, ()))}
+    known |= {_LABELS: _KEYS[_LABELS]} if name == "category" and with_auto else {}
     if with_auto and name in AUTO_TYPES:
         known |= {key: _auto_schema(key) for key in _BOUNDS}
     head = {"kind": {"const": "ordered"}, "type": {"const": name}}
@@ -178,23 +181,22 @@ def _type_schema(name: str, domain: type[OrderedDomain], *, with_auto: bool) -> 
     return {"anyOf": [bounded, listed]}
 
 
-def _known_fields(domain: type[OrderedDomain]) -> dict[str, Field[Any]]:
-    """The fields of a domain that are keys of its section, by key; names come by `labels`, and
-    `type` declares whole numbers."""
+def _known_keys(name: str) -> dict[str, object]:
+    """The fields of a domain that are keys of its section, by key with their defaults; names come
+    by `labels`, and `type` declares whole numbers."""
     return {
-        _OUT_OF_RANGE if field.name == _OUTSIDE else field.name: field
-        for field in fields(domain)  # type: ignore[arg-type]
-        if field.init and field.name not in _NO_KEYS
+        _OUT_OF_RANGE if field == _OUTSIDE else field: default
+        for field, default in domain_fields(name).items()
+        if field != "value_names"
     }
 
 
-def _check_fields(given: Mapping[str, object], domain: type[OrderedDomain]) -> None:
-    known = _known_fields(domain)
-    instead_of_days = ["cells"] if domain is DateDomain else []
-    rules.known_keys(given, ["kind", "type", *known, *instead_of_days])
-    for name, field in known.items():
-        if field.default is MISSING and name not in given:
-            raise RuleBroken("is required", at=f".{name}")
+def _check_fields(given: Mapping[str, object], name: str) -> None:
+    known = _known_keys(name)
+    rules.known_keys(given, ["kind", "type", *known, *_MORE_KEYS.get(name, ())])
+    for key, default in known.items():
+        if default is MISSING and key not in given:
+            raise RuleBroken("is required", at=f".{key}")
 
 
 def _with_bounds(given: dict[str, object]) -> dict[str, object]:

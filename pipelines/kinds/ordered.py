@@ -24,7 +24,6 @@ from typing_extensions import Self
 from dptrees.dpcore.arithmetic.sums import interpolated
 from dptrees.dpcore.mean import FINEST
 from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.released import ReleasedCdf
 from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Workload
 from dptrees.dpcore.questions.tree_question import TreeQuestion
@@ -284,7 +283,7 @@ class OrderedTree(KnownLeavesSection):
     def _check_whole_numbers(self, values: Any) -> None:
         """Refuse many cells that nobody wrote, but where they cost nothing."""
         domain = values.get("domain") if isinstance(values, Mapping) else None
-        cells, is_whole = self.domain.cells, isinstance(self.domain, IntegerDomain)
+        cells, is_whole = self.domain.cells, self.domain.kind in ("integer", "duration")
         is_written = not isinstance(domain, Mapping) or "cells" in domain
         is_cheap = (
             self.chosen_objective in OWN_OBJECTIVES

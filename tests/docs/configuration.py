@@ -18,8 +18,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from pydantic.fields import FieldInfo
 
 from dptrees.dpcore.ordered.domain import MISSING_POLICIES, OUTSIDE_POLICIES
-from dptrees.dpcore.ordered.domain_kinds import DOMAIN_KINDS
-from dptrees.dpcore.specification import CONTEXT
+from dptrees.dpcore.ordered.domain_kinds import DOMAIN_KINDS, domain_fields
 from dptrees.pipelines.config.registry import KINDS
 from dptrees.pipelines.config.release_section import ReleaseSection
 from dptrees.pipelines.kinds import hierarchies as sparse
@@ -244,7 +243,10 @@ def _tree_tables() -> Iterator[str]:
 
 def _domain_tables() -> Iterator[str]:
     for name, domain in DOMAIN_KINDS.items():
-        keys = [*(_as_configured(name, key) for key in _field_keys(domain)), *MORE.get(name, ())]
+        keys = [
+            *(_as_configured(name, key) for key in _field_keys(name, domain)),
+            *MORE.get(name, ()),
+        ]
         yield from _table(f"`domain` of type `{name}`", keys, f"{PROSE}/ordered.md")
     boxes, tables = (
         [Key(name=name, takes=takes, default=default) for name, takes, default in keys]
@@ -260,19 +262,17 @@ def _domain_tables() -> Iterator[str]:
         yield from _table(f"`domain` of kind `{kind}`", keys, EXPLAINED[kind])
 
 
-def _field_keys(domain: Any) -> Iterator[Key]:
+def _field_keys(kind: str, domain: Any) -> Iterator[Key]:
     types = get_type_hints(domain)
-    for field in dataclasses.fields(domain):
-        if field.init and field.metadata != CONTEXT:
-            policy = POLICIES.get(field.name)
-            takes = KEYS.get(field.name) or _type_words(types[field.name])
-            yield Key(
-                name="out_of_range" if field.name == "outside" else field.name,
-                takes=takes if policy is None else _choices(policy),
-                default="required"
-                if field.default is dataclasses.MISSING
-                else _shown(field.default),
-            )
+    for name, default in domain_fields(kind).items():
+        policy = POLICIES.get(name)
+        yield Key(
+            name="out_of_range" if name == "outside" else name,
+            takes=KEYS.get(name) or _type_words(types[name])
+            if policy is None
+            else _choices(policy),
+            default="required" if default is dataclasses.MISSING else _shown(default),
+        )
 
 
 def _as_configured(type: str, key: Key) -> Key:

@@ -20,8 +20,8 @@ from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import LARGEST_MEASURED
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion, QuantileCells, Totals, chunk_quantiles
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.answer_errors import difference_ends
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -249,7 +249,8 @@ def make_question(
     """A question over the integers 0, ..., leaves - 1 and the keys k0, k1, ..."""
     return OrderedQuestion(
         name=name,
-        domain=IntegerDomain(
+        domain=StepDomain(
+            kind="integer",
             column="delay",
             lower=0,
             upper=leaves,

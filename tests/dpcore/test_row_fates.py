@@ -34,12 +34,11 @@ from dptrees.dpcore.irregular.plan import IrregularPlan, sum_sensitivities
 from dptrees.dpcore.irregular.planner import with_best_shares
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain, make_domain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.tree_question import TreeQuestion
@@ -110,7 +109,7 @@ def ordered_question(
 
 
 def keyed(name: str, keys: KeyList, types: Sequence[pa.DataType]) -> Case:
-    domain = IntegerDomain(column="y", lower=0, upper=20)
+    domain = StepDomain(kind="integer", column="y", lower=0, upper=20)
     question = ordered_question(domain, keys)
     return Case(name=name, question=question, types=types, others={"y": pa.array([2])})
 
@@ -152,23 +151,35 @@ def ordered_cases() -> Iterator[Case]:
     yield ordered("numbers dropped", number(0, 10, 10, **dropping), NUMBERS)
     yield ordered("many cells", number(0, 10, 2**18, missing="last"), NUMBERS)
     yield ordered("narrow cells", number(3, 3 + 2**-48, 4), NUMBERS)
-    yield ordered("integers", IntegerDomain(column="x", lower=-2, upper=18), NUMBERS)
-    wide = IntegerDomain(column="x", lower=-(2**61), upper=2**61, cells=2**4, **dropping)
+    yield ordered("integers", StepDomain(kind="integer", column="x", lower=-2, upper=18), NUMBERS)
+    wide = StepDomain(
+        kind="integer", column="x", lower=-(2**61), upper=2**61, cells=2**4, **dropping
+    )
     yield ordered("wide integers", wide, NUMBERS)
     dates = {"values": DATES}
-    days = DateDomain(column="x", lower=date(2013, 1, 1), upper=date(2013, 1, 29))
+    days = StepDomain(kind="date", column="x", lower=date(2013, 1, 1), upper=date(2013, 1, 29))
     utc = [pa.timestamp(unit, "UTC") for unit in ("s", "ms", "us", "ns")]
     naive = [pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")]
     yield ordered("days", days, [*DAYS, *TIMES], **dates)
-    ever = DateDomain(
-        column="x", lower=date.min, upper=date(9999, 12, 31), days_per_cell=1826029, **dropping
+    ever = StepDomain(
+        kind="date",
+        column="x",
+        lower=date.min,
+        upper=date(9999, 12, 31),
+        days_per_cell=1826029,
+        **dropping,
     )
     yield ordered("all days", ever, [*DAYS, *TIMES], **dates)
-    hours = TimestampDomain(
-        column="x", lower=datetime(2013, 1, 1), upper=datetime(2013, 1, 11), cells=240
+    hours = StepDomain(
+        kind="timestamp",
+        column="x",
+        lower=datetime(2013, 1, 1),
+        upper=datetime(2013, 1, 11),
+        cells=240,
     )
     yield ordered("times", hours, [*DAYS, *naive], **dates)
-    ever_utc = TimestampDomain(
+    ever_utc = StepDomain(
+        kind="timestamp",
         column="x",
         lower=datetime.min.replace(tzinfo=timezone.utc),
         upper=datetime(9999, 1, 1, tzinfo=timezone.utc),

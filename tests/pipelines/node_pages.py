@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
@@ -64,5 +64,5 @@ def ages(measure: Measure = Measure.EPSILON) -> OrderedQuestion[UniformMechanism
         budget=Budget(measure=measure, amount=Fraction(1)),
         level_amounts=(Fraction(1, 2), Fraction(1, 2)),
     )
-    domain = IntegerDomain(column="age", lower=0, upper=6)
+    domain = StepDomain(kind="integer", column="age", lower=0, upper=6)
     return OrderedQuestion(name="ages", domain=domain, mechanism=UniformMechanism(plan=plan))

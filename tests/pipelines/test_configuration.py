@@ -20,10 +20,9 @@ import yaml
 
 import dptrees
 from dptrees.dpcore.adaptive.planner import plan_adaptive
-from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.release.mechanism_choice import OrderedChoice
 from dptrees.dpcore.uniform.plan import TreeSetting
@@ -81,14 +80,22 @@ def test_example_is_read() -> None:
     assert flights.guarantee.delta == Fraction(1, 10**6)
     assert (str(flights.ledger), flights.dataset) == ("sqlite:///budget.db", "flights")
     departure, arrival, distance = flights.trees
-    assert departure.domain == IntegerDomain(
-        column="dep_delay", lower=-60, upper=600, cells=660, outside="clamp", missing="drop"
+    assert departure.domain == StepDomain(
+        kind="integer",
+        column="dep_delay",
+        lower=-60,
+        upper=600,
+        cells=660,
+        outside="clamp",
+        missing="drop",
     )
     assert departure.keys is not None
     assert (departure.keys.size, departure.keys.column) == (16, "carrier")
     assert departure.chosen_quantiles == (0.1, 0.5, 0.9)
     assert arrival.keys is None and arrival.chosen_quantiles == ()
-    assert distance.domain == IntegerDomain(column="distance", lower=0, upper=5000, cells=500)
+    assert distance.domain == StepDomain(
+        kind="integer", column="distance", lower=0, upper=5000, cells=500
+    )
 
 
 def test_smallest_configuration_has_the_documented_defaults() -> None:
@@ -124,8 +131,10 @@ def test_amounts_are_exactly_what_is_written() -> None:
         assert parse_configuration(tree_with(weight=written)).trees[0].weight == amount
 
 
-dates = partial(DateDomain, column="x", outside="drop", lower=date(2013, 1, 1))
-moments = partial(TimestampDomain, column="x", outside="drop", lower=datetime(2013, 1, 1))
+dates = partial(StepDomain, kind="date", column="x", outside="drop", lower=date(2013, 1, 1))
+moments = partial(
+    StepDomain, kind="timestamp", column="x", outside="drop", lower=datetime(2013, 1, 1)
+)
 UTC = {"lower": datetime(2013, 1, 1, tzinfo=timezone.utc)}
 UTC |= {"upper": datetime(2013, 1, 1, 2, tzinfo=timezone.utc)}
 LISTED = {"categories": ("low", "NO", "02134"), "unknown": "first", "ordered": False}
@@ -133,8 +142,8 @@ DOMAINS = {
     "lower: 0.1, upper: 1e1, cells: 3, out_of_range: drop, missing: last": NumberDomain(
         column="x", lower=0.1, upper=10, cells=3, outside="drop", missing="last"
     ),
-    "kind: ordered, type: integer, lower: -5, upper: 5": IntegerDomain(
-        column="x", lower=-5, upper=5
+    "kind: ordered, type: integer, lower: -5, upper: 5": StepDomain(
+        kind="integer", column="x", lower=-5, upper=5
     ),
     "lower: 2013-01-01, upper: 2014-01-01": dates(upper=date(2014, 1, 1)),
     "lower: 2013-01-01, upper: 2013-01-15, cells: 2": dates(

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, SetupOptions
 
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
@@ -247,7 +247,7 @@ def test_large_arrays_of_counts_are_held_once(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    domain = IntegerDomain(column="x", lower=0, upper=cells)
+    domain = StepDomain(kind="integer", column="x", lower=0, upper=cells)
     own = OrderedWorkload(name="x", domain=domain, quantiles=())
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
     question = own.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))

@@ -19,12 +19,11 @@ import pytest
 
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.released import CDF, NODES
 from dptrees.dpcore.release.guarantee import guarantee_in_words
@@ -101,7 +100,7 @@ def columns(page: str, place: int = 0) -> list[dict[str, Any]]:
     return found
 
 
-AGES = question("age", IntegerDomain(column="years", lower=0, upper=12), (3, 4))
+AGES = question("age", StepDomain(kind="integer", column="years", lower=0, upper=12), (3, 4))
 SHOPS = question(
     "shops",
     NumberDomain(column=f"price {EVIL}", lower=0, upper=1, cells=10),
@@ -234,11 +233,15 @@ def test_quantiles_stand_in_the_page(made: Made, page: str) -> None:
         assert f"{value} ({low} to {high})" in text or f"{value} ({low})" in text
 
 
-DAYS = DateDomain(column="day", lower=date(2013, 1, 1), upper=date(2013, 1, 9))
+DAYS = StepDomain(kind="date", column="day", lower=date(2013, 1, 1), upper=date(2013, 1, 9))
 AXES = {
     ("2013-01-02", "2013-01-03"): DAYS,
-    ("2013-01-01 01:00:00", "2013-01-01 06:00"): TimestampDomain(
-        column="at", lower=datetime(2013, 1, 1), upper=datetime(2013, 1, 2), cells=24
+    ("2013-01-01 01:00:00", "2013-01-01 06:00"): StepDomain(
+        kind="timestamp",
+        column="at",
+        lower=datetime(2013, 1, 1),
+        upper=datetime(2013, 1, 2),
+        cells=24,
     ),
     ("M", "M"): CategoryDomain(column="size", categories=("S", "M", "L")),
     ("5", "5"): CategoryDomain(column="size", categories=(7, 5, 9)),
@@ -290,7 +293,7 @@ def test_categories_without_an_order_have_bars_and_no_cdf() -> None:
 
 
 def test_tree_of_one_leaf_and_key_without_rows() -> None:
-    one = question("one", IntegerDomain(column="a", lower=0, upper=1), ())
+    one = question("one", StepDomain(kind="integer", column="a", lower=0, upper=1), ())
     assert "All levels are here." in Made(one).page()
     assert "unknown" in parse_elements(Made(SHOPS, count=0).page()).text
 

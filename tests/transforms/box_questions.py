@@ -11,8 +11,8 @@ from dptrees.dpcore.boxes.plan import Holding
 from dptrees.dpcore.boxes.planner import PartitionChoices
 from dptrees.dpcore.boxes.question import HypercubeQuestion, HypercubeWorkload
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.sketches.sketch import SketchKind
@@ -20,10 +20,10 @@ from dptrees.dpcore.tables.domain import TableDomain
 from dptrees.dpcore.tables.question import TableQuestion, TableWorkload
 
 
-def axes(cells: int) -> tuple[IntegerDomain, NumberDomain, CategoryDomain]:
+def axes(cells: int) -> tuple[StepDomain, NumberDomain, CategoryDomain]:
     """Numbers, amounts and categories, some of them dropped."""
     return (
-        IntegerDomain(column="number", lower=-5, upper=25),
+        StepDomain(kind="integer", column="number", lower=-5, upper=25),
         NumberDomain(column="amount", lower=-80, upper=120, cells=cells, outside="drop"),
         CategoryDomain(column="race", categories=("white", "black", "nobody"), unknown="drop"),
     )

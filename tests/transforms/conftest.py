@@ -18,9 +18,9 @@ from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import DiscreteLaplace, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
@@ -115,7 +115,7 @@ def make_plan() -> MakePlan:
         policies: dict[str, Any] = {"outside": outside, "missing": missing}
         domains = {
             "value": NumberDomain(column="value", lower=0, upper=10, cells=cells, **policies),
-            "number": IntegerDomain(column="number", lower=-5, upper=15, **policies),
+            "number": StepDomain(kind="integer", column="number", lower=-5, upper=15, **policies),
             "carrier": NumberDomain(column="value", lower=0, upper=10, cells=cells, **policies),
         }
         keys = KeyList(column="carrier", keys=("UA", "AA", "none of them"), unknown=unknown)

@@ -21,8 +21,8 @@ from dptrees.dpcore.factorised.mechanism import WeightedSums
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.mean import MeanWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
@@ -54,7 +54,7 @@ def numbered_rows(size: int) -> pa.Table:
 ROWS = numbered_rows(900)
 SUMS = MeasureColumn(column="amount", lower=-5, upper=30)
 RACES = ("white", "black", "nobody")
-NUMBERS = IntegerDomain(column="number", lower=-5, upper=25)
+NUMBERS = StepDomain(kind="integer", column="number", lower=-5, upper=25)
 EPSILON, RHO = (Budget(measure=each, amount=Fraction(1)) for each in (Measure.EPSILON, Measure.RHO))
 ROW = ReleaseTerms(unit=ADD_REMOVE_ROW)
 

@@ -27,7 +27,7 @@ from dptrees.dpcore.noise.source import (
     LargeSumError,
     add_noise,
 )
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.questions.answer_errors import StatisticKind
 from dptrees.dpcore.questions.planning import Share
 from dptrees.dpcore.release.released import release_counts, release_rows
@@ -93,7 +93,7 @@ def test_each_kind_holds_the_rows_of_any_table(kind: str, added: dict[int, int])
 
 def mean_of(upper: int, low: int, high: int) -> float:
     """The mean of integers from 0 to `upper`, of so many rows at either end."""
-    domain = IntegerDomain(column="pay", lower=0, upper=upper + 1)
+    domain = StepDomain(kind="integer", column="pay", lower=0, upper=upper + 1)
     plan = make_release_plan(
         MeanWorkload(name="pay", domain=domain).planned(Share(budget=EPSILON), ROW)  # type: ignore[arg-type]
     )

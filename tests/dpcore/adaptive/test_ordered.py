@@ -18,9 +18,9 @@ from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.adaptive.planner import if_all_split, noise_if_all_split
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion, ordered_question_from_spec
 from dptrees.dpcore.ordered.released import ReleasedCdf
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_counts
@@ -52,7 +52,9 @@ def make_question(
         decision_part=Fraction(0) if counts else Fraction(1, 5),
         public_total=unit.substitutes,
     )
-    domain = IntegerDomain(column="x", lower=0, upper=CELLS, outside="clamp", missing="first")
+    domain = StepDomain(
+        kind="integer", column="x", lower=0, upper=CELLS, outside="clamp", missing="first"
+    )
     named = {"name": "t", "domain": domain, "quantiles": QUANTILES}
     mechanism = take_mechanism(AdaptiveMechanism, fields, plan=plan)
     return OrderedQuestion(**(named | {"confidence": CONFIDENCE} | fields), mechanism=mechanism)

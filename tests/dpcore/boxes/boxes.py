@@ -18,7 +18,7 @@ from dptrees.dpcore.boxes.planner import PartitionChoices, PartitionSetting
 from dptrees.dpcore.boxes.question import PLANNERS, HypercubeQuestion, HypercubeWorkload
 from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -37,7 +37,7 @@ def box_domain(
     """Columns c0, c1, ... of whole numbers from 0."""
     return HypercubeDomain(
         axes=tuple(
-            IntegerDomain(column=f"c{place}", lower=0, upper=own, **policies)
+            StepDomain(kind="integer", column=f"c{place}", lower=0, upper=own, **policies)
             for place, own in enumerate(cells)
         ),
         depths=tuple(depths or ((own - 1).bit_length() for own in cells)),

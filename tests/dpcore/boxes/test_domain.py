@@ -14,18 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptrees.dpcore.boxes.domain import HypercubeDomain, cell_bits
-from dptrees.dpcore.ordered.dates import DateDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.specification import Refusal
 from tests.dpcore.boxes.boxes import box_domain
 from tests.dpcore.refusals import check_refusals
 
 
-def whole(cells: int, name: str = "x", **policies: str) -> IntegerDomain:
-    return IntegerDomain(column=name, lower=0, upper=cells, **policies)
+def whole(cells: int, name: str = "x", **policies: str) -> StepDomain:
+    return StepDomain(kind="integer", column=name, lower=0, upper=cells, **policies)
 
 
 @st.composite
@@ -126,10 +125,10 @@ def every_axis() -> tuple[OrderedDomain, ...]:
     day = datetime.date(2020, 1, 1)
     return (
         whole(5, "i"),
-        IntegerDomain(column="w", lower=-6, upper=9, cells=5),
+        StepDomain(kind="integer", column="w", lower=-6, upper=9, cells=5),
         NumberDomain(column="n", lower=0.0, upper=1.0, cells=6),
         CategoryDomain(column="c", categories=("u", "v", "w")),
-        DateDomain(column="d", lower=day, upper=day + datetime.timedelta(days=7)),
+        StepDomain(kind="date", column="d", lower=day, upper=day + datetime.timedelta(days=7)),
     )
 
 

@@ -26,7 +26,7 @@ from dptrees.dpcore.boxes.plan import Estimation, GrowthRule, PartitionPlan
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import (
     ADD_REMOVE_ROW,
     ROW_UNITS,
@@ -41,7 +41,8 @@ ROWS = {0: 2, 1: 1}
 NEIGHBORS = {ADD_REMOVE_ROW: {0: 2, 1: 2}, SUBSTITUTE_ROW: {0: 2, 3: 1}}
 # Two columns of two cells: halves, and the cells of the halves that are split.
 DOMAIN = HypercubeDomain(
-    axes=tuple(IntegerDomain(column=name, lower=0, upper=2) for name in ("x", "y")), depths=(1, 1)
+    axes=tuple(StepDomain(kind="integer", column=name, lower=0, upper=2) for name in ("x", "y")),
+    depths=(1, 1),
 )
 SOURCE = NoiseSource(key=ReleaseKey(bytes(32)), release="r", spec_digest=b"", global_digest=b"")
 NOTHING = CodeCounts.from_codes(2, np.empty(0, np.uint64), np.empty(0, np.int64))

@@ -31,7 +31,7 @@ from dptrees.dpcore.boxes.privtree import PrivTreePlan
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 
 # By level and number.
@@ -62,7 +62,7 @@ class Prescribed:
 
     def __post_init__(self) -> None:
         self._waiting: list[Node] = [(0, 0)]
-        axis = IntegerDomain(column="x", lower=0, upper=1 << self.plan.finest)
+        axis = StepDomain(kind="integer", column="x", lower=0, upper=1 << self.plan.finest)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(privtree, "add_noise", self._split)
             patch.setattr(measuring, "add_noise", self._counted)

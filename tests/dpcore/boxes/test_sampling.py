@@ -18,10 +18,9 @@ from dptrees.dpcore.boxes import parts as sampling
 from dptrees.dpcore.boxes.domain import HypercubeDomain
 from dptrees.dpcore.boxes.parts import RowSampler
 from dptrees.dpcore.noise.randomness import RandomStream, public_stream
-from dptrees.dpcore.ordered.dates import DateDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from tests.dpcore.boxes.boxes import box_domain, draw_rows, plan_question, released
 
 FALSE_ALARM = 1e-6
@@ -182,8 +181,8 @@ def test_rows_are_uniform_in_their_parts() -> None:
 def test_whole_numbers_dates_and_categories_are_uniform_too() -> None:
     day = datetime.date(2020, 1, 1)
     axes = (
-        IntegerDomain(column="i", lower=0, upper=24, cells=8),
-        DateDomain(column="d", lower=day, upper=day + datetime.timedelta(days=16)),
+        StepDomain(kind="integer", column="i", lower=0, upper=24, cells=8),
+        StepDomain(kind="date", column="d", lower=day, upper=day + datetime.timedelta(days=16)),
         CategoryDomain(column="c", categories=("u", "v", "w", "x")),
     )
     found = one_part(*axes)

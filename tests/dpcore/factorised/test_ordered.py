@@ -14,8 +14,8 @@ from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, WeightedSums
 from dptrees.dpcore.levels.planner import WholeLevels, predicted_cdf_rmse
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Share, Way
@@ -30,7 +30,9 @@ from tests.dpcore.mechanisms import changed
 from tests.dpcore.single_questions import alone
 
 CELLS = 60
-DOMAIN = IntegerDomain(column="age", lower=0, upper=CELLS, outside="clamp", missing="first")
+DOMAIN = StepDomain(
+    kind="integer", column="age", lower=0, upper=CELLS, outside="clamp", missing="first"
+)
 KEYS = KeyList(column="city", keys=("a", "b", "c"))
 SHARE = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
 WORKLOAD = OrderedWorkload(
@@ -186,7 +188,7 @@ def test_it_is_better_than_the_planned_tree() -> None:
         ({"noise": Noise.LAPLACE}, "noise"),
         ({"candidate": WeightedSums(objective=CountObjective())}, "objective"),
         (
-            {"domain": IntegerDomain(column="x", lower=0, upper=2**20 + 1)},
+            {"domain": StepDomain(kind="integer", column="x", lower=0, upper=2**20 + 1)},
             "mechanism",
         ),
     ],

@@ -16,11 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain, make_domain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.rows.keys import KeyList, make_key_list
 from tests.dpcore.cases import for_each
 
@@ -34,17 +33,19 @@ def number(lower: float = 0.0, upper: float = 1.0, cells: int = 10, **policy: st
     return NumberDomain(column="x", lower=lower, upper=upper, cells=cells, **policy)
 
 
-def integer(lower: int, upper: int, cells: int | None = None, **policy: str) -> IntegerDomain:
+def integer(lower: int, upper: int, cells: int | None = None, **policy: str) -> StepDomain:
     fields = {} if cells is None else {"cells": cells}
-    return IntegerDomain(column="x", lower=lower, upper=upper, **fields, **policy)
+    return StepDomain(kind="integer", column="x", lower=lower, upper=upper, **fields, **policy)
 
 
-def days(lower: date, upper: date, days_per_cell: int = 1, **policy: str) -> DateDomain:
-    return DateDomain(column="x", lower=lower, upper=upper, days_per_cell=days_per_cell, **policy)
+def days(lower: date, upper: date, days_per_cell: int = 1, **policy: str) -> StepDomain:
+    return StepDomain(
+        kind="date", column="x", lower=lower, upper=upper, days_per_cell=days_per_cell, **policy
+    )
 
 
-def times(lower: datetime, upper: datetime, cells: int, **policy: str) -> TimestampDomain:
-    return TimestampDomain(column="x", lower=lower, upper=upper, cells=cells, **policy)
+def times(lower: datetime, upper: datetime, cells: int, **policy: str) -> StepDomain:
+    return StepDomain(kind="timestamp", column="x", lower=lower, upper=upper, cells=cells, **policy)
 
 
 def categories(*values: str | int, **policy: str) -> CategoryDomain:

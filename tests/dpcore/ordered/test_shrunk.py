@@ -12,8 +12,8 @@ import pytest
 from dptrees.dpcore.levels.planner import WholeLevels
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
@@ -28,7 +28,9 @@ CELLS = 500
 SHARE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
 WORKLOAD = OrderedWorkload(
     name="x",
-    domain=IntegerDomain(column="x", lower=0, upper=CELLS, outside="clamp", missing="first"),
+    domain=StepDomain(
+        kind="integer", column="x", lower=0, upper=CELLS, outside="clamp", missing="first"
+    ),
     quantiles=(0.5, 0.9),
     candidate=WholeLevels(fanouts=(5, 10, 10), consistency=Consistency.SHRUNK),
 )

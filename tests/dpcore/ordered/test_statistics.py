@@ -24,11 +24,10 @@ from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.ordered import released as ordered
-from dptrees.dpcore.ordered.dates import DateDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.released import ReleasedCdf
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.answer_errors import (
     BlockedValues,
@@ -46,7 +45,7 @@ from tests.dpcore.tree_settings import tree_plan, tree_setting
 CELLS = 60
 EPSILON = Budget(measure=Measure.EPSILON, amount=Fraction(1))
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1, 2))
-DAYS = DateDomain(column="x", lower=date(2024, 1, 1), upper=date(2024, 3, 1))
+DAYS = StepDomain(kind="date", column="x", lower=date(2024, 1, 1), upper=date(2024, 3, 1))
 VALUES = np.arange(CELLS, dtype=np.float64)
 INNER = (5, 20)
 
@@ -115,7 +114,7 @@ MECHANISMS: dict[str, Callable[[], Any]] = {
 
 
 def released(mechanism: Any, counts: Any, number: int = 0, domain: Any = None) -> ReleasedCdf:
-    domain = domain or IntegerDomain(column="x", lower=0, upper=CELLS)
+    domain = domain or StepDomain(kind="integer", column="x", lower=0, upper=CELLS)
     question: Any = OrderedQuestion(name="x", domain=domain, mechanism=mechanism)
     nonce = number.to_bytes(16, "big")
     tree = release_counts(alone(question), {"x": counts}, KEY, nonce=nonce).tree("x")
@@ -371,10 +370,13 @@ def test_a_range_that_the_tree_was_not_divided_at() -> None:
     ("domain", "message"),
     [
         (
-            DateDomain(column="x", lower=date(2024, 1, 1), upper=date(2024, 3, 1)),
+            StepDomain(kind="date", column="x", lower=date(2024, 1, 1), upper=date(2024, 3, 1)),
             "date have no mean",
         ),
-        (IntegerDomain(column="x", lower=0, upper=CELLS, missing="first"), "say missing: drop"),
+        (
+            StepDomain(kind="integer", column="x", lower=0, upper=CELLS, missing="first"),
+            "say missing: drop",
+        ),
     ],
 )
 def test_values_that_have_no_mean(domain: Any, message: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.dpcore.ordered.integers import UnitRowsDomain
+from dptrees.dpcore.ordered.steps import UnitRowsDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity
 from dptrees.dpcore.privacy.unit import (

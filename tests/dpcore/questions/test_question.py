@@ -16,9 +16,9 @@ import pytest
 
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
 from dptrees.dpcore.rows.keys import KeyList
@@ -68,10 +68,16 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does(
     amounts[-1] -= Fraction(1, 2**30)
     others = [
         replace(base, name="other"),
-        replace(base, domain=IntegerDomain(column="other", lower=0, upper=12)),
-        replace(base, domain=IntegerDomain(column="delay", lower=1, upper=13)),
-        replace(base, domain=IntegerDomain(column="delay", lower=0, upper=12, missing="first")),
-        replace(base, domain=IntegerDomain(column="delay", lower=0, upper=12, outside="drop")),
+        replace(base, domain=StepDomain(kind="integer", column="other", lower=0, upper=12)),
+        replace(base, domain=StepDomain(kind="integer", column="delay", lower=1, upper=13)),
+        replace(
+            base,
+            domain=StepDomain(kind="integer", column="delay", lower=0, upper=12, missing="first"),
+        ),
+        replace(
+            base,
+            domain=StepDomain(kind="integer", column="delay", lower=0, upper=12, outside="drop"),
+        ),
         replace(base, keys=KeyList(column="carrier", keys=("k1", "k0"))),
         replace(base, keys=KeyList(column="carrier", keys=("k0",), unknown="other")),
         changed(base, plan=replace(base.plan, level_amounts=tuple(amounts))),
@@ -105,7 +111,7 @@ def test_refuses_a_specification_of_another_format(
 
 def test_a_question_refuses_parts_that_do_not_fit(make_question: Make) -> None:
     keys = KeyList(column="carrier", keys=("UA",))
-    wider = IntegerDomain(column="delay", lower=0, upper=13)
+    wider = StepDomain(kind="integer", column="delay", lower=0, upper=13)
     rows: list[tuple[dict[str, Any], str]] = [
         ({"domain": wider}, "plan: 12 leaves for a domain of 13 cells"),
         ({"keys": keys}, "keyed"),
@@ -117,7 +123,7 @@ def test_a_question_refuses_parts_that_do_not_fit(make_question: Make) -> None:
     check_refusals(partial(changed, make_question()), rows)
     public = make_question(unit=SUBSTITUTE_ROW, public_total=True)
     # A total is not public where rows are dropped.
-    drops = {"domain": IntegerDomain(column="delay", lower=0, upper=12)}
+    drops = {"domain": StepDomain(kind="integer", column="delay", lower=0, upper=12)}
     check_refusals(partial(replace, public), [(drops, "drops rows"), ({"keys": keys}, "keyed")])
 
 

@@ -16,8 +16,8 @@ from dptrees.dpcore.noise.laws import ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion, QuantileCells, quantiles_table
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.questions.released import NODES_SCHEMA
 from dptrees.dpcore.release.released import solve_tree
@@ -199,7 +199,7 @@ def test_quantiles_of_categories_are_texts_only() -> None:
 def test_labels_of_the_trimmed_edge_end_with_the_domain() -> None:
     question = OrderedQuestion(
         name="age",
-        domain=IntegerDomain(column="age", lower=0, upper=LEAVES),
+        domain=StepDomain(kind="integer", column="age", lower=0, upper=LEAVES),
         mechanism=UniformMechanism(plan=tree_plan()),
     )
     assert question.node_labels(1, np.arange(3)).to_pylist() == ["[0, 4)", "[4, 8)", "[8, 11)"]

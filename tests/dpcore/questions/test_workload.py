@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dptrees.dpcore.exponential.question import ExponentialWorkload
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.release.split import BudgetSplit, check_split
 from dptrees.dpcore.specification import Refusal
 
@@ -16,7 +16,7 @@ from dptrees.dpcore.specification import Refusal
 def quantiles(**fields: Any) -> ExponentialWorkload:
     return ExponentialWorkload(
         name="age",
-        domain=IntegerDomain(column="age", lower=0, upper=120),
+        domain=StepDomain(kind="integer", column="age", lower=0, upper=120),
         quantiles=(0.5,),
         **fields,
     )

@@ -12,7 +12,7 @@ from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes
 from dptrees.dpcore.hierarchy.question import HierarchyWorkload
 from dptrees.dpcore.levels.irregular import IrregularLevels
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.questions.planning import Workload
 from dptrees.dpcore.sparse.domain import CodeDomain
@@ -24,7 +24,7 @@ PLACES = HierarchyDomain(
 )
 MAKE: list[Callable[..., Workload[Any]]] = [
     lambda **given: OrderedWorkload(
-        name="age", domain=IntegerDomain(column="age", lower=0, upper=9), **given
+        name="age", domain=StepDomain(kind="integer", column="age", lower=0, upper=9), **given
     ),
     lambda **given: HierarchyWorkload(name="places", domain=PLACES, **given),
     lambda **given: SparseWorkload(

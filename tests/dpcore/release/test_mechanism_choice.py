@@ -14,7 +14,7 @@ from dptrees.dpcore.exponential.question import ExponentialQuestion, Exponential
 from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, WeightedSums
 from dptrees.dpcore.levels.planner import WholeLevels
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Share
@@ -37,7 +37,7 @@ NINETEEN = tuple(part / 20 for part in range(1, 20))
 
 def tree(cells: int, candidate: Any = None) -> OrderedWorkload[Any]:
     given = {} if candidate is None else {"candidate": candidate}
-    domain = IntegerDomain(column="x", lower=0, upper=cells)
+    domain = StepDomain(kind="integer", column="x", lower=0, upper=cells)
     return OrderedWorkload(name="t", domain=domain, **given)
 
 
@@ -61,7 +61,7 @@ def estimates(cells: int, objective: Objective = CDF) -> OrderedChoice:
 
 
 def guessed(rows: int, *, quantiles: tuple[float, ...] = (), cells: int = 1024) -> OrderedChoice:
-    domain = IntegerDomain(column="x", lower=0, upper=cells)
+    domain = StepDomain(kind="integer", column="x", lower=0, upper=cells)
     alone = ExponentialWorkload(name="t", domain=domain, quantiles=quantiles)
     return OrderedChoice(
         name="t",

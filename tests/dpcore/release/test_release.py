@@ -16,8 +16,8 @@ from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.levels.uniform import UniformMechanism, range_error
 from dptrees.dpcore.noise.laws import ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
@@ -279,7 +279,7 @@ def test_any_change_draws_all_noise_afresh() -> None:
     plan = make_release_plan(one, two)
     counts = {"delay": np.arange(2 * CELLS), "other": np.arange(CELLS)}
     moved = {"delay": counts["delay"] + (np.arange(2 * CELLS) == 5), "other": counts["other"]}
-    domain = IntegerDomain(column="delay", lower=1, upper=CELLS + 1)
+    domain = StepDomain(kind="integer", column="delay", lower=1, upper=CELLS + 1)
     plans = [
         replace(plan, name="another"),
         replace(plan, budget=replace(plan.budget, amount=2 * plan.budget.amount)),
@@ -348,7 +348,7 @@ def test_what_is_known_exactly_is_reported_exactly(measure: Measure) -> None:
     plan = plan_tree(
         TreeSetting(leaves=leaves, budget=budget, unit=SUBSTITUTE_ROW, public_total=True)
     )
-    domain = IntegerDomain(column="delay", lower=0, upper=leaves, missing="first")
+    domain = StepDomain(kind="integer", column="delay", lower=0, upper=leaves, missing="first")
     question = OrderedQuestion(name="t", domain=domain, mechanism=UniformMechanism(plan=plan))
     for _ in range(20):
         counts = rng.integers(0, 60, leaves)

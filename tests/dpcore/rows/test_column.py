@@ -12,7 +12,7 @@ import pyarrow as pa
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_columns
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.rows.columns import is_utc, large_texts, map_chunks, missing_rows
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.rows.policies import MeasureColumn
@@ -31,7 +31,7 @@ def test_a_null_beside_a_dictionary_that_fills_its_indices() -> None:
 
 def test_a_dictionary_of_nothing_but_nulls() -> None:
     # What pandas' categories become where no row has one.
-    integers = IntegerDomain(column="x", lower=0, upper=9, missing="last")
+    integers = StepDomain(kind="integer", column="x", lower=0, upper=9, missing="last")
     listed = CategoryDomain(column="x", categories=("a",))
     keys = KeyList(column="x", keys=(1,), unknown="other")
     universe = universe_from_columns({"x": pa.array(["a", "b"])})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes, universe_from_columns
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.rows.numbers import floored_decimals, is_number, whole_numbers
 from dptrees.dpcore.rows.policies import MeasureColumn
 
@@ -91,7 +91,7 @@ def test_a_null_that_changed_the_type_of_integers_changes_no_other_row() -> None
         changed = pa.concat_arrays([changed, pa.nulls(1, type)])
         listed = CategoryDomain(column="x", categories=(7, 3), unknown="first", missing="last")
         assert listed.cell_ids(changed).tolist() == [*listed.cell_ids(whole).tolist(), 1], type
-        ordered = IntegerDomain(column="x", lower=0, upper=9)
+        ordered = StepDomain(kind="integer", column="x", lower=0, upper=9)
         assert ordered.cell_ids(changed).tolist() == [*ordered.cell_ids(whole).tolist(), -1], type
         for universe in (
             universe_from_columns({"x": pa.array([7, 3])}),
@@ -116,7 +116,10 @@ def test_a_signaling_nan_causes_no_warning() -> None:
     rows = pa.array(np.array([0x7F800001, 0x3F800000], np.uint32).view(np.float32))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert IntegerDomain(column="x", lower=0, upper=5).cell_ids(rows).tolist() == [-1, 1]
+        assert StepDomain(kind="integer", column="x", lower=0, upper=5).cell_ids(rows).tolist() == [
+            -1,
+            1,
+        ]
         measure = MeasureColumn(column="x", lower=0, upper=5, missing="zero")
         assert measure.values(rows)[0].tolist() == [0, 1]
         assert CategoryDomain(column="x", categories=(1,)).cell_ids(rows).tolist() == [-1, 0]

@@ -14,8 +14,8 @@ import pytest
 from dptrees.dpcore.levels.irregular import SMALLEST_FIRST
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.release.plan import plan_from_spec
@@ -51,7 +51,7 @@ def one_level(budget: Budget, *, keys: int, cells: int = 1) -> OrderedQuestion[U
     names = tuple(f"k{number}" for number in range(keys))
     return OrderedQuestion(
         name="days",
-        domain=IntegerDomain(column="x", lower=0, upper=cells),
+        domain=StepDomain(kind="integer", column="x", lower=0, upper=cells),
         mechanism=UniformMechanism(plan=plan),
         keys=KeyList(column="key", keys=names),
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
@@ -21,7 +21,7 @@ from dptrees.dpcore.series.totals_to_date import MOST_COUNTS, PeriodSums, Weight
 from dptrees.dpcore.series.workload import SeriesWorkload
 from dptrees.dpcore.specification import Refusal
 
-WHOLE = OrderedWorkload(name="t", domain=IntegerDomain(column="x", lower=0, upper=4))
+WHOLE = OrderedWorkload(name="t", domain=StepDomain(kind="integer", column="x", lower=0, upper=4))
 SERIES = Series(periods=4, period=1)
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1))
 SHARE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
@@ -58,7 +58,7 @@ def test_a_fanout_requests_a_temporal_tree_and_large_trees_keep_one() -> None:
     share, terms = replace(SHARE, budget=RHO), ReleaseTerms(unit=ADD_REMOVE_ROW)
 
     def planned(leaves: int = 4, **series: Any) -> SeriesQuestion:
-        domain = IntegerDomain(column="x", lower=0, upper=leaves)
+        domain = StepDomain(kind="integer", column="x", lower=0, upper=leaves)
         own = replace(WHOLE, domain=domain)
         runs = Series(**{"periods": 365, "period": 1} | series)
         return SeriesWorkload.from_workload(own, runs).planned(share, terms)

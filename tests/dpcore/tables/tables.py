@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain, make_domain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -29,7 +29,7 @@ def people_domain() -> TableDomain:
     towns = CategoryDomain(column="town", categories=("oslo", "rome", "lima"), ordered=False)
     return TableDomain(
         axes=(
-            IntegerDomain(column="age", lower=16, upper=80, outside="clamp"),
+            StepDomain(kind="integer", column="age", lower=16, upper=80, outside="clamp"),
             NumberDomain(column="hours", lower=0.0, upper=100.0, cells=10),
             CategoryDomain(column="education", categories=("none", "school", "college")),
             towns,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain, UnitRowsDomain
+from dptrees.dpcore.ordered.steps import StepDomain, UnitRowsDomain
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.tables.domain import (
     MOST_CELLS,
@@ -26,8 +26,8 @@ from tests.dpcore.refusals import check_refusals
 from tests.dpcore.tables.tables import people, people_domain
 
 
-def whole(cells: int, name: str = "x", **policies: str) -> IntegerDomain:
-    return IntegerDomain(column=name, lower=0, upper=cells, **policies)
+def whole(cells: int, name: str = "x", **policies: str) -> StepDomain:
+    return StepDomain(kind="integer", column=name, lower=0, upper=cells, **policies)
 
 
 def names(size: int, name: str = "kind") -> CategoryDomain:

@@ -13,9 +13,8 @@ import pytest
 
 from dptrees.dpcore.boxes.parts import box_sums
 from dptrees.dpcore.boxes.released import ReleasedHypercube
-from dptrees.dpcore.ordered.dates import TimestampDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.pipelines.kind_pages.box_charts import Densities, FigureAxis, halved_edges
 from dptrees.pipelines.kind_pages.box_pages import MAX_PARTS
 from dptrees.pipelines.query.release_folder import ReleaseFolder
@@ -108,7 +107,7 @@ def test_a_curve_has_intervals_where_they_are_known(boxes: Workspace) -> None:
 
 
 def test_a_figure_begins_where_the_rows_are() -> None:
-    axis = FigureAxis(domain=IntegerDomain(column="n", lower=0, upper=1000))
+    axis = FigureAxis(domain=StepDomain(kind="integer", column="n", lower=0, upper=1000))
     edges, rows_below = np.array([0, 100, 200, 1000]), np.array([0.0, 1.0, 999.0, 1000.0])
     assert axis.window(edges, rows_below) == (100, 200)
     assert axis.window(np.array([0, 1000]), np.array([0.0, 9.0])) == (0, 1000)
@@ -118,7 +117,7 @@ def test_a_figure_begins_where_the_rows_are() -> None:
 
 def test_where_cells_lie_on_an_axis() -> None:
     zone = timezone.utc
-    times = TimestampDomain(
+    times = StepDomain(kind="timestamp",
         column="t", lower=datetime(2024, 1, 1, tzinfo=zone),
         upper=datetime(2024, 1, 3, tzinfo=zone), cells=48,
     )  # fmt: skip

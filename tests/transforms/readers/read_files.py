@@ -13,8 +13,8 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import (
     ADD_REMOVE_ROW,
     Budget,
@@ -62,7 +62,7 @@ def column_unit(column: str, **fields: Any) -> PrivacyUnit:
 
 def unit_plan(type: UnitType | None = None) -> ReleasePlan:
     """Make the plan of a tree of `x` and of units that `id` names."""
-    domain = IntegerDomain(column="x", lower=0, upper=10)
+    domain = StepDomain(kind="integer", column="x", lower=0, upper=10)
     return make_plan(domain, unit=column_unit("id", type=type))
 
 

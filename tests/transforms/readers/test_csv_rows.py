@@ -8,10 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.ordered.dates import DateDomain, TimestampDomain
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
-from dptrees.dpcore.ordered.integers import IntegerDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import (
     NullUnits,
 )
@@ -24,10 +23,17 @@ from tests.transforms.readers.read_files import column_unit, make_plan, read_bat
 SECRET = "Miriam-4711"
 DOMAINS = [
     NumberDomain(column="n", lower=0, upper=10, cells=10),
-    IntegerDomain(column="i", lower=0, upper=10),
-    DateDomain(column="d", lower=date(2013, 1, 1), upper=date(2014, 1, 1)),
-    TimestampDomain(column="t", lower=datetime(2013, 1, 1), upper=datetime(2013, 1, 2), cells=24),
-    TimestampDomain(
+    StepDomain(kind="integer", column="i", lower=0, upper=10),
+    StepDomain(kind="date", column="d", lower=date(2013, 1, 1), upper=date(2014, 1, 1)),
+    StepDomain(
+        kind="timestamp",
+        column="t",
+        lower=datetime(2013, 1, 1),
+        upper=datetime(2013, 1, 2),
+        cells=24,
+    ),
+    StepDomain(
+        kind="timestamp",
         column="z",
         lower=datetime(2013, 1, 1, tzinfo=timezone.utc),
         upper=datetime(2013, 1, 2, tzinfo=timezone.utc),
@@ -160,11 +166,11 @@ def test_a_column_twice_and_files_that_are_none(tmp_path) -> None:
 
 def test_whole_numbers_and_numbers_of_one_column(tmp_path) -> None:
     """Both trees read what a Parquet column of doubles would hold."""
-    plan = make_plan(number(), IntegerDomain(column="value", lower=0, upper=10))
+    plan = make_plan(number(), StepDomain(kind="integer", column="value", lower=0, upper=10))
     assert column_types(plan) == {"value": pa.float64()}
     texts = ["7", "7.9", "-0.5", "10", "x", "", '" 3 "', "9007199254740993"]
     path = written(tmp_path, "value\n" + "".join(f"{text}\n" for text in texts))
-    domain = IntegerDomain(column="value", lower=0, upper=10)
+    domain = StepDomain(kind="integer", column="value", lower=0, upper=10)
     together, alone = (
         domain.leaf_ids({"value": read(path, each).column("value").combine_chunks()}).tolist()
         for each in (plan, make_plan(domain))
@@ -175,8 +181,8 @@ def test_whole_numbers_and_numbers_of_one_column(tmp_path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        IntegerDomain(column="value", lower=2**53 - 5, upper=2**53 + 5),
-        DateDomain(column="value", lower=date(2024, 1, 1), upper=date(2025, 1, 1)),
+        StepDomain(kind="integer", column="value", lower=2**53 - 5, upper=2**53 + 5),
+        StepDomain(kind="date", column="value", lower=date(2024, 1, 1), upper=date(2025, 1, 1)),
     ],
 )
 def test_one_column_as_two_types(other) -> None:
@@ -193,7 +199,7 @@ def test_one_column_as_two_types(other) -> None:
 @pytest.mark.parametrize("nulls", NullUnits)
 def test_units_are_distinguished_as_strings(nulls: NullUnits) -> None:
     """Read as integers two strings would be one unit; a text that is none would be null."""
-    domain = IntegerDomain(column="value", lower=0, upper=10)
+    domain = StepDomain(kind="integer", column="value", lower=0, upper=10)
     with pytest.raises(InputError, match=r"privacy\.unit: the CSV column 'value' names the unit"):
         column_types(make_plan(domain, unit=column_unit("value", nulls=nulls)))
     plan = make_plan(domain, unit=column_unit("name", nulls=nulls))

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.ordered.integers import IntegerDomain
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.keys import SecretError
@@ -336,7 +336,7 @@ def test_a_release_reads_its_units_exactly(run: Callable[[str], None]) -> None:
     run("INSERT INTO rows_of VALUES (20261123000000001, 0), (20261123000000000, 1)")
     with query("SELECT * FROM rows_of").pinned() as table:
         unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",))
-        plan = make_plan(IntegerDomain(column="x", lower=0, upper=2), unit=unit)
+        plan = make_plan(StepDomain(kind="integer", column="x", lower=0, upper=2), unit=unit)
         (split,) = table_splits(table, plan)
         ids = [id for batch in table_batches(table, split, plan) for id in batch["id"].to_pylist()]
     assert sorted(ids) == ["20261123000000000", "20261123000000001"]
@@ -346,7 +346,7 @@ def test_a_tree_of_the_numbers_that_name_the_unit_is_refused(run: Callable[[str]
     """They would be rounded for the tree, and are read exactly for the unit."""
     run("CREATE TABLE people (id numeric)")
     unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("id",))
-    plan = make_plan(IntegerDomain(column="id", lower=0, upper=9), unit=unit)
+    plan = make_plan(StepDomain(kind="integer", column="id", lower=0, upper=9), unit=unit)
     refused = pytest.raises(InputError, match="column 'id'")
     with query("SELECT * FROM people").pinned() as table, refused:
         table_splits(table, plan)
