@@ -1,9 +1,9 @@
 """The tests of what changed since a commit, as paths for pytest: `make check` runs them.
 
 A changed test is its own test; a module's are all of its package (dpcore/rows/keys.py:
-tests/dpcore/rows), or of its name if it is in none (dpcore/mean.py: tests/dpcore/mean); a page's
-are all of tests/docs. Which modules import a changed one is not looked at: `make test-all`
-runs everything.
+tests/dpcore/rows), or of its name if it is in none (dpcore/numbers.py: tests/dpcore/numbers);
+a page's are all of tests/docs. Which modules import a changed one is not looked at: `make
+test-all` runs everything.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def find_tests(path: str, present: set[str]) -> Iterator[str]:
         path: from the project's folder.
         present: the paths of all test files.
 
-    >>> present = {"tests/dpcore/rows/test_keys.py", "tests/dpcore/mean/test_plan.py"}
+    >>> present = {"tests/dpcore/rows/test_keys.py", "tests/dpcore/numbers/test_mean.py"}
     >>> list(find_tests("dpcore/rows/policies.py", present))
     ['tests/dpcore/rows/test_keys.py']
-    >>> list(find_tests("dpcore/mean.py", present))
-    ['tests/dpcore/mean/test_plan.py']
+    >>> list(find_tests("dpcore/numbers.py", present))
+    ['tests/dpcore/numbers/test_mean.py']
     >>> list(find_tests("docs/start.md", {"tests/docs/test_pages.py"}))
     ['tests/docs/test_pages.py']
     """

@@ -99,7 +99,7 @@ def test_tests_of_a_module_are_those_of_its_folder() -> None:
     assert len(tests) == len(set(tests))
     beside = folder_tests("dpcore/arrays.py", mutants.PROJECT)
     assert all(each.count("/") == 2 for each in beside[1:])
-    assert "tests/dpcore/mean/test_question.py" in folder_tests("dpcore/mean.py", mutants.PROJECT)
+    assert "tests/dpcore/numbers/test_mean.py" in folder_tests("dpcore/numbers.py", mutants.PROJECT)
 
 
 def test_the_fixed_sample_changes_lines_that_exist() -> None:

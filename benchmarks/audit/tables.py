@@ -47,11 +47,10 @@ from benchmarks.audit.recording import (
 from benchmarks.audit.trees import Palettes, batches, neighbors, ordered_domain, with_units
 from benchmarks.audit.units import series_loss
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.distinct import DistinctDomain, DistinctWorkload
 from dptrees.dpcore.exponential.choice import Chosen, flipped, weighed
-from dptrees.dpcore.mean import MeanWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.numbers import DistinctDomain, DistinctWorkload, MeanWorkload
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.unit import ROW_UNITS, Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload

@@ -49,9 +49,8 @@ from dptrees.dpcore.choices.key_selection import (
     SelectionQuestion,
     counted_once,
 )
-from dptrees.dpcore.distinct import DistinctDomain, DistinctWorkload
-from dptrees.dpcore.mean import MeanWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.numbers import DistinctDomain, DistinctWorkload, MeanWorkload
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.partition_selection import SelectionLaw

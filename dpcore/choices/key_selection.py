@@ -11,7 +11,7 @@ no integer has no key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -22,23 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
+from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.partition_selection import SelectionLaw
 from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.questions.messages import (
-    Counter,
-    Drawn,
-    Gathered,
-    Increments,
-    Part,
-    Partial,
-    Place,
-    ReleasedPart,
-    RowIncrements,
-)
-from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.questions.released import NODES, Answer, ReadPart, Released
+from dptrees.dpcore.questions.messages import Drawn, Gathered, Increments, Place, RowIncrements
+from dptrees.dpcore.questions.one_part import ReleasedTable, ShardedKeys
+from dptrees.dpcore.questions.released import Answer
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.rows.columns import (
     fixed_width_values,
@@ -215,82 +205,6 @@ def _unescaped(labels: pa.Array) -> pa.Array:
     return labels
 
 
-MOST_ROWS = 2**21
-# Keys that wait to be grouped, in bytes: many batches together, since a key that is rare
-# in each would be sorted in each.
-_MOST_BYTES = 2**26
-
-
-class KeyCounter(Counter):
-    """Counts the rows of many batches by key, in memory that does not grow with them.
-
-    Args:
-        key_type: of packed keys, uint64 or large_string.
-        shards: in how many parts they are handled.
-
-    >>> counter = KeyCounter(pa.uint64(), shards=2)
-    >>> counter.add(Increments(pa.array([3, 1, 3], pa.uint64())), 4), counter.is_due
-    (3, False)
-    >>> [(partial.place.number, partial.total) for partial in counter.take()]
-    [(1, 3), (0, 0)]
-    """
-
-    def __init__(self, key_type: pa.DataType, shards: int) -> None:
-        self._key_type, self._shards = key_type, shards
-        self._read, self._rows, self._grouped = 0, [pa.array([], key_type)], list[NodeCounts]()
-
-    def add(self, increments: Increments, rows: int, /) -> int:
-        """Counts a batch.
-
-        Args:
-            increments: the key of each row that has one, in any order.
-            rows: of the batch.
-        """
-        assert isinstance(increments.cells, pa.Array) and increments.values is None
-        self._read += rows
-        self._rows.append(increments.cells)
-        if sum(each.nbytes for each in self._rows) > _MOST_BYTES:
-            self._group()
-        return len(increments.cells)
-
-    def _group(self) -> None:
-        self._grouped.append(NodeCounts.grouped(pa.concat_arrays(self._rows)))
-        self._rows = [pa.array([], self._key_type)]
-
-    @property
-    def is_due(self) -> bool:
-        """It follows from how many rows there were."""
-        return self._read >= MOST_ROWS
-
-    def take(self) -> Iterator[Partial]:
-        """The counts of every shard since the last call, and start anew."""
-        self._group()
-        grouped, self._grouped, self._read = self._grouped, [], 0
-        yield from shard_partials(NodeCounts.merged(grouped), self._shards)
-
-
-def shard_partials(counts: NodeCounts, shards: int) -> Iterator[Partial]:
-    """The counts of every shard, also of those without a key: how many there are must not reveal
-    which keys there are."""
-    without = set(range(shards))
-    for shard, own in counts.split(shards):
-        without.remove(shard)
-        yield Partial(Place(0, shard), own.to_bytes(), own.total)
-    for shard in sorted(without):
-        yield Partial(Place(0, shard), b"")
-
-
-def merge_shard(key_type: pa.DataType, partials: Iterable[bytes]) -> NodeCounts:
-    """The exact counts of a shard from its partial counts, in any order.
-
-    Args:
-        key_type: of packed keys.
-        partials: `Partial.data`; empty bytes count nothing.
-    """
-    parts = [NodeCounts.from_bytes(data) for data in partials if data]
-    return NodeCounts.merged([NodeCounts.empty(key_type), *parts])
-
-
 def counted_once(unit: PrivacyUnit) -> PrivacyUnit:
     """The unit with one row under each of its keys, as for the selection of keys.
 
@@ -358,11 +272,8 @@ class SelectionPlan(Coded):
         )
 
 
-SHARDS = 32
-
-
 @dataclass(frozen=True, kw_only=True)
-class SelectionQuestion(Question):
+class SelectionQuestion(ShardedKeys):
     """Private selection of the keys that exist.
 
     Args:
@@ -384,22 +295,18 @@ class SelectionQuestion(Question):
 
     kind = "selection"
     written = ("name", "domain", "plan", "shards", "confidence", "weight")
-    output_only = ("confidence", "weight")
 
     domain: KeyColumns
     plan: SelectionPlan
-    shards: int = SHARDS
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.keys is not None:
             raise ValueError("keys: a selection of keys has none of its own")
-        if self.shards < 1:
-            raise ValueError(f"shards: {self.shards} is not at least 1")
 
     @property
-    def counts_rows(self) -> bool:
-        return False
+    def key_type(self) -> pa.DataType:
+        return self.domain.key_type
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -421,45 +328,12 @@ class SelectionQuestion(Question):
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         self.domain.check_types(types)
 
-    @property
-    def places(self) -> list[Place]:
-        """The shards."""
-        return [Place(0, shard) for shard in range(self.shards)]
-
-    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
-        return Increments(self.domain.row_keys(columns).drop_null())
-
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
         keys = self.domain.row_keys(columns)
         if not keys.null_count:
             return RowIncrements(Increments(keys))
         kept = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
         return RowIncrements(Increments(keys.drop_null()), kept)
-
-    @property
-    def is_keyed(self) -> bool:
-        return True
-
-    def cell_keys(self, cells: Integers) -> Integers:
-        """Each cell is a key."""
-        return cells
-
-    def counter(self, *, dense: bool, choices: KeyedChoices) -> KeyCounter:
-        return KeyCounter(self.domain.key_type, self.shards)
-
-    def merge(self, place: Place, partials: Iterable[bytes]) -> NodeCounts:
-        return merge_shard(self.domain.key_type, partials)
-
-    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
-        """Cut the exact counts of keys, packed as `KeyColumns.row_keys` packs them, into partial
-        counts.
-
-        Raises:
-            ValueError: they are no counts of nodes.
-        """
-        if not isinstance(counts, NodeCounts):
-            raise ValueError(f"counts: those of tree {self.name} are no counts of nodes")
-        return shard_partials(counts, self.shards)
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         exact = NodeCounts.from_bytes(counts)
@@ -472,12 +346,8 @@ class SelectionQuestion(Question):
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         """All released keys in order."""
-        keys = merge_shard(self.domain.key_type, [sent[place] for place in sorted(sent)]).keys
-        (part,) = self.parts()
-        return Gathered({}, [ReleasedPart(part, self.domain.table(keys))])
-
-    def parts(self) -> Iterator[Part]:
-        yield Part(kind=NODES, tree=self.name, key=0, index=0)
+        keys = self.merge_keys(sent[place] for place in sorted(sent)).keys
+        return self.released(self.domain.table(keys))
 
     def entry(self) -> dict[str, object]:
         """The law of the decisions."""
@@ -502,25 +372,8 @@ class SelectionQuestion(Question):
         }
 
 
-class ReleasedSelection(Released):
-    """The keys that were selected.
-
-    Args:
-        question: the selection.
-        read: gives the rows of its part.
-    """
-
-    def __init__(self, question: SelectionQuestion, read: ReadPart) -> None:
-        self.question, self._read = question, read
-
-    @property
-    def height(self) -> int:
-        return 0
-
-    @property
-    def table(self) -> pa.Table:
-        """The keys in order, a column a key column."""
-        return self._read(NODES, self.question.name, 0, 0)
+class ReleasedSelection(ReleasedTable):
+    """The keys that were selected, in the columns of the table."""
 
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
         raise ValueError(f"top: {self._name} is a selection of keys, which releases no counts")

@@ -43,15 +43,14 @@ from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.sensitivity import excess_sensitivity
 from dptrees.dpcore.privacy.unit import MOST_ROWS, Budget, PrivacyUnit
-from dptrees.dpcore.questions.column_questions import ONE_PLACE, ReleasedChoice, UnitChoice
 from dptrees.dpcore.questions.messages import (
     Drawn,
     Gathered,
     Increments,
     Place,
-    ReleasedPart,
     RowIncrements,
 )
+from dptrees.dpcore.questions.one_part import ONE_PLACE, ReleasedChoice, UnitChoice
 from dptrees.dpcore.rows.columns import pack, unpack
 from dptrees.dpcore.specification import CONTEXT, INLINE, Coded, Refusal
 
@@ -316,9 +315,6 @@ class BoundQuestion(UnitChoice):
         """Each cell is a key, where keys are counted."""
         return None if self.domain is None else cells
 
-    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
-        return self.regrouped(self.row_increments(columns).increments)
-
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
         if self.domain is None:
             rows = len(next(iter(columns.values())))
@@ -343,9 +339,8 @@ class BoundQuestion(UnitChoice):
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         """The chosen size."""
-        (part,) = self.parts()
         bounds = pa.table({self.of.key: pa.array(unpack(sent[ONE_PLACE]), pa.int64())})
-        return Gathered({}, [ReleasedPart(part, bounds)])
+        return self.released(bounds)
 
     def entry(self) -> dict[str, object]:
         """The law of the choice."""

@@ -42,15 +42,14 @@ from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.sensitivity import tail_sensitivity
 from dptrees.dpcore.privacy.unit import Budget, PrivacyUnit
-from dptrees.dpcore.questions.column_questions import ONE_PLACE, ReleasedChoice, UnitChoice
 from dptrees.dpcore.questions.messages import (
     Drawn,
     Gathered,
     Increments,
     Place,
-    ReleasedPart,
     RowIncrements,
 )
+from dptrees.dpcore.questions.one_part import ONE_PLACE, ReleasedChoice, UnitChoice
 from dptrees.dpcore.rows.columns import (
     AnyArray,
     decimal_values,
@@ -376,9 +375,6 @@ class ValueBoundsQuestion(UnitChoice):
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         self._domain.check_type(types[self.column])
 
-    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
-        return self.row_increments(columns).increments
-
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
         self.check_types({self.column: columns[self.column].type})
         cells = map_chunks(columns[self.column], self._value_cells, _NO_VALUE)
@@ -405,7 +401,6 @@ class ValueBoundsQuestion(UnitChoice):
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         """The chosen bounds."""
-        (part,) = self.parts()
         places, type = unpack(sent[ONE_PLACE]).tolist(), self.value_types[self.column]
         bounds = pa.table(
             {
@@ -413,7 +408,7 @@ class ValueBoundsQuestion(UnitChoice):
                 for side, place in zip(self.plan.sides, places, strict=True)
             }
         )
-        return Gathered({}, [ReleasedPart(part, bounds)])
+        return self.released(bounds)
 
     def entry(self) -> dict[str, object]:
         """The law of the choice."""

@@ -539,12 +539,7 @@ class ReleasedQuantiles(Released):
 
     def quantiles(self, key: object = None) -> list[dict[str, Any]]:
         """The released quantiles, rows of the quantiles table in the order they were requested."""
-        keys, code = self.question.keys, 0
-        if (keys is None) != (key is None):
-            needed = "has no keys" if keys is None else "needs a key"
-            raise ValueError(f"key: tree {self._name} {needed}")
-        if keys is not None:
-            code = keys.find_code(key)
+        code = self._code(key)
         quantile_count = len(self.question.quantiles)
         mine = pc.equal(self._quantiles["tree"].cast(pa.string()), self._name)
         rows: list[dict[str, Any]] = (

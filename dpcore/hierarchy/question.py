@@ -144,7 +144,7 @@ class HierarchyQuestion(TreeQuestion[M]):
         copy = replace(self, domain=replace(self.domain, universe=universe))
         if "widths" in self.__dict__:
             copy.remember_widths(self.widths)
-        return TreeQuestion.with_public_tables(copy, shared)  # type: ignore[return-value]
+        return TreeQuestion.with_public_tables(copy, shared)
 
     @property
     def is_signed(self) -> bool:

@@ -488,6 +488,14 @@ class Released(ABC):
         if key is not None:
             raise ValueError(f"key: tree {self._name} has no keys")
 
+    def _code(self, key: object) -> int:
+        """Return the code of a key, 0 where the tree has no keys."""
+        keys = self.question.keys
+        if (keys is None) != (key is None):
+            needed = "has no keys" if keys is None else "needs a key"
+            raise ValueError(f"key: tree {self._name} {needed}")
+        return 0 if keys is None else int(keys.find_code(key))
+
     def _has_no_numbers(self) -> ValueError:
         return ValueError(f"node: in tree {self._name} nodes are found by --path")
 

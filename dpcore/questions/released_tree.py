@@ -120,13 +120,6 @@ class ReleasedTree(Released):
     def _whole(self) -> bool:
         return self._chunking.split_level == 0
 
-    def _code(self, key: object) -> int:
-        keys = self.question.keys
-        if (keys is None) != (key is None):
-            needed = "has no keys" if keys is None else "needs a key"
-            raise ValueError(f"key: tree {self.question.name} {needed}")
-        return 0 if keys is None else keys.find_code(key)
-
     def _chunks(self, code: int) -> list[Chunk]:
         return self._chunking.chunks_of_key(code)
 

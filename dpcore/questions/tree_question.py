@@ -67,19 +67,86 @@ if TYPE_CHECKING:
     from dptrees.dpcore.questions.question import TreePrivacy
 
 
+Q = TypeVar("Q", bound="KeyedQuestion")
+T = TypeVar("T", bound="TreeQuestion[Any]")
+
+
 def budget_entry(question: TreePrivacy) -> dict[str, object]:
     """Budget of a tree, by its measure; nothing where that is an epsilon with a delta."""
     own = question.budget
     return {} if own is None else {own.measure.value: str(own.amount)}
 
 
-def column_policies(question: TreeQuestion[Any]) -> dict[str, dict[str, object]]:
+@dataclass(frozen=True, kw_only=True)
+class KeyedQuestion(Question):
+    """A question about the columns of a domain, once for each key.
+
+    Args:
+        domain: the map from rows to cells.
+    """
+
+    domain: Any
+
+    @property
+    def public_tables(self) -> tuple[PublicTable, ...]:
+        return (self.keys.table,) if isinstance(self.keys, TableKeys) else ()
+
+    def with_public_tables(self: Q, shared: Callable[[PublicTable], PublicTable]) -> Q:
+        if not isinstance(self.keys, TableKeys):
+            return self
+        return replace(self, keys=self.keys.with_table(shared(self.keys.table)))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read, each once."""
+        by = () if self.keys is None else self.keys.columns
+        return tuple(dict.fromkeys((*self.domain.columns, *by)))
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        """The type of each column where a file does not give one, as CSV does not.
+
+        Raises:
+            ValueError: two parts of the question read one column as different types.
+        """
+        types: dict[str, pa.DataType] = dict(self.domain.value_types)
+        if self.keys is not None:
+            for name, type in self.keys.value_types.items():
+                self._add_type(types, name, type)
+        return types
+
+    @staticmethod
+    def _add_type(types: dict[str, pa.DataType], column: str, target_type: pa.DataType) -> None:
+        if types.setdefault(column, target_type) != target_type:
+            raise ValueError(
+                f"the column {column!r} is read as {types[column]} and as {target_type} by one tree"
+            )
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        """Refuse columns of types that cannot be read.
+
+        Raises:
+            ValueError: naming the column, the type and what is needed.
+        """
+        for name in self.domain.columns:
+            self.domain.check_column_type(name, types[name])
+        if self.keys is not None:
+            self.keys.check_types(types)
+
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
+        of_keys = [] if self.keys is None else self.keys.row_outcomes(columns)
+        return [*self.domain.row_outcomes(columns), *of_keys]
+
+    @property
+    def value_policies(self) -> dict[str, object]:
+        """Policies for values that the domain does not list."""
+        spec = self.domain.spec()
+        return {name: spec[name] for name in ("outside", "missing", "unknown") if name in spec}
+
+
+def column_policies(question: KeyedQuestion) -> dict[str, dict[str, object]]:
     """Policies for values that a tree's domain or keys do not list, by column."""
-    kept = ("outside", "missing", "unknown")
-    spec, columns = question.domain.spec(), ", ".join(question.domain.columns)
-    policies: dict[str, dict[str, object]] = {
-        columns: {name: spec[name] for name in kept if name in spec}
-    }
+    policies = {", ".join(question.domain.columns): question.value_policies}
     if question.keys is not None:
         by = ", ".join(question.keys.columns)
         policies.setdefault(by, {})["unknown key"] = question.keys.unknown
@@ -90,7 +157,7 @@ M = TypeVar("M", bound=Mechanism[Any, Any], covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeQuestion(Question, Generic[M]):
+class TreeQuestion(KeyedQuestion, Generic[M]):
     """A question about a tree of known leaves, which workers measure and solve in chunks.
 
     Args:
@@ -153,15 +220,9 @@ class TreeQuestion(Question, Generic[M]):
     def spending(self) -> Spending:
         return self.mechanism.spending
 
-    @property
-    def public_tables(self) -> tuple[PublicTable, ...]:
-        return (self.keys.table,) if isinstance(self.keys, TableKeys) else ()
-
-    def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> TreeQuestion[Any]:
-        if not isinstance(self.keys, TableKeys):
-            return self
-        copy = replace(self, keys=self.keys.with_table(shared(self.keys.table)))
-        if "widths" in self.__dict__:
+    def with_public_tables(self: T, shared: Callable[[PublicTable], PublicTable]) -> T:
+        copy = super().with_public_tables(shared)
+        if copy is not self and "widths" in self.__dict__:
             copy.remember_widths(self.widths)
         return copy
 
@@ -339,47 +400,6 @@ class TreeQuestion(Question, Generic[M]):
         ids = codes * self.domain.cells + cells
         ids[(cells < 0) | (codes < 0)] = -1
         return ids
-
-    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
-        of_keys = [] if self.keys is None else self.keys.row_outcomes(columns)
-        return [*self.domain.row_outcomes(columns), *of_keys]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that are read, each once."""
-        by = () if self.keys is None else self.keys.columns
-        return tuple(dict.fromkeys((*self.domain.columns, *by)))
-
-    @property
-    def value_types(self) -> dict[str, pa.DataType]:
-        """The type of each column where a file does not give one, as CSV does not.
-
-        Raises:
-            ValueError: two parts of the question read one column as different types.
-        """
-        types: dict[str, pa.DataType] = dict(self.domain.value_types)
-        if self.keys is not None:
-            for name, type in self.keys.value_types.items():
-                self._add_type(types, name, type)
-        return types
-
-    @staticmethod
-    def _add_type(types: dict[str, pa.DataType], column: str, target_type: pa.DataType) -> None:
-        if types.setdefault(column, target_type) != target_type:
-            raise ValueError(
-                f"the column {column!r} is read as {types[column]} and as {target_type} by one tree"
-            )
-
-    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
-        """Refuse columns of types that cannot be read.
-
-        Raises:
-            ValueError: naming the column, the type and what is needed.
-        """
-        for name in self.domain.columns:
-            self.domain.check_column_type(name, types[name])
-        if self.keys is not None:
-            self.keys.check_types(types)
 
     @property
     def dense_cells(self) -> int:

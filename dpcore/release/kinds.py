@@ -214,10 +214,8 @@ KINDS: dict[str, TreeKind] = {
     "table": _kind(
         _by_unit, "tables.question:table_question_from_spec", "tables.released:ReleasedTable"
     ),
-    "distinct": _kind(
-        _by_unit, "distinct:distinct_question_from_spec", "distinct:ReleasedDistinct"
-    ),
-    "mean": _kind(_by_unit, "mean:mean_question_from_spec", "mean:ReleasedMean"),
+    "distinct": _kind(_by_unit, "numbers:number_question_from_spec", "numbers:ReleasedDistinct"),
+    "mean": _kind(_by_unit, "numbers:number_question_from_spec", "numbers:ReleasedMean"),
     "series": TreeKind(_read_series, _released_series),
 }
 

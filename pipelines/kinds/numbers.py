@@ -6,28 +6,30 @@ Means and quantiles are trees over ordered domains, whose sections request them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import PlainValidator, WithJsonSchema
 
-from dptrees.dpcore.distinct import (
-    DistinctDomain,
-    DistinctQuestion,
-    DistinctWorkload,
-    ReleasedDistinct,
-)
 from dptrees.dpcore.exponential.question import (
     INTERVAL_WORDS,
     WORDS,
     ExponentialQuestion,
     ReleasedQuantiles,
 )
-from dptrees.dpcore.mean import MeanQuestion, ReleasedMean
 from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.dpcore.noise.source import LARGEST_DIVIDED, MAX_COUNT
+from dptrees.dpcore.numbers import (
+    DistinctDomain,
+    DistinctQuestion,
+    DistinctWorkload,
+    MeanQuestion,
+    NumberQuestion,
+    ReleasedDistinct,
+    ReleasedMean,
+)
 from dptrees.dpcore.privacy.unit import MOST_ROWS
 from dptrees.dpcore.questions.answer_errors import StatisticKind
 from dptrees.dpcore.questions.planning import Noise
@@ -154,66 +156,85 @@ BOUNDED = (
 )
 
 
+def number_description(
+    question: NumberQuestion,
+    columns: tuple[Column, ...],
+    *,
+    size: str,
+    row: str,
+    error: str,
+    notes: Sequence[str] = (),
+    facts: Mapping[str, str] | None = None,
+) -> Description:
+    """Describe the plan of a number of each key.
+
+    Args:
+        question: the tree.
+        columns: of the table of the noise.
+        size: what is released, in words.
+        row: the name of the number.
+        error: the name of its standard error in the plan as plain values.
+        notes: sentences about its error.
+        facts: further values, by name.
+    """
+
+    def entry() -> dict[str, Any]:
+        bounds = question.facts({"noise": exact_scale(question.law)})
+        return {"mechanism": question.mechanism, **bounds, error: question.std_error}
+
+    return Description(
+        entry=entry,
+        errors=lambda entry: Errors(notes=tuple(notes)),
+        size=size,
+        budget=question.budget,
+        table=Table(columns=columns, rows=[row], title="Number", caption="Noise"),
+        facts=facts or {},
+    )
+
+
+def number_target(target: ErrorTarget) -> dict[str, Any]:
+    """Return the budget of the tree alone for an error, in the unit of its workload."""
+    unit = target.section.workload().resolved(target.question).error_unit
+    assert unit is not None
+    return target.to_entry(unit)
+
+
 def distinct_description(question: DistinctQuestion) -> Description:
     """Describe the plan of a number of different values: the bound and the noise."""
-    plan = question.plan
-    noise = [level_noise(plan.law, public=False)]
-    facts = {} if plan.unit.is_row else {"Values that count": values_in_words(question)}
-    return Description(
-        entry=lambda: _entry(question),
-        errors=lambda entry: Errors(notes=() if plan.unit.is_row else (BOUNDED,)),
-        size=f"the number of different values of {clip(question.domain.column)}",
-        budget=question.budget,
-        table=Table(
-            columns=(
-                Column("Noise", noise, Unit.LAW),
-                Column("Noise, standard deviation", noise, Unit.DEVIATION, "std error {}"),
-            ),
-            rows=["different values"],
-            title="Number",
-            caption="Noise",
+    noise, is_row = [level_noise(question.law, public=False)], question.unit.is_row
+    return number_description(
+        question,
+        (
+            Column("Noise", noise, Unit.LAW),
+            Column("Noise, standard deviation", noise, Unit.DEVIATION, "std error {}"),
         ),
-        facts=facts,
+        size=f"the number of different values of {clip(question.domain.column)}",
+        row="different values",
+        error="std_error",
+        notes=() if is_row else (BOUNDED,),
+        facts=None if is_row else {"Values that count": values_in_words(question)},
     )
 
 
 def values_in_words(question: DistinctQuestion) -> str:
     """How many values of a unit count."""
-    most = question.plan.max_values
+    most = question.max_values
     values = f"{most:,} value{'s' * (most > 1)}"
     if question.keys is not None:
         values += ", over all keys,"
-    return f"at most {values} of each {question.plan.unit.name}"
-
-
-def _entry(question: DistinctQuestion) -> dict[str, Any]:
-    """Return the plan as plain values."""
-    law = question.plan.law
-    return {
-        "mechanism": "count of different values",
-        "max_values": question.plan.max_values,
-        "noise": exact_scale(law),
-        "std_error": math.sqrt(law.variance),
-    }
-
-
-def distinct_target(target: ErrorTarget) -> dict[str, Any]:
-    """Return the budget of the tree alone for an error, in different values."""
-    return target.to_entry("different values")
+    return f"at most {values} of each {question.unit.name}"
 
 
 def distinct_summary(tree: ReleasedDistinct) -> Iterator[str]:
     """The number of different values under the first keys."""
     yield from heading(tree.question, tree.question.columns)
     yield from totals(tree, counted_noun(tree.question), lambda label, blanks: ())
-    if not tree.question.plan.unit.is_row:
+    if not tree.question.unit.is_row:
         yield f"  {values_in_words(tree.question)} count"
 
 
 DISTINCT_LINES = KindLines(
-    describe=distinct_description,
-    target=distinct_target,
-    summary=distinct_summary,
+    describe=distinct_description, target=number_target, summary=distinct_summary
 )
 
 
@@ -241,7 +262,7 @@ def distinct_tree(release: ReleasedTables, question: DistinctQuestion, room: Pag
         "noun": noun,
         "confidence": percent(question.confidence),
         "key_bars": bars,
-        "bounded": "" if question.plan.unit.is_row else f"{values_in_words(question)}: {BOUNDED}.",
+        "bounded": "" if question.unit.is_row else f"{values_in_words(question)}: {BOUNDED}.",
         "policies": [
             {**row, "missing": row["missing"] or DROPPED} for row in policies(question, {})
         ],
@@ -268,29 +289,21 @@ _ALONE = "no tree of counts is measured, so there are no quantiles and no other 
 
 def mean_description(question: MeanQuestion) -> Description:
     """Describe the plan of a mean: its error times the number of rows."""
-    law, (lower, upper) = question.plan.law, question.ends
-    middle = float(upper - lower) * question.share_error / math.sqrt(2)
-    noise = [level_noise(law, public=False)]
-    return Description(
-        entry=lambda: _mean_entry(question),
-        errors=lambda entry: Errors(
-            notes=(
-                f"standard error of a mean: {significant(middle)} / rows in the middle of "
-                f"the bounds, {significant(math.sqrt(2) * middle)} / rows at a bound",
-                *_rows_held(question.plan.parts),
-                _ALONE,
-            )
+    middle, at_bound = significant(question.error), significant(math.sqrt(2) * question.error)
+    return number_description(
+        question,
+        (
+            Column("Noise of a part", [level_noise(question.law, public=False)], Unit.LAW),
+            Column("Standard error", [question.std_error], Unit.ERROR, "std error {}"),
         ),
         size=f"the mean of {clip(question.domain.column)}, measured alone",
-        budget=question.budget,
-        table=Table(
-            columns=(
-                Column("Noise of a part", noise, Unit.LAW),
-                Column("Standard error", [question.rows_error], Unit.ERROR, "std error {}"),
-            ),
-            rows=["number of rows"],
-            title="Number",
-            caption="Noise",
+        row="number of rows",
+        error="std_error_rows",
+        notes=(
+            f"standard error of a mean: {middle} / rows in the middle of the bounds, {at_bound} / "
+            "rows at a bound",
+            *_rows_held(question.row_parts),
+            _ALONE,
         ),
     )
 
@@ -299,21 +312,6 @@ def _rows_held(parts: int) -> Iterator[str]:
     """How many rows the sums hold, if a table may have more."""
     if (held := LARGEST_DIVIDED // parts) < MAX_COUNT:
         yield f"its sums hold {held:,} rows at a bound; a release of more stops without a result"
-
-
-def _mean_entry(question: MeanQuestion) -> dict[str, Any]:
-    """Return the plan as plain values."""
-    return {
-        "mechanism": "mean of split rows",
-        "noise": exact_scale(question.plan.law),
-        "parts_of_a_row": question.plan.parts,
-        "std_error_rows": question.rows_error,
-    }
-
-
-def mean_target(target: ErrorTarget) -> dict[str, Any]:
-    """Return the budget of the tree alone for an error of the mean, times the number of rows."""
-    return target.to_entry(f"{target.question.domain.column} times rows")
 
 
 def mean_summary(tree: ReleasedMean) -> Iterator[str]:
@@ -335,11 +333,7 @@ def mean_text(tree: ReleasedMean, label: str | None) -> str:
     return with_margin(found.value, found.ci_low, found.ci_high)
 
 
-MEAN_LINES = KindLines(
-    describe=mean_description,
-    target=mean_target,
-    summary=mean_summary,
-)
+MEAN_LINES = KindLines(describe=mean_description, target=number_target, summary=mean_summary)
 
 
 # Keys whose means are together at the top of the page.

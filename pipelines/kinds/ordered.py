@@ -22,7 +22,7 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dptrees.dpcore.arithmetic.sums import interpolated
-from dptrees.dpcore.mean import FINEST
+from dptrees.dpcore.numbers import FINEST
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.released import ReleasedCdf
 from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Workload

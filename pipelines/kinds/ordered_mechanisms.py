@@ -23,7 +23,7 @@ from dptrees.dpcore.exponential.question import ExponentialWorkload
 from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, WeightedSums
 from dptrees.dpcore.levels.planner import Candidate, WholeLevels
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.mean import MeanWorkload
+from dptrees.dpcore.numbers import MeanWorkload
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.questions.planning import Noise, Workload

@@ -14,11 +14,11 @@ import pytest
 
 from benchmarks.audit import choices
 from benchmarks.audit.tables import TABLE_UNITS, WORKLOADS, audit_columns, audit_tables
-from dptrees.dpcore import distinct, mean
+from dptrees.dpcore import numbers
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.mean import MeanQuestion
 from dptrees.dpcore.noise import source as noise
 from dptrees.dpcore.noise.laws import DiscreteGaussian
+from dptrees.dpcore.numbers import MeanQuestion
 from dptrees.dpcore.privacy.unit import Budget
 from dptrees.dpcore.questions.messages import Increments
 from dptrees.dpcore.tables import plan as planning
@@ -243,29 +243,29 @@ def test_no_pair_of_columns_loses_more_than_is_claimed(kind: str, measure: str) 
 
 
 def half_the_sensitivity_of_means(patch: Patch) -> None:
-    own = mean.split_sensitivity
+    own = numbers.split_sensitivity
 
     def half(*arguments: Any, **named: Any) -> tuple[int, int]:
         one, two = own(*arguments, **named)
         return -(-one // 2), -(-two // 4)
 
-    patch.setattr(mean, "split_sensitivity", half)
+    patch.setattr(numbers, "split_sensitivity", half)
 
 
 def values_without_their_number(patch: Patch) -> None:
     """The noise of one value, however many of a unit count."""
-    own = distinct.distinct_sensitivity
+    own = numbers.distinct_sensitivity
     patch.setattr(
-        distinct,
+        numbers,
         "distinct_sensitivity",
         lambda unit, values, *, keyed: own(unit, 1, keyed=keyed),
     )
 
 
 def keys_that_a_unit_may_change_forgotten(patch: Patch) -> None:
-    own = distinct.distinct_sensitivity
+    own = numbers.distinct_sensitivity
     patch.setattr(
-        distinct,
+        numbers,
         "distinct_sensitivity",
         lambda unit, values, *, keyed: own(unit, values, keyed=False),
     )
@@ -286,13 +286,12 @@ def a_row_at_both_bounds(patch: Patch) -> None:
 
 
 def noise_of_columns_30_percent_too_small(patch: Patch) -> None:
-    for module in (mean, distinct):
-        own = module.noise_law
+    own = numbers.noise_law
 
-        def law(budget: Budget, *sensitivity: int, own: Any = own) -> Any:
-            return own(replace(budget, amount=budget.amount * 10 / 7), *sensitivity)
+    def law(budget: Budget, *sensitivity: int) -> Any:
+        return own(replace(budget, amount=budget.amount * 10 / 7), *sensitivity)
 
-        patch.setattr(module, "noise_law", law)
+    patch.setattr(numbers, "noise_law", law)
 
 
 def one_value_too_many(patch: Patch) -> None:

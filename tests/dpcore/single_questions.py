@@ -20,7 +20,7 @@ KEY = ReleaseKey(bytes(range(32)))
 def alone(question: Any) -> ReleasePlan:
     """Return the plan of a release that has one question."""
     epsilon, delta = question.spending.own
-    unit = getattr(question.plan, "release_unit", question.unit)
+    unit = getattr(question, "release_unit", question.unit)
     own: dict[str, Any] = {"budget": question.budget}
     if delta:
         own = {"budget": Budget(measure=Measure.EPSILON, amount=epsilon)}
@@ -36,6 +36,6 @@ def released(question: Any, rows: Mapping[str, Any], size: int = 1000, nonce: by
 
 def silenced(question: Any) -> Any:
     """Return the question without noise; it states the errors of its plan."""
-    plan = replace(question.plan)
-    plan.__dict__["law"] = ZeroNoise()
-    return replace(question, plan=plan)
+    silent = replace(question)
+    silent.__dict__["law"] = ZeroNoise()
+    return silent

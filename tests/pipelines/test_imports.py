@@ -23,7 +23,7 @@ sys.exit(code)
 OTHER_KINDS = {
     *("dptrees.dpcore.sparse.question", "dptrees.dpcore.boxes.question"),
     *("dptrees.dpcore.tables.question", "dptrees.dpcore.exponential.question"),
-    *("dptrees.dpcore.distinct", "dptrees.dpcore.mean", "dptrees.dpcore.levels.irregular"),
+    *("dptrees.dpcore.numbers", "dptrees.dpcore.levels.irregular"),
     "dptrees.dpcore.factorised.mechanism",
 }
 # The same for a plan, whose tree may be measured by any mechanism of an ordered domain.
@@ -33,7 +33,7 @@ OTHER_SECTIONS = {
     *("dptrees.dpcore.sparse.question", "dptrees.dpcore.boxes.question"),
     *("dptrees.dpcore.tables.question", "dptrees.dpcore.hierarchy.question"),
     *("dptrees.dpcore.hierarchy.domain", "dptrees.dpcore.levels.irregular"),
-    *("dptrees.dpcore.distinct", "dptrees.dpcore.thresholds.plan"),
+    "dptrees.dpcore.thresholds.plan",
     "dptrees.dpcore.adaptive.hierarchy_planner",
 }
 CONFIGURATION = {

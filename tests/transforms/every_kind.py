@@ -15,12 +15,11 @@ from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.boxes.plan import Holding
 from dptrees.dpcore.choices.key_selection import KeyColumns, SelectionPlan, SelectionQuestion
-from dptrees.dpcore.distinct import DistinctDomain, DistinctWorkload
 from dptrees.dpcore.exponential.question import ExponentialWorkload
 from dptrees.dpcore.factorised.mechanism import WeightedSums
 from dptrees.dpcore.levels.uniform import UniformMechanism
-from dptrees.dpcore.mean import MeanWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.numbers import DistinctDomain, DistinctWorkload, MeanWorkload
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.ordered.workload import OrderedWorkload

@@ -120,7 +120,7 @@ def test_leaves_that_are_matched_in_parts(check_alike, small_splits, monkeypatch
 @pytest.mark.parametrize("most", [2**21, 300])
 def test_shards_of_a_selection(check_alike, small_splits, monkeypatch, most) -> None:
     """Also where counts leave before their bundle ends: after so many rows, whatever they hold."""
-    monkeypatch.setattr("dptrees.dpcore.choices.key_selection.MOST_ROWS", most)
+    monkeypatch.setattr("dptrees.dpcore.questions.one_part.MOST_ROWS", most)
     others = {
         "another key": {"race": ["x"] * 1999 + ["y"]},
         "no key": {"race": ["x"] * 1999 + [None]},

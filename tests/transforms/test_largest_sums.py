@@ -17,7 +17,6 @@ import pytest
 
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.factorised.mechanism import FactorizedForest
-from dptrees.dpcore.mean import MeanWorkload
 from dptrees.dpcore.noise.laws import ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import (
@@ -27,6 +26,7 @@ from dptrees.dpcore.noise.source import (
     LargeSumError,
     add_noise,
 )
+from dptrees.dpcore.numbers import MeanWorkload
 from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.questions.answer_errors import StatisticKind
 from dptrees.dpcore.questions.planning import Share

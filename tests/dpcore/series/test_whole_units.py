@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dptrees.dpcore.distinct import DistinctDomain, DistinctWorkload
+from dptrees.dpcore.numbers import DistinctDomain, DistinctWorkload
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from dptrees.dpcore.mean import FINEST
+from dptrees.dpcore.numbers import FINEST
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.pipelines.kinds.domains import with_finest_cells
 from dptrees.pipelines.sections.document import ConfigurationError

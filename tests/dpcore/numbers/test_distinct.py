@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.distinct import DistinctDomain, DistinctPlan, DistinctQuestion, DistinctWorkload
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
+from dptrees.dpcore.numbers import DistinctDomain, DistinctQuestion, DistinctWorkload
 from dptrees.dpcore.privacy.sensitivity import distinct_sensitivity
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.questions.planning import ReleaseTerms, Share
@@ -46,9 +46,16 @@ def make_question(
     budget: Budget = EPSILON,
     shards: int = 5,
 ) -> DistinctQuestion:
-    plan = DistinctPlan(release_unit=unit, budget=budget, max_values=values, keyed=keys is not None)
     domain = DistinctDomain(column="value")
-    return DistinctQuestion(name="d", domain=domain, keys=keys, plan=plan, shards=shards)
+    return DistinctQuestion(
+        name="d",
+        domain=domain,
+        keys=keys,
+        release_unit=unit,
+        spent=budget,
+        max_values=values,
+        shards=shards,
+    )
 
 
 def numbers(question: DistinctQuestion, rows: dict[str, Any], **how: Any) -> pa.Table:
@@ -180,7 +187,7 @@ def test_a_bound_that_is_off_by_one_is_found() -> None:
 def test_the_noise_has_the_law_of_the_sensitivity(budget: Budget, law: NoiseLaw) -> None:
     keys = KeyList(column="group", keys=tuple(range(4000)))
     question = make_question(PERSON, values=3, keys=keys, budget=budget)
-    assert question.plan.law == law
+    assert question.law == law
     none = {"value": pa.array([], pa.string()), "group": pa.array([], pa.int64())}
     rows = none | {"user": pa.array([], pa.int64())}
     noise = numbers(question, rows)["estimate"].to_numpy().astype(np.int64)
@@ -193,9 +200,7 @@ def test_intervals_hold_the_exact_number_as_often_as_stated() -> None:
     table = numbers(make_question(keys=keys), rows)
     holds = (table["ci_low"].to_numpy() <= 1) & (table["ci_high"].to_numpy() >= 1)
     assert stats.binomtest(int(holds.sum()), 3000, 0.95, "less").pvalue > FALSE_ALARM
-    assert set(table["std_error"].to_pylist()) == {
-        np.sqrt(make_question(keys=keys).plan.law.variance)
-    }
+    assert set(table["std_error"].to_pylist()) == {np.sqrt(make_question(keys=keys).law.variance)}
     assert min(table["count"].to_pylist()) == 0 > min(table["estimate"].to_pylist())
 
 
@@ -260,8 +265,10 @@ def test_a_bound_beyond_the_unit_is_refused() -> None:
             make_question(unit, values=values)
     with pytest.raises(Refusal, match="no noise fits it"):
         make_question(budget=replace(EPSILON, amount=Fraction(1, 2**50)))
-    with pytest.raises(ValueError, match="keyed must say whether"):
-        replace(make_question(), keys=GROUPS)
+    spec = alone(make_question()).spec()
+    spec["trees"][0]["plan"]["keyed"] = True
+    with pytest.raises(ValueError, match="plan: it does not follow from the other fields"):
+        plan_from_spec(spec)
     with pytest.raises(ValueError, match="shards: 0 is not at least 1"):
         make_question(shards=0)
 
@@ -272,7 +279,7 @@ def test_a_unit_whose_own_column_is_counted_has_one_value() -> None:
     others = replace(units, domain=DistinctDomain(column="city"))
     keyed = replace(units, keys=GROUPS)
     wanted = replace(units, max_values=4)
-    found = [each.planned(share, terms).plan for each in (units, others, keyed, wanted)]
+    found = [each.planned(share, terms) for each in (units, others, keyed, wanted)]
     assert [each.max_values for each in found] == [1, 8, 8, 4]
     assert found[0].law == DiscreteLaplace(scale=Fraction(1))
     rows = {"user": pa.array(["a"] * 20 + ["b", None, "c"])}

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.mean import MeanPlan, MeanQuestion, ReleasedMean
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.numbers import MeanQuestion, ReleasedMean
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.sensitivity import split_sensitivity
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
@@ -45,8 +45,7 @@ def make_question(
     budget: Budget = EPSILON,
 ) -> MeanQuestion:
     made = make_domain(domain or AGE)
-    plan = MeanPlan(unit=unit, budget=budget, cells=made.cells, keyed=keys is not None)
-    return MeanQuestion(name="m", domain=made, keys=keys, plan=plan)
+    return MeanQuestion(name="m", domain=made, keys=keys, release_unit=unit, spent=budget)
 
 
 def value(
@@ -96,7 +95,7 @@ def largest_moves(unit: PrivacyUnit, *, keyed: bool, rows: int) -> tuple[int, in
             "value": pa.array([*(at for _, at in own), 7]),
         }
         table = released(question, columns)._level(1)
-        sums.append(np.rint(table["estimate"].to_numpy() * question.plan.parts))
+        sums.append(np.rint(table["estimate"].to_numpy() * question.row_parts))
     return largest(np.array(sums), unit.neighbors, without=sums[0])
 
 
@@ -123,10 +122,10 @@ def test_the_noise_has_the_law_of_the_sensitivity(budget: Budget, law: NoiseLaw)
     keys = KeyList(column="group", keys=tuple(range(3000)))
     domain = AGE | {"upper": 11}
     question = make_question(PERSON, domain=domain, keys=keys, budget=budget)
-    assert question.plan.law == law
+    assert question.law == law
     none = {name: pa.array([], pa.int64()) for name in ("value", "group", "user")}
     table = released(question, none)._level(1)
-    noise = np.rint(table["estimate"].to_numpy() * question.plan.parts).astype(np.int64)
+    noise = np.rint(table["estimate"].to_numpy() * question.row_parts).astype(np.int64)
     assert p_value(noise, law) > FALSE_ALARM > p_value(noise, scaled(law, Fraction(7, 10)))
 
 
@@ -189,10 +188,11 @@ def test_bad_domains_and_plans_are_refused() -> None:
         make_question(domain=AGE | {"upper": 1})
     with pytest.raises(Refusal, match="no noise fits it"):
         make_question(budget=replace(EPSILON, amount=Fraction(1, 2**50)))
-    with pytest.raises(ValueError, match="it is for 101 cells, not 51"):
-        replace(make_question(), domain=make_domain(AGE | {"upper": 51}))
-    with pytest.raises(ValueError, match="keyed must say whether"):
-        replace(make_question(), keys=GROUPS)
+    spec = alone(make_question()).spec()
+    for other in ({"cells": 51}, {"keyed": True}):
+        spec["trees"][0]["plan"] |= other
+        with pytest.raises(ValueError, match="plan: it does not follow from the other fields"):
+            plan_from_spec(spec)
 
 
 def test_what_is_not_measured_is_refused_by_name() -> None:
