@@ -52,7 +52,7 @@ from dptrees.dpcore.questions.one_part import (
     ShardedKeys,
     nodes_table,
 )
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
+from dptrees.dpcore.questions.planning import Setting, Workload
 from dptrees.dpcore.questions.released import Answer, Total
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import KeyedQuestion, budget_entry, column_policies
@@ -183,16 +183,16 @@ class NumberWorkload(Workload[Any]):
         """Return the bound of the question that this workload states, by its name."""
         return {}
 
-    def planned(self, share: Share, terms: ReleaseTerms) -> Any:
+    def planned(self, setting: Setting) -> Any:
         return self.question(
             name=self.name,
             domain=self.domain,
             keys=self.keys,
-            release_unit=terms.unit,
-            spent=share.budget,
-            confidence=terms.confidence,
+            release_unit=setting.unit,
+            spent=setting.budget,
+            confidence=setting.confidence,
             weight=self.weight,
-            **self.bound(terms.unit),
+            **self.bound(setting.unit),
         )
 
     def predicted(self, question: NumberQuestion) -> float:
@@ -401,8 +401,9 @@ class DistinctWorkload(NumberWorkload):
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> cities = DistinctWorkload(name="cities", domain=DistinctDomain(column="city"))
-    >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> plan = cities.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW))
+    >>> one = Setting(
+    ...     unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> plan = cities.planned(one)
     >>> round(cities.predicted(plan), 3)  # standard deviation, in different values
     1.357
     """
@@ -577,8 +578,9 @@ class MeanWorkload(NumberWorkload):
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> ages = MeanWorkload(name="age", domain=make_domain(
     ...     {"column": "age", "type": "integer", "lower": 0, "upper": 101}))
-    >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> plan = ages.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW))
+    >>> one = Setting(
+    ...     unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> plan = ages.planned(one)
     >>> round(ages.predicted(plan), 3)  # of the mean, times the number of rows
     100.0
     """

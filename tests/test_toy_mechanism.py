@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.noise.laws import DiscreteGaussian, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.rows.keys import KeyList
@@ -52,10 +52,10 @@ def release_plan() -> ReleasePlan:
         name="ages",
         domain=make_domain(domain | {"outside": "clamp", "missing": "first"}),
         keys=keys,
-        candidate=toy_mechanism.RootAndLeaves(),
+        mechanism="toy",
     )
     budget = Budget(measure=Measure.RHO, amount=Fraction(1, 50))
-    question = workload.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
+    question = workload.planned(Setting(unit=ADD_REMOVE_ROW, budget=budget))
     return ReleasePlan(name="toy", unit=ADD_REMOVE_ROW, budget=budget, questions=(question,))
 
 

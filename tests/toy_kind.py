@@ -31,7 +31,7 @@ from dptrees.dpcore.questions.messages import (
     ReleasedPart,
     RowIncrements,
 )
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
+from dptrees.dpcore.questions.planning import Setting, Workload
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import Answer, Released
 from dptrees.dpcore.release import kinds as release_kinds
@@ -154,10 +154,10 @@ class ReleasedTotals(Released):
 class TotalsWorkload(Workload[TotalsQuestion]):
     """The workload of a section."""
 
-    def planned(self, share: Share, terms: ReleaseTerms) -> TotalsQuestion:
+    def planned(self, setting: Setting) -> TotalsQuestion:
         assert self.keys is not None
-        own = {"keys": self.keys, "share": share.budget, "relation": terms.unit}
-        return TotalsQuestion(name=self.name, confidence=terms.confidence, **own)
+        own = {"keys": self.keys, "share": setting.budget, "relation": setting.unit}
+        return TotalsQuestion(name=self.name, confidence=setting.confidence, **own)
 
 
 class TotalsSection(TreeSection):

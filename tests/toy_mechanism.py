@@ -1,11 +1,12 @@
 """A mechanism that is in no package: it measures the root and the leaves, and no level between.
 
 It registers itself and is configured, planned, described and released without an edit of any
-existing file: a real mechanism has one line in each table that `register` changes.
+existing file: a real mechanism has a line in both tables of `dpcore.mechanisms`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -15,26 +16,22 @@ import pyarrow as pa
 import pytest
 from pydantic import PlainValidator, create_model
 
-from dptrees.dpcore.levels.planner import Candidate
+from dptrees.dpcore import mechanisms
 from dptrees.dpcore.levels.uniform import UniformAnswerErrors, UniformIntervals
+from dptrees.dpcore.levels.workload import OrderedWorkload, Planner
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism
-from dptrees.dpcore.release import kinds as release_mechanisms
+from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism, Setting
 from dptrees.dpcore.specification import INLINE
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.intervals import IntervalWidths, interval_widths
 from dptrees.dpcore.uniform.plan import (
     TreePlan,
-    TreeSetting,
     UniformForest,
     level_entries,
     moved_counts,
 )
 from dptrees.pipelines.config import registry as command_kinds
-from dptrees.pipelines.kinds import ordered_mechanisms
 from dptrees.pipelines.kinds.ordered import OrderedTree
-from dptrees.pipelines.kinds.ordered_mechanisms import MechanismSection, OrderedChoices
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.show import mechanisms as described_mechanisms
 from dptrees.pipelines.show.description import Description, Table, level_noise, spent_columns
@@ -72,22 +69,16 @@ class ToyMechanism(Mechanism[UniformForest, IntervalWidths]):
         return {"mechanism": self.kind, "levels": level_entries(self.plan)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class RootAndLeaves(Candidate[ToyMechanism]):
+class RootAndLeaves(Planner[OrderedWorkload]):
     """A fixed part of the budget for the root, unless it is public; the rest for the leaves."""
 
-    def mechanism(self, setting: TreeSetting) -> ToyMechanism:
-        amount = setting.budget.amount
-        root = Fraction(0) if setting.public_total else amount * ROOT_PART
-        tree = UniformTree(leaves=setting.leaves, fanouts=(setting.leaves,))
-        return ToyMechanism(plan=TreePlan.from_amounts(setting, tree, (root, amount - root)))
+    makes = ToyMechanism
 
-
-def toy_workload(section: OrderedChoices) -> OrderedWorkload[ToyMechanism]:
-    """The workload of a section."""
-    shared = ("name", "domain", "keys", "weight", "noise", "quantiles")
-    own = {name: getattr(section, name) for name in shared}
-    return OrderedWorkload(**own, candidate=RootAndLeaves())
+    def mechanism(self, workload: OrderedWorkload, setting: Setting) -> ToyMechanism:
+        given, amount = workload.tree_setting(setting), setting.budget.amount
+        root = Fraction(0) if given.public_total else amount * ROOT_PART
+        tree = UniformTree(leaves=given.leaves, fanouts=(given.leaves,))
+        return ToyMechanism(plan=TreePlan.from_amounts(given, tree, (root, amount - root)))
 
 
 def toy_description(question: OrderedQuestion[ToyMechanism]) -> Description:
@@ -108,15 +99,16 @@ def toy_description(question: OrderedQuestion[ToyMechanism]) -> Description:
 
 
 def register(patch: pytest.MonkeyPatch) -> None:
-    """Adds the mechanism to the three tables.
+    """Add the mechanism to the tables.
 
     A section reads the names when it is imported, before a test adds one: it is made again here.
     """
-    patch.setitem(release_mechanisms.MECHANISMS["ordered"], "toy", lambda: ToyMechanism)
+    patch.setitem(mechanisms.PLANNERS["ordered"], "toy", "toy_mechanism:RootAndLeaves")
+    patch.setitem(mechanisms.MECHANISMS["ordered"], "toy", "toy_mechanism:ToyMechanism")
+    patch.setitem(sys.modules, "dptrees.dpcore.toy_mechanism", sys.modules[__name__])
     described = described_mechanisms.Described(toy_description)
     patch.setitem(described_mechanisms.MECHANISMS, "ToyMechanism", lambda: described)
-    patch.setitem(ordered_mechanisms.MECHANISMS, "toy", MechanismSection(toy_workload))  # type: ignore[arg-type]
-    names = Annotated[str, PlainValidator(rules.choice(*ordered_mechanisms.MECHANISMS))]
+    names = Annotated[str, PlainValidator(rules.choice(*mechanisms.mechanism_names("ordered")))]
     section = create_model("Section", __base__=OrderedTree, mechanism=(names, "planned"))
     handlers = replace(command_kinds.KINDS["ordered"], section=lambda: section)
     patch.setitem(command_kinds.KINDS, "ordered", handlers)

@@ -53,7 +53,7 @@ from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.numbers import DistinctDomain, DistinctWorkload, MeanWorkload
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.unit import ROW_UNITS, Budget, Measure, Neighbors, PrivacyUnit
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
+from dptrees.dpcore.questions.planning import Setting, Workload
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import _bounded_increments, _plain_increments
 from dptrees.dpcore.rows.keys import KeyList
@@ -372,7 +372,7 @@ def audit_columns(kind: str, measure: str, *, plans: int, pairs: int, seed: int 
         unit = PrivacyUnit(neighbors=rng.choice(list(Neighbors)), **bounds)
         budget = Budget(measure=Measure(measure), amount=rng.choice(COLUMN_AMOUNTS))
         workload = WORKLOADS[kind](rng, keys)
-        question = workload.planned(Share(budget=budget), ReleaseTerms(unit=unit))
+        question = workload.planned(Setting(unit=unit, budget=budget))
         plan = plan_of(question, budget)
         for _ in range(pairs):
             one, two = neighboring_columns(rng, unit)

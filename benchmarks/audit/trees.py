@@ -67,7 +67,7 @@ from dptrees.dpcore.privacy.unit import (
     PrivacyUnit,
 )
 from dptrees.dpcore.questions.messages import Increments
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import TreeQuestion
@@ -665,8 +665,7 @@ def _planned(
         **given,
     )
     workload = HypercubeWorkload(name="planned", domain=domain, choices=choices)
-    terms = ReleaseTerms(unit=unit)
-    return lambda budget: workload.planned(Share(budget=budget), terms).plan
+    return lambda budget: workload.planned(Setting(unit=unit, budget=budget)).plan
 
 
 def _is_public(domain: HypercubeDomain, unit: PrivacyUnit) -> bool:

@@ -49,15 +49,15 @@ from dptrees.dpcore.choices.key_selection import (
     SelectionQuestion,
     counted_once,
 )
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.numbers import DistinctDomain, DistinctWorkload, MeanWorkload
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.partition_selection import SelectionLaw
 from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.questions.messages import STATE
 from dptrees.dpcore.questions.messages import UNITS as UNIT_FILES
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
+from dptrees.dpcore.questions.planning import Setting, Workload
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import RunBefore, release_rows
@@ -233,7 +233,7 @@ def series_plans(
     for period in range(1, series.periods + 1):
         run = replace(series, period=period)
         question = SeriesWorkload.from_workload(workload, run).planned(
-            Share(budget=budget), ReleaseTerms(unit=unit)
+            Setting(unit=unit, budget=budget)
         )
         plans.append(plan_of(question, budget))
     return plans

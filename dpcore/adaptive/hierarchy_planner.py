@@ -20,14 +20,15 @@ import numpy as np
 
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
-from dptrees.dpcore.adaptive.planner import AdaptiveCandidate
+from dptrees.dpcore.adaptive.planner import AdaptivePlanner
 from dptrees.dpcore.arithmetic.elementary import exp, log
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.irregular.plan import IrregularPlan, NodeVariances
 from dptrees.dpcore.irregular.planner import NodeWeights, predicted_level_rmse
-from dptrees.dpcore.levels.irregular import IrregularSetting, best_split
+from dptrees.dpcore.levels.hierarchy import HierarchyWorkload, best_split
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.trees.shapes import IrregularTree, Shape
 
@@ -287,54 +288,60 @@ def _geometric_mean(errors: Sequence[float], weights: Sequence[float]) -> float:
     return exp(logs / total) if total else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdaptiveHierarchy(AdaptiveCandidate):
-    """An adaptive tree of any shape. Its error is predicted for a guess of the rows alone.
-
-    Args:
-        weights: what errors in rows are worth, by level; None: 1 for each level.
-    """
+class AdaptiveHierarchy(AdaptivePlanner[HierarchyWorkload]):
+    """An adaptive tree of any shape. Its error is predicted for a guess of the rows alone."""
 
     otherwise = "every node is split"
     compared = "where every node is split"
 
-    weights: NodeWeights | None = None
+    def error_unit(self, workload: HierarchyWorkload) -> str | None:
+        return None if workload.guessed_rows is None else "rows"
 
-    @property
-    def error_unit(self) -> str | None:
-        return None if self.guessed_rows is None else "rows"
-
-    def condition(self, mechanism: AdaptiveMechanism) -> str | None:
-        if self.guessed_rows is None:
+    def condition(self, workload: HierarchyWorkload, mechanism: AdaptiveMechanism) -> str | None:
+        if workload.guessed_rows is None:
             return None
-        return f"for {self.guessed_rows:,.0f} rows, spread evenly"
+        return f"for {workload.guessed_rows:,.0f} rows, spread evenly"
 
-    def mechanism(self, setting: IrregularSetting) -> AdaptiveMechanism:
+    def mechanism(self, workload: HierarchyWorkload, setting: Setting) -> AdaptiveMechanism:
         """
         Raises:
-            ValueError: the share is too small or too large for its decisions.
+            ValueError: the budget is too small or too large for its decisions.
         """
-        plan = self._find(best_split(setting.plan, self.weights)).plan
-        return AdaptiveMechanism(plan=plan, weights=self.weights, guessed_rows=self.guessed_rows)
+        return self._of_plan(workload, workload.whole_budget(setting))
 
-    def predicted(self, mechanism: AdaptiveMechanism) -> float:
+    def _of_plan(self, workload: HierarchyWorkload, plan: IrregularPlan) -> AdaptiveMechanism:
+        result = _planned(workload, best_split(plan, workload.weights)).plan
+        rows = _guess(workload)
+        return AdaptiveMechanism(plan=result, weights=workload.weights, guessed_rows=rows)
+
+    def predicted(self, workload: HierarchyWorkload, mechanism: AdaptiveMechanism) -> float:
         """Return the weighted root mean square error in rows: for the guess; without one, if every
         node is split."""
         return predicted_rmse(mechanism)
 
-    def is_better(self, setting: IrregularSetting) -> bool:
-        if self.guessed_rows is None:
+    def is_better(self, workload: HierarchyWorkload, setting: Setting) -> bool:
+        rows, weights = _guess(workload), workload.weights
+        if rows is None:
             return False
-        split, guess = best_split(setting.plan, self.weights), self.guessed_rows
-        found = self._find(split)
-        return is_worth_it(found, split, self.weights, counts=self.counts, guessed_rows=guess)
+        split = best_split(workload.whole_budget(setting), weights)
+        return is_worth_it(
+            _planned(workload, split),
+            split,
+            weights,
+            counts=workload.reads_counts,
+            guessed_rows=rows,
+        )
 
-    def why_not(self, whole: TreeQuestion[Any]) -> str:
-        _ = replace(whole, mechanism=self.mechanism(IrregularSetting(plan=whole.mechanism.plan)))
-        read = "counts" if self.counts else "estimates"
+    def why_not(self, workload: HierarchyWorkload, whole: TreeQuestion[Any]) -> str:
+        _ = replace(whole, mechanism=self._of_plan(workload, whole.mechanism.plan))
+        read = "counts" if workload.reads_counts else "estimates"
         return f"{read} of an adaptive tree are not expected to be closer"
 
-    def _find(self, split: IrregularPlan) -> Planned:
-        return plan_adaptive_hierarchy(
-            split, self.weights, counts=self.counts, guessed_rows=self.guessed_rows
-        )
+
+def _guess(workload: HierarchyWorkload) -> float | None:
+    return None if workload.guessed_rows is None else float(workload.guessed_rows)
+
+
+def _planned(workload: HierarchyWorkload, split: IrregularPlan) -> Planned:
+    counts, rows = workload.reads_counts, _guess(workload)
+    return plan_adaptive_hierarchy(split, workload.weights, counts=counts, guessed_rows=rows)

@@ -1,4 +1,4 @@
-"""Shapes, budget shares and thresholds of adaptive trees over ordered domains, as candidates.
+"""Shapes, budget shares and thresholds of adaptive trees over ordered domains, and their planner.
 
 How good an adaptive tree is depends on the data, so the rules were found on public shapes of data
 (decision 0025), where the optimum is flat. Under epsilon a level has about 3.2
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -25,11 +25,20 @@ from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.arithmetic.elementary import exp, exp2, log, log2
 from dptrees.dpcore.arithmetic.sums import integer_power
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.levels.planner import Candidate, predicted_cdf_rmse, predicted_error
+from dptrees.dpcore.levels.planner import predicted_cdf_rmse, predicted_error
+from dptrees.dpcore.levels.workload import (
+    FREE_INTERVALS,
+    OrderedWorkload,
+    Planner,
+    Reasons,
+    Values,
+    W,
+)
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity
 from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.repair.paths import Distribution, rows_below
 from dptrees.dpcore.repair.planner import (
@@ -40,7 +49,7 @@ from dptrees.dpcore.repair.planner import (
 )
 from dptrees.dpcore.trees.chunks import Chunk, UniformChunking
 from dptrees.dpcore.trees.shapes import IrregularTree, Shape, UniformTree
-from dptrees.dpcore.uniform.objectives import CDF, Objective
+from dptrees.dpcore.uniform.objectives import Objective
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 
 # Of the budget of a level that decides, what its decisions get where they are apart.
@@ -273,6 +282,10 @@ def rows_of_adaptive(setting: TreeSetting, *, counts: bool) -> float:
     return most_rows(setting) / (1 if counts else _EARLIER)
 
 
+# Errors of answers about an adaptive tree take memory in proportion to its cells, 3 GB for 2^24;
+# answers about whole levels do not.
+_MOST_ADAPTIVE = 2**22
+_OWN_LEVELS = "the mechanism adaptive has its own"
 # A tree of more leaves is not simulated: it would take longer than the rest of the plan.
 MOST_LEAVES = 2**14
 # Of so many leaves in all, in between so many releases.
@@ -396,100 +409,120 @@ def _released(forest: AdaptiveForest, chunk: Chunk, exact: Integers) -> Integers
     return levels[-1].count
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdaptiveCandidate(Candidate[AdaptiveMechanism]):
-    """A tree whose nodes are split only where rows are.
+class AdaptivePlanner(Planner[W]):
+    """A tree whose nodes are split only where rows are."""
 
-    Args:
-        counts: whether what is read is the integers; else estimates, with intervals.
-        guessed_rows: a public guess of the rows of a tree (of each key), None where there is none.
-    """
-
+    makes = AdaptiveMechanism
     # What an adaptive tree takes the place of, and is compared with, in words.
     otherwise: ClassVar[str]
     compared: ClassVar[str]
 
-    counts: bool = False
-    guessed_rows: float | None = None
+    def if_closer(self, workload: W, setting: Setting, whole: W) -> Any:
+        try:
+            return self.tree(workload, setting) if self.is_better(workload, setting) else None
+        except ValueError:  # too large a tree, or too small a budget: whole levels may do
+            return None
 
     @abstractmethod
-    def is_better(self, setting: Any) -> bool:
+    def is_better(self, workload: W, setting: Setting) -> bool:
         """Whether it is expected to be closer than whole levels, by the guess of the rows."""
 
     @abstractmethod
-    def why_not(self, whole: TreeQuestion[Any]) -> str:
-        """Return why a question is measured by whole levels, in words.
+    def why_not(self, workload: W, whole: TreeQuestion[Any]) -> str:
+        """Return why a tree is measured by whole levels, in words.
 
         Raises:
             ValueError: an adaptive tree cannot be had.
         """
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdaptiveTree(AdaptiveCandidate):
+class AdaptiveTree(AdaptivePlanner[OrderedWorkload]):
     """An adaptive tree over an ordered domain.
 
     How far off it will be depends on the data. The error of its counts is predicted by a model, the
-    error of its estimates is not.
+    error of its estimates is not. There is one plan for all objectives.
 
-    Args:
-        objective: what is read, for the prediction alone: there is one plan for all.
-        fanouts: the shape if all nodes are split; None: planned.
-
-    >>> from fractions import Fraction
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-    >>> AdaptiveTree().mechanism(TreeSetting(
-    ...     leaves=4096, unit=ADD_REMOVE_ROW,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))).plan.tree.leaves
+    >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget
+    >>> days = OrderedWorkload(name="day", domain=make_domain(
+    ...     {"column": "day", "type": "integer", "lower": 0, "upper": 4096}))
+    >>> tree = AdaptiveTree().mechanism(days, Setting(
+    ...     unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
+    >>> tree.plan.tree.leaves
     4096
     """
 
     otherwise = "whole levels"
     compared = "whole levels'"
+    refused: ClassVar[Reasons] = {
+        "objective": "the mechanism adaptive has one plan for CDF, ranges and quantiles",
+        **dict.fromkeys(("level_budgets", "estimation"), _OWN_LEVELS),
+        "consistency": "the mechanism adaptive has top_down alone",
+        "intervals": FREE_INTERVALS,
+    }
+    allowed: ClassVar[Values] = {
+        "objective": ("cdf", "ranges", "quantiles"),
+        "consistency": ("top_down",),
+    }
 
-    objective: Objective = CDF
-    fanouts: tuple[int, ...] | None = None
+    def error_unit(self, workload: OrderedWorkload) -> str | None:
+        return workload.objective.unit if workload.reads_counts else None
 
-    @property
-    def error_unit(self) -> str | None:
-        return self.objective.unit if self.counts else None
-
-    def condition(self, mechanism: AdaptiveMechanism) -> str | None:
-        if not self.counts:
+    def condition(self, workload: OrderedWorkload, mechanism: AdaptiveMechanism) -> str | None:
+        if not workload.reads_counts:
             return None
-        is_simulated = self._simulated(mechanism) is not None
+        is_simulated = _simulated(workload, mechanism) is not None
         return "in its counts, by a model" if is_simulated else "if every node is split"
 
-    def predicted(self, mechanism: AdaptiveMechanism) -> float:
+    def predicted(self, workload: OrderedWorkload, mechanism: AdaptiveMechanism) -> float:
         """Return the error of what is read of the counts, by its planner; of
         a tree too large for that model, and of estimates, their error if every node is split."""
-        if not self.counts:
+        if not workload.reads_counts:
             return noise_if_all_split(mechanism.plan)
-        simulated = self._simulated(mechanism)
+        simulated = _simulated(workload, mechanism)
         if simulated is not None:
             return simulated.typical
-        return predicted_error(if_all_split(mechanism.plan), self.objective)
+        return predicted_error(if_all_split(mechanism.plan), workload.objective)
 
-    def _simulated(self, mechanism: AdaptiveMechanism) -> CountError | None:
-        plan, rows = mechanism.plan, mechanism.guessed_rows
-        assumed = assumed_rows(if_all_split(plan).setting) if rows is None else max(1, round(rows))
-        return adaptive_count_error(plan, self.objective, assumed)
-
-    def mechanism(self, setting: TreeSetting) -> AdaptiveMechanism:
-        rows, fanouts = self.guessed_rows, self.fanouts
-        plan = plan_adaptive(setting, counts=self.counts, guessed_rows=rows, fanouts=fanouts)
+    def mechanism(self, workload: OrderedWorkload, setting: Setting) -> AdaptiveMechanism:
+        rows = _guess(workload)
+        plan = plan_adaptive(
+            workload.tree_setting(setting),
+            counts=workload.reads_counts,
+            guessed_rows=rows,
+            fanouts=workload.fanouts,
+        )
         return AdaptiveMechanism(plan=plan, guessed_rows=rows)
 
-    def is_better(self, setting: TreeSetting) -> bool:
+    def is_better(self, workload: OrderedWorkload, setting: Setting) -> bool:
         """Also without a guess, of counts: whole levels would need one. A tree of few cells has no
         node that could be left whole."""
-        if len(self.fanouts or rule_fanouts(setting.leaves, setting.budget.measure)) < 2:
+        leaves, rows = workload.domain.cells, _guess(workload)
+        if leaves > _MOST_ADAPTIVE:
             return False
-        if self.guessed_rows is None:
-            return self.counts
-        return self.guessed_rows <= rows_of_adaptive(setting, counts=self.counts)
+        if len(workload.fanouts or rule_fanouts(leaves, setting.budget.measure)) < 2:
+            return False
+        if rows is None:
+            return workload.reads_counts
+        given = workload.tree_setting(setting)
+        return rows <= rows_of_adaptive(given, counts=workload.reads_counts)
 
-    def why_not(self, whole: TreeQuestion[Any]) -> str:
+    def most_rows(self, mechanism: AdaptiveMechanism) -> float:
+        """Return up to how many rows its counts are expected to be closer, to two digits."""
+        setting = if_all_split(mechanism.plan).setting
+        return float(f"{rows_of_adaptive(setting, counts=True):.2g}")
+
+    def why_not(self, workload: OrderedWorkload, whole: TreeQuestion[Any]) -> str:
         setting = whole.mechanism.plan.setting
-        most = float(f"{rows_of_adaptive(setting, counts=self.counts):.2g}")
+        most = float(f"{rows_of_adaptive(setting, counts=workload.reads_counts):.2g}")
         return f"an adaptive tree is expected to be closer up to {most:,.0f} rows"
+
+
+def _guess(workload: OrderedWorkload) -> float | None:
+    return None if workload.guessed_rows is None else float(workload.guessed_rows)
+
+
+def _simulated(workload: OrderedWorkload, mechanism: AdaptiveMechanism) -> CountError | None:
+    plan, rows = mechanism.plan, mechanism.guessed_rows
+    assumed = assumed_rows(if_all_split(plan).setting) if rows is None else max(1, round(rows))
+    return adaptive_count_error(plan, workload.objective, assumed)

@@ -58,7 +58,7 @@ from dptrees.dpcore.questions.messages import (
     ReleasedPart,
     RowIncrements,
 )
-from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Share, Way, Workload
+from dptrees.dpcore.questions.planning import Noise, Setting, Way, Workload
 from dptrees.dpcore.questions.released import NODES, NODES_SCHEMA, number_column
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import AccumulatedTree, Measured, budget_entry
@@ -427,28 +427,30 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
             return self
         return replace(self, mechanism="privhp", choices=privhp_choices(self.choices))
 
-    def public_total(self, terms: ReleaseTerms) -> bool:
+    def public_total(self, setting: Setting) -> bool:
         """Whether the number of rows that are counted is public: under substitute, where nothing
         drops rows."""
-        return terms.unit == SUBSTITUTE_ROW and not self.domain.drops_rows and not terms.drops_rows
+        return (
+            setting.unit == SUBSTITUTE_ROW and not self.domain.drops_rows and not setting.drops_rows
+        )
 
-    def setting(self, share: Share, terms: ReleaseTerms) -> PartitionSetting:
+    def setting(self, setting: Setting) -> PartitionSetting:
         """The setting that the plan is made for."""
         return PartitionSetting(
             bits=self.domain.bits,
             diameters=lambda depth: max(self.domain.extents(depth)),
             dimensions=len(self.domain.axes),
-            budget=share.budget,
-            unit=terms.unit,
-            public_total=self.public_total(terms),
+            budget=setting.budget,
+            unit=setting.unit,
+            public_total=self.public_total(setting),
         )
 
-    def planned(self, share: Share, terms: ReleaseTerms) -> HypercubeQuestion:
+    def planned(self, setting: Setting) -> HypercubeQuestion:
         return HypercubeQuestion(
             name=self.name,
             domain=self.domain,
-            plan=PLANNERS[self.mechanism](self.setting(share, terms), self.choices),
-            confidence=terms.confidence,
+            plan=PLANNERS[self.mechanism](self.setting(setting), self.choices),
+            confidence=setting.confidence,
             weight=self.weight,
         )
 

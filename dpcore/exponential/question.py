@@ -21,6 +21,7 @@ from dptrees.dpcore.exponential.choice import PLACES
 from dptrees.dpcore.exponential.plan import (
     ExponentialPlan,
     Margin,
+    is_better,
     margins,
     rank_errors,
     root_mean_square,
@@ -33,6 +34,7 @@ from dptrees.dpcore.exponential.quantiles import (
     reach,
     read_request,
 )
+from dptrees.dpcore.levels.workload import OrderedWorkload, Planner, ReadAs, Reasons, Values
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
@@ -47,14 +49,7 @@ from dptrees.dpcore.questions.messages import (
     pack_measured,
     unpack_measured,
 )
-from dptrees.dpcore.questions.planning import (
-    ChunkAnswer,
-    ChunkLayout,
-    Mechanism,
-    ReleaseTerms,
-    Share,
-    Workload,
-)
+from dptrees.dpcore.questions.planning import ChunkAnswer, ChunkLayout, Mechanism, Setting
 from dptrees.dpcore.questions.released import (
     NODES,
     NODES_SCHEMA,
@@ -450,60 +445,81 @@ def chosen_table(question: ExponentialQuestion, chosen: ChosenQuantiles) -> pa.T
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExponentialWorkload(Workload[ExponentialQuestion]):
+class ExponentialQuantiles(Planner[OrderedWorkload]):
     """Quantiles of an ordered domain, by the exponential mechanism.
-
-    Args:
-        domain: the map from rows to cells.
-        quantiles: each above 0 and below 1.
-        interval_share: of the budget, for intervals; 0: there are none.
 
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-    >>> ages = ExponentialWorkload(name="age", quantiles=(0.5,), domain=make_domain(
-    ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120}))
-    >>> one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> round(ages.predicted(ages.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW))),
-    ...     3)  # rows, of rank
+    >>> ages = OrderedWorkload(
+    ...     name="age", quantiles=(0.5,), mechanism="exponential", domain=make_domain(
+    ...         {"column": "age", "type": "integer", "lower": 0, "upper": 120}))
+    >>> one = Setting(
+    ...     unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> round(ages.predicted(ages.planned(one)), 3)  # rows, of rank
     1.414
     """
 
-    domain: OrderedDomain
-    quantiles: tuple[float, ...]
-    interval_share: Fraction = Fraction(0)
+    makes = ExponentialMechanism
+    refused: ClassVar[Reasons] = {
+        **dict.fromkeys(
+            ("fanouts", "level_budgets", "estimation", "consistency"),
+            "the exponential mechanism has no tree of counts, whose levels would be measured",
+        ),
+        **dict.fromkeys(
+            ("objective", "optimize_for"),
+            "the exponential mechanism releases quantiles alone, no CDF and no counts",
+        ),
+        "guess": "the exponential mechanism is planned without one",
+        "noise": "the exponential mechanism adds none",
+    }
+    allowed: ClassVar[Values] = {
+        "objective": ("quantiles",),
+        "noise": ("best",),
+    }
 
-    @property
-    def error_unit(self) -> str:
+    def error_unit(self, workload: OrderedWorkload) -> str:
         return "rows"
 
-    def planned(self, share: Share, terms: ReleaseTerms) -> ExponentialQuestion:
-        if self.domain.counts_units and self.keys is not None:
-            raise Refusal("domain", "a tree of units by their rows goes with no by")
+    def mechanism(self, workload: OrderedWorkload, setting: Setting) -> ExponentialMechanism:
         plan = ExponentialPlan(
-            cells=self.domain.cells,
-            unit=self.domain.counted(terms.unit),
-            budget=share.budget,
-            quantiles=tuple(sorted(map(exact_quantile, self.quantiles))),
-            keyed=self.keys is not None,
-            interval_share=self.interval_share,
-            confidence=terms.confidence,
+            cells=workload.domain.cells,
+            unit=workload.counted_unit(setting),
+            budget=setting.budget,
+            quantiles=tuple(sorted(map(exact_quantile, workload.quantiles))),
+            keyed=workload.keys is not None,
+            interval_share=workload.interval_share,
+            confidence=setting.confidence,
         )
+        return ExponentialMechanism(plan=plan)
+
+    def tree(self, workload: OrderedWorkload, setting: Setting) -> ExponentialQuestion:
         return ExponentialQuestion(
-            name=self.name,
-            domain=self.domain,
-            mechanism=ExponentialMechanism(plan=plan),
-            keys=self.keys,
-            quantiles=self.quantiles,
-            confidence=terms.confidence,
-            weight=self.weight,
+            name=workload.name,
+            domain=workload.domain,
+            mechanism=self.mechanism(workload, setting),
+            keys=workload.keys,
+            quantiles=workload.quantiles,
+            confidence=setting.confidence,
+            weight=workload.weight,
         )
 
-    def predicted(self, question: ExponentialQuestion) -> float:
-        """The standard deviation of ranks, root mean square over the quantiles, where rows lie
-        densely."""
-        return root_mean_square(rank_errors(question.plan))
+    def if_closer(
+        self, workload: OrderedWorkload, setting: Setting, whole: OrderedWorkload
+    ) -> ExponentialQuestion | None:
+        rows = workload.guessed_rows
+        if rows is None and workload.read_as is not ReadAs.QUANTILES:
+            return None
+        try:
+            tree = self.tree(workload, setting)
+        except Refusal:  # the minimum, too many cells, or too small a budget: a tree can
+            return None
+        return tree if is_better(tree.plan, None if rows is None else Fraction(rows)) else None
+
+    def predicted(self, workload: OrderedWorkload, mechanism: ExponentialMechanism) -> float:
+        """Return the standard deviation of ranks, root mean square over the quantiles, where rows
+        lie densely."""
+        return root_mean_square(rank_errors(mechanism.plan))
 
 
 class ReleasedQuantiles(Released):

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +23,20 @@ from dptrees.dpcore.arithmetic.normal import normal_quantile
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.factorised.optimum import Read
 from dptrees.dpcore.factorised.plan import ROWS, FactorizedErrors, FactorizedPlan
-from dptrees.dpcore.factorised.strategies import MOST_LEAVES, listed_tree, plan_strategy
-from dptrees.dpcore.levels.planner import Candidate
+from dptrees.dpcore.factorised.strategies import (
+    MOST_LEAVES,
+    MOST_OPTIMAL,
+    listed_tree,
+    plan_strategy,
+)
+from dptrees.dpcore.levels.workload import (
+    FREE_INTERVALS,
+    OrderedWorkload,
+    Planner,
+    ReadAs,
+    Reasons,
+    Values,
+)
 from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.dpcore.noise.source import LARGEST_DIVIDED, NoiseSource, add_noise
 from dptrees.dpcore.privacy.unit import Measure
@@ -35,7 +48,8 @@ from dptrees.dpcore.questions.answer_errors import (
     SumError,
     difference_ends,
 )
-from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism, Noise, Way
+from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism, Noise, Setting, Way
+from dptrees.dpcore.repair.planner import assumed_rows
 from dptrees.dpcore.specification import INLINE, Refusal, coded
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk, UniformChunking, saturated_sums
 from dptrees.dpcore.trees.consistency import consistent_counts
@@ -49,8 +63,8 @@ from dptrees.dpcore.trees.forests import (
     level_solutions,
 )
 from dptrees.dpcore.trees.isotonic import closest_cdf_l2
-from dptrees.dpcore.uniform.objectives import CDF, Objective, QuantileObjective, RangeObjective
-from dptrees.dpcore.uniform.plan import Consistency, TreeSetting
+from dptrees.dpcore.uniform.objectives import Objective, QuantileObjective, RangeObjective
+from dptrees.dpcore.uniform.plan import Consistency
 
 # Of counts: cells are fewer than 2^20, so that their low parts together are fewer than 2^32 rows.
 _LOW_BITS, _WORD_BITS = 12, 32
@@ -354,50 +368,65 @@ class FactorizedIntervals(SlopedIntervals):
         return self._width * np.sqrt(solved.variance)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WeightedSums(Candidate[FactorizedMechanism]):
+# From so many cells on, and so many rows, in parts of those assumed without a guess (about 500
+# standard deviations of the noise), the counts of a strategy were closer in all that was measured.
+_FEWEST_CELLS = 16
+_FEWEST_ROWS = Fraction(7, 100)
+# A strategy for so many cells is planned within two seconds. Between this and the strategies of a
+# formula the best one takes long to find.
+_SOON_OPTIMAL = 2**10
+_NO_LEVELS = "is for trees; the mechanism factorised measures no levels"
+
+
+class WeightedSums(Planner[OrderedWorkload]):
     """The strategy whose predicted error is the smallest, of weighted sums of cells.
 
-    Args:
-        objective: what the strategy is best for.
-
-    >>> from fractions import Fraction
+    >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget
-    >>> half = TreeSetting(leaves=120, unit=ADD_REMOVE_ROW,
-    ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
+    >>> ages = OrderedWorkload(name="age", domain=make_domain(
+    ...     {"column": "age", "type": "integer", "lower": 0, "upper": 119}))
+    >>> half = Setting(
+    ...     unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
     >>> sums = WeightedSums()
-    >>> round(sums.predicted(sums.mechanism(half)), 2)
+    >>> round(sums.predicted(ages, sums.mechanism(ages, half)), 2)
     2.29
     """
 
-    objective: Objective = CDF
+    makes = FactorizedMechanism
+    refused: ClassVar[Reasons] = {
+        "objective": "the mechanism factorised is planned for CDF, quantiles and ranges alone",
+        **dict.fromkeys(
+            ("fanouts", "level_weights", "level_budgets", "estimation", "consistency"), _NO_LEVELS
+        ),
+        "guess": "the mechanism factorised is planned for data that may lie anywhere",
+        "optimize_for": "the mechanism factorised has one plan for counts and estimates",
+        "intervals": FREE_INTERVALS,
+    }
+    allowed: ClassVar[Values] = {"objective": ("cdf", "quantiles", "ranges")}
 
-    @property
-    def ways(self) -> frozenset[Way]:
+    def ways(self, workload: OrderedWorkload) -> frozenset[Way]:
         return frozenset({Way.SHARED})
 
-    @property
-    def error_unit(self) -> str:
+    def error_unit(self, workload: OrderedWorkload) -> str:
         return "rows"
 
-    def check(
-        self, cells: int, noise: Noise, measure: Measure, *, delta: bool, is_ordered: bool
-    ) -> None:
-        """Check that the mechanism serves the domain, as `Candidate.check` does.
+    def check(self, workload: OrderedWorkload, measure: Measure, *, delta: bool) -> None:
+        """Check that the mechanism serves the workload, as `Planner.check` does.
 
         Raises:
             Refusal: also of an objective that no strategy is made for, of cells without an order or
                 too many of them.
         """
+        cells, kind = workload.domain.cells, workload.objective.kind
         if measure is Measure.EPSILON and not delta:
             raise Refusal(
                 "mechanism",
                 "factorised needs rho, or epsilon with a delta: under epsilon alone trees have the "
                 "smaller errors",
             )
-        if noise is Noise.LAPLACE:
+        if workload.noise is Noise.LAPLACE:
             raise Refusal("noise", "the mechanism factorised has Gaussian noise")
-        if not is_ordered:
+        if not workload.domain.is_ordered:
             raise Refusal("mechanism", "factorised is for cells that have an order")
         if cells > MOST_LEAVES:
             raise Refusal(
@@ -405,34 +434,70 @@ class WeightedSums(Candidate[FactorizedMechanism]):
                 f"factorised measures at most {MOST_LEAVES:,} cells, and these are {cells:,}; "
                 "planned measures any number",
             )
-        if self.objective.kind not in ("cdf", "quantiles", "ranges"):
-            raise Refusal(
-                "objective", f"the mechanism factorised is not planned for {self.objective.kind}"
-            )
+        if kind not in ("cdf", "quantiles", "ranges"):
+            raise Refusal("objective", f"the mechanism factorised is not planned for {kind}")
 
-    def mechanism(self, setting: TreeSetting) -> FactorizedMechanism:
+    def mechanism(self, workload: OrderedWorkload, setting: Setting) -> FactorizedMechanism:
+        given = workload.tree_setting(setting)
         plan = FactorizedPlan(
-            tree=listed_tree(setting.leaves),
-            unit=setting.unit,
-            budget=setting.budget,
-            strategy=plan_strategy(setting.leaves, self.read(public_total=setting.public_total)),
-            public_total=setting.public_total,
-            keyed=setting.keyed,
+            tree=listed_tree(given.leaves),
+            unit=given.unit,
+            budget=given.budget,
+            strategy=plan_strategy(
+                given.leaves, read_by(workload.objective, public_total=given.public_total)
+            ),
+            public_total=given.public_total,
+            keyed=given.keyed,
         )
         _ = plan.law  # refuses a budget that is too small
         return FactorizedMechanism(plan=plan)
 
-    def read(self, *, public_total: bool) -> Read:
-        """Return what the strategy is best for."""
-        if isinstance(self.objective, RangeObjective):
-            return Read(kind="ranges", widths=self.objective.widths)
-        if public_total:
-            return Read(kind="centred")
-        if isinstance(self.objective, QuantileObjective):
-            return Read(kind="quantiles", shares=self.objective.quantiles)
-        return Read(kind="cdf")
-
-    def predicted(self, mechanism: FactorizedMechanism) -> float:
+    def predicted(self, workload: OrderedWorkload, mechanism: FactorizedMechanism) -> float:
         """Return the error of what the strategy is for, in rows."""
         plan = mechanism.plan
-        return compute_errors(plan).rmse(self.read(public_total=plan.public_total))
+        read = read_by(workload.objective, public_total=plan.public_total)
+        return compute_errors(plan).rmse(read)
+
+    def if_closer(self, workload: OrderedWorkload, setting: Setting, whole: OrderedWorkload) -> Any:
+        """Return the tree under a rho that is stated without a delta: for counts where there are
+        more than few rows, for estimates where its predicted error is below the tree's.
+
+        Source: of the limit for counts, measurements on 64 to 4,096 cells (docs/factorised.md): at
+        1,000 rows and rho 1/2 counts are off by 0.86 to 0.99 times as much as the counts of whole
+        levels, at 10,000 by 0.83 to 0.91, at 300 by 0.87 to 1.04, at 100 by up to 1.07.
+        """
+        # Beside a delta trees may be better off: their composition is certified, and a strategy's
+        # is converted.
+        if setting.budget.measure is not Measure.RHO or setting.has_delta:
+            return None
+        cells = workload.domain.cells
+        is_soon_planned = cells <= _SOON_OPTIMAL or MOST_OPTIMAL < cells <= MOST_LEAVES
+        if not is_soon_planned:
+            return None
+        if workload.read_as is not ReadAs.ESTIMATES:
+            is_better = _is_better_for_counts(workload, setting, whole)
+            return self.tree(workload, setting) if is_better else None
+        tree, sums = whole.planned(setting), self.tree(workload, setting)
+        is_better = self.predicted(workload, sums.mechanism) < whole.predicted(tree)
+        return sums if is_better else None
+
+
+def _is_better_for_counts(
+    workload: OrderedWorkload, setting: Setting, whole: OrderedWorkload
+) -> bool:
+    """Whether counts of a strategy are expected to be closer than counts of whole levels."""
+    if workload.noise is Noise.LAPLACE or workload.domain.cells < _FEWEST_CELLS:
+        return False
+    assumed, guessed = assumed_rows(whole.tree_setting(setting)), whole.guess_of_counts
+    return (assumed if guessed is None else guessed) >= _FEWEST_ROWS * assumed
+
+
+def read_by(objective: Objective, *, public_total: bool) -> Read:
+    """What the strategy is best for."""
+    if isinstance(objective, RangeObjective):
+        return Read(kind="ranges", widths=objective.widths)
+    if public_total:
+        return Read(kind="centred")
+    if isinstance(objective, QuantileObjective):
+        return Read(kind="quantiles", shares=objective.quantiles)
+    return Read(kind="cdf")

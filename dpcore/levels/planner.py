@@ -1,27 +1,33 @@
-"""Planner of level-uniform trees, and candidates: mechanisms that could measure a tree.
+"""Planner of level-uniform trees, and published mechanisms to compare with.
 
 The planner chooses fan-outs and the part of the budget of each level for the smallest error of
 the least squares estimate, not of the raw noisy counts. The best strategies for continuous noise
 (`dpcore.uniform.strategies`) become plans at the budget and are judged by the exact error on the
-trimmed tree with the discrete noise of a release. A workload of a tree of known leaves holds one
-candidate, which makes a mechanism once the share is known; where several are open,
-`dpcore.release.mechanism_choice` chooses. No data is touched. Source: derived here; Rameshwar,
-Tandon, Sharma, Section IV, is the optimum before estimation.
+trimmed tree with the discrete noise of a release. No data is touched. Source: derived here;
+Rameshwar, Tandon, Sharma, Section IV, is the optimum before estimation.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Generic, Literal, TypeVar
+from typing import ClassVar
 
 from dptrees.dpcore.arithmetic.elementary import exp, log
 from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.levels.workload import (
+    FREE_INTERVALS,
+    PLANNED,
+    OrderedWorkload,
+    Planner,
+    Reasons,
+)
+from dptrees.dpcore.mechanisms import LEVELS
 from dptrees.dpcore.noise.laws import DiscreteGaussian
 from dptrees.dpcore.papers.cdf_mechanisms import (
     LevelBudgets,
@@ -33,11 +39,10 @@ from dptrees.dpcore.papers.cdf_mechanisms import (
 )
 from dptrees.dpcore.privacy.conversion import decimal_rank, four_digits
 from dptrees.dpcore.privacy.unit import Measure
-from dptrees.dpcore.questions.planning import Mechanism, Noise, ReleaseTerms, Share, Way, Workload
-from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.repair.planner import assumed_rows, plan_for_counts
 from dptrees.dpcore.trees.shapes import UniformTree
-from dptrees.dpcore.uniform.objectives import CDF, Objective
+from dptrees.dpcore.uniform.objectives import CDF, NodeObjective, Objective
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan, TreeSetting
 from dptrees.dpcore.uniform.prefix_errors import plan_batch, plans_batch
 from dptrees.dpcore.uniform.strategies import Fanouts, TreeStrategy, one_level, search_strategies
@@ -384,145 +389,57 @@ def plan_strategy(strategy: TreeStrategy, setting: TreeSetting) -> TreePlan:
     return TreePlan.from_amounts(setting, tree, amounts)
 
 
-Made = TypeVar("Made", bound=Mechanism[Any, Any])
-Planned = TypeVar("Planned", bound=TreeQuestion[Any])
-
-# The unit of errors in what a tree counts: rows, or sums of a column.
-COUNTED = "counted"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate(ABC, Generic[Made]):
-    """A mechanism that could measure a tree of known leaves."""
-
-    @abstractmethod
-    def mechanism(self, setting: Any) -> Made:
-        """Return the mechanism, planned for a tree and a budget.
-
-        Args:
-            setting: the leaves, and what measuring them may cost: a `TreeSetting` of an ordered
-                domain, an `IrregularSetting` of a hierarchy.
-
-        Raises:
-            ValueError: the budget is too small or too large, or choices do not fit each other.
-        """
-
-    def predicted(self, mechanism: Made) -> float:
-        """Return the error of what the mechanism is for; 1 where it is not compared with others'.
-
-        Args:
-            mechanism: made by this candidate.
-        """
-        return 1.0
-
-    def check(
-        self, cells: int, noise: Noise, measure: Measure, *, delta: bool, is_ordered: bool
-    ) -> None:
-        """Check that the mechanism serves a domain under a guarantee.
-
-        Args:
-            cells: of the domain.
-            noise: that is wanted.
-            measure: of the release's budget.
-            delta: whether a delta goes with it.
-            is_ordered: whether the cells have an order.
-
-        Raises:
-            Refusal: naming the choice that does not fit.
-        """
-        return None
-
-    @property
-    def ways(self) -> frozenset[Way] | None:
-        """Ways in which the tree can spend beside a delta; None: as its noise can."""
-        return None
-
-    @property
-    def has_fixed_amounts(self) -> bool:
-        """Whether the budgets of the levels are given as numbers."""
-        return False
-
-    @property
-    def error_unit(self) -> str | None:
-        """The unit of `predicted`, "leaves" for lengths in the domain, `COUNTED` for what the tree
-        counts; None: not comparable."""
-        return None
-
-    def condition(self, mechanism: Made) -> str | None:
-        """Condition under which the predicted error holds; None: it holds for any data.
-
-        Args:
-            mechanism: made by this candidate.
-        """
-        return None
-
-
-@dataclass(frozen=True, kw_only=True)
-class WholeLevels(Candidate[UniformMechanism]):
+class WholeLevels(Planner[OrderedWorkload]):
     """Every node of some levels is measured.
 
-    Args:
-        objective: what the plan is best for.
-        plan: "planned" or a mechanism of a paper, as for `plan_mechanism`.
-        fanouts, level_budgets, estimator: as for `plan_mechanism`.
-        consistency: which integers accompany the estimates.
-        for_counts: whether the plan is best for those integers; of "planned" alone.
-        guessed_rows: a public guess of the rows of a tree, for what is predicted of the integers.
-
+    >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
     >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget
-    >>> setting = TreeSetting(leaves=120, unit=SUBSTITUTE_ROW, public_total=True,
-    ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> round(WholeLevels().predicted(WholeLevels().mechanism(setting)), 1)
-    10.2
+    >>> ages = OrderedWorkload(name="age", mechanism="binary", domain=make_domain(
+    ...     {"column": "age", "type": "integer", "lower": 0, "upper": 120,
+    ...      "outside": "clamp", "missing": "first"}))
+    >>> levels = WholeLevels().mechanism(ages, Setting(
+    ...     unit=SUBSTITUTE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
+    >>> round(WholeLevels().predicted(ages, levels), 1)
+    17.8
     """
 
-    objective: Objective = CDF
-    plan: str = "planned"
-    fanouts: tuple[int, ...] | None = None
-    level_budgets: Literal["equal", "optimal"] | tuple[Fraction, ...] | None = None
-    estimator: Estimator = Estimator.FULL
-    consistency: Consistency = Consistency.TOP_DOWN
-    for_counts: bool = False
-    guessed_rows: int | None = None
+    makes = UniformMechanism
+    refused: ClassVar[Reasons] = {"intervals": FREE_INTERVALS}
 
-    @property
-    def has_fixed_amounts(self) -> bool:
-        return isinstance(self.level_budgets, tuple)
+    def error_unit(self, workload: OrderedWorkload) -> str:
+        efficient = workload.estimator is Estimator.FULL and workload.mechanism != "independent"
+        return workload.objective.unit if efficient else "rows"
 
-    @property
-    def error_unit(self) -> str:
-        efficient = self.estimator is Estimator.FULL and self.plan != "independent"
-        return self.objective.unit if efficient else "rows"
+    def condition(self, workload: OrderedWorkload, mechanism: UniformMechanism) -> str | None:
+        return "of the estimates, not of the counts" if mechanism.for_counts else None
 
-    def condition(self, mechanism: UniformMechanism) -> str | None:
-        return "of the estimates, not of the counts" if self.for_counts else None
-
-    def mechanism(self, setting: TreeSetting) -> UniformMechanism:
+    def mechanism(self, workload: OrderedWorkload, setting: Setting) -> UniformMechanism:
+        given, rows = workload.tree_setting(setting), workload.guess_of_counts
         plan = plan_mechanism(
-            self.plan,
-            setting,
-            objective=self.objective,
-            fanouts=self.fanouts,
-            level_budgets=self.level_budgets,
-            estimator=self.estimator,
+            PLANNED if workload.mechanism == LEVELS else workload.mechanism,
+            given,
+            objective=workload.objective,
+            fanouts=workload.fanouts,
+            level_budgets=workload.level_budgets,
+            estimator=workload.estimator,
         )
-        if self.for_counts:
+        if workload.reads_counts:
             plan = plan_for_counts(
                 plan,
-                self.objective,
-                self.guessed_rows or assumed_rows(setting),
-                fixed_shape=self.fanouts is not None,
-                shrunk=self.consistency is Consistency.SHRUNK,
+                workload.objective,
+                rows or assumed_rows(given),
+                fixed_shape=workload.fanouts is not None,
+                shrunk=workload.consistency is Consistency.SHRUNK,
             )
         return UniformMechanism(
             plan=plan,
-            objective=self.objective,
-            consistency=self.consistency,
-            for_counts=self.for_counts,
-            guessed_rows=self.guessed_rows,
+            objective=workload.objective,
+            consistency=workload.consistency,
+            for_counts=workload.reads_counts,
+            guessed_rows=rows,
         )
 
-    def predicted(self, mechanism: UniformMechanism) -> float:
+    def predicted(self, workload: OrderedWorkload, mechanism: UniformMechanism) -> float:
         """Return the error of what the plan is for; for inefficient estimates, of a CDF point."""
         if mechanism.plan.is_efficient:
             return predicted_error(mechanism.plan, mechanism.objective)
@@ -530,45 +447,74 @@ class WholeLevels(Candidate[UniformMechanism]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeWorkload(Workload[Planned]):
-    """The workload of a tree of known leaves, measured by one mechanism.
+class NamedPlan:
+    """A plan under its name.
 
-    Args:
-        domain: the map from rows to leaves.
-        candidate: the mechanism.
+    Attributes:
+        label: the mechanism: independent, histogram, binary, tree (the best before estimation);
+            planned; or chosen, where the plan at hand is none of the planner's.
+        plan: its plan; ``plan.estimator`` says which estimate its error speaks of.
     """
 
-    domain: Any
-    candidate: Candidate[Any]
+    label: str
+    plan: TreePlan
 
-    @property
-    def may_add_up(self) -> bool:
-        return True
 
-    @property
-    def ways(self) -> frozenset[Way]:
-        own = self.candidate.ways
-        return super().ways if own is None else own
+def candidates(plan: TreePlan, objective: Objective = CDF) -> tuple[NamedPlan, ...]:
+    """Mechanisms that a plan is compared with, for the same leaves, budget and guarantee; itself is
+    the last.
 
-    @property
-    def has_fixed_amounts(self) -> bool:
-        return self.candidate.has_fixed_amounts
+    A mechanism whose noise would not fit 64-bit counts is left out.
 
-    def check(self, measure: Measure, *, delta: bool) -> None:
-        cells, is_ordered = self.domain.cells, getattr(self.domain, "is_ordered", False)
-        self.candidate.check(cells, self.noise, measure, delta=delta, is_ordered=is_ordered)
-        super().check(measure, delta=delta)
+    Args:
+        plan: the plan.
+        objective: what it is for.
 
-    @abstractmethod
-    def setting(self, share: Share, terms: ReleaseTerms) -> Any:
-        """Return the tree before it is planned, for its candidate.
+    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget
+    >>> plan = plan_tree(TreeSetting(
+    ...     leaves=256, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
+    ...     unit=SUBSTITUTE_ROW, public_total=True))
+    >>> for each in candidates(plan):
+    ...     error = predicted_cdf_rmse(each.plan)
+    ...     print(f"{each.label:12}{each.plan.estimator.value:8}{error:8.1f}")
+    independent full       359.9
+    histogram   none        31.6
+    histogram   full        18.3
+    binary      none        45.2
+    binary      below       35.1
+    binary      full        21.5
+    tree        none        21.9
+    tree        refined     15.2
+    tree        full        12.6
+    planned     full        12.6
+    """
+    planned = plan_tree(plan.setting, objective=_for_any_shape(objective))
+    shown = [*_published(plan), NamedPlan(label="planned", plan=planned)]
+    if plan != planned:
+        shown.append(NamedPlan(label="chosen", plan=plan))
+    return tuple(shown)
 
-        Raises:
-            Refusal: choices that do not fit each other.
-        """
 
-    def predicted(self, question: Planned) -> float:
-        return self.candidate.predicted(question.mechanism)
+def _for_any_shape(objective: Objective) -> Objective:
+    """The objective, but that of the levels of a given tree says nothing of other trees."""
+    return CDF if isinstance(objective, NodeObjective) else objective
 
-    def condition(self, question: Planned) -> str | None:
-        return self.candidate.condition(question.mechanism)
+
+def _fitting(label: str, plan: TreePlan) -> NamedPlan:
+    _ = plan.laws  # refuses noise that does not fit 64-bit counts
+    return NamedPlan(label=label, plan=plan)
+
+
+def _published(plan: TreePlan) -> Iterator[NamedPlan]:
+    with suppress(ValueError):
+        yield _fitting("independent", independent_mechanism(plan.setting))
+    none, below, full = Estimator.NONE, Estimator.BELOW, Estimator.FULL
+    refined = (Estimator.REFINED,) if plan.public_total else ()
+    for label, mechanism, estimators in (
+        ("histogram", histogram_mechanism, (none, full)),
+        ("binary", binary_mechanism, (none, below, full)),
+        ("tree", tree_mechanism, (none, *refined, full)),
+    ):
+        for estimator in estimators:
+            with suppress(ValueError):
+                yield _fitting(label, mechanism(plan.setting, estimator=estimator))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
@@ -274,11 +274,13 @@ class Noise(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReleaseTerms:
-    """Terms that all trees of a release have in common, beside the budget.
+class Setting:
+    """What a tree is planned for: its part of the budget, and the terms of its release.
 
     Args:
         unit: what neighbors differ in.
+        budget: of the tree, an epsilon or a rho.
+        delta: beside an epsilon that is the tree's own; None where it spends none.
         confidence: of the intervals.
         drops_rows: rows may be left out before any tree sees them, so that the number of those
             that are counted is never public.
@@ -286,22 +288,11 @@ class ReleaseTerms:
     """
 
     unit: PrivacyUnit
+    budget: Budget
+    delta: Fraction | None = None
     confidence: float = 0.95
     drops_rows: bool = False
     has_delta: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Share:
-    """One tree's share of the budget.
-
-    Args:
-        budget: an epsilon or a rho.
-        delta: beside an epsilon that is the tree's own; None where it spends none.
-    """
-
-    budget: Budget
-    delta: Fraction | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,11 +367,11 @@ class Workload(ABC, Generic[Planned]):
         return self
 
     @abstractmethod
-    def planned(self, share: Share, terms: ReleaseTerms) -> Planned:
+    def planned(self, setting: Setting) -> Planned:
         """The question with its plan.
 
         Raises:
-            ValueError: the share is too small or too large, or choices do not fit each other; a
+            ValueError: the budget is too small or too large, or choices do not fit each other; a
                 `Refusal` where one choice is at fault.
         """
 
@@ -394,7 +385,7 @@ class Workload(ABC, Generic[Planned]):
 
     def error_in_rows(self, question: Planned) -> float:
         """The typical error of a plan in rows, by which bounds of a unit are chosen: what is
-        predicted, where that is in rows, else the noise of one count that has the whole share.
+        predicted, where that is in rows, else the noise of one count that has the whole budget.
 
         Args:
             question: one of `planned`.
@@ -414,14 +405,6 @@ class Workload(ABC, Generic[Planned]):
             question: one of `planned`.
         """
         return None
-
-    def with_keys(self, keys: Keys) -> Workload[Planned]:
-        """The same of other keys.
-
-        Args:
-            keys: in place of those there are.
-        """
-        return replace(self, keys=keys)
 
     def resolved(self, question: Planned) -> Workload[Any]:
         """The workload of the mechanism that a plan has, where several are open.

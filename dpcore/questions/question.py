@@ -9,18 +9,19 @@ The order of calls, for a tree of 4 cells whose places need no rounds and no bra
 
 >>> import numpy as np, pyarrow as pa
 >>> from fractions import Fraction
+>>> from dptrees.dpcore.levels.workload import OrderedWorkload
 >>> from dptrees.dpcore.noise.randomness import ReleaseKey
 >>> from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
 >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
->>> from dptrees.dpcore.ordered.workload import OrderedWorkload
+>>> from dptrees.dpcore.levels.workload import OrderedWorkload
 >>> from dptrees.dpcore.privacy.unit import Budget, Measure
 >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
->>> from dptrees.dpcore.questions.planning import Share, ReleaseTerms
+>>> from dptrees.dpcore.questions.planning import Setting
 >>> age = OrderedWorkload(name="age", quantiles=(0.5,), domain=make_domain(
 ...     {"column": "age", "type": "integer", "lower": 0, "upper": 4, "outside": "clamp",
 ...      "missing": "first"}))
->>> budget = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
->>> tree = age.planned(budget, ReleaseTerms(unit=ADD_REMOVE_ROW))
+>>> tree = age.planned(Setting(
+...     unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
 >>> key = ReleaseKey(bytes(32))
 
 Workers count the rows that they read, and merge the partial counts of each place (`TreeCounting`;

@@ -22,8 +22,8 @@ from dptrees.dpcore.arithmetic.elementary import exp, log, log1p
 from dptrees.dpcore.levels.planner import budget_for_target
 from dptrees.dpcore.privacy.composition import MovedCounts, certified_delta
 from dptrees.dpcore.privacy.conversion import calibrated_rho, zcdp_rho
-from dptrees.dpcore.privacy.unit import Budget, Measure
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Way, Workload
+from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.planning import Setting, Way, Workload
 from dptrees.dpcore.release.plan import ReleasePlan, total_spending
 from dptrees.dpcore.release.split import (
     BudgetSplit,
@@ -45,21 +45,38 @@ _CHANGED_GAIN, _MOST_SEARCHES = 1e-3, 3
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """The budget of a release, and its division among the trees.
+    """What a release may spend together, on whom, and how its trees divide it.
 
     Args:
+        unit: what neighbors differ in.
         budget: an epsilon or a rho.
         delta: beside an epsilon, or None.
         split: what the trees' shares are chosen for.
+        confidence: of the intervals.
+        drops_rows: as of `Setting`.
     """
 
+    unit: PrivacyUnit
     budget: Budget
     delta: Fraction | None = None
     split: BudgetSplit = BudgetSplit.WEIGHTS
+    confidence: float = 0.95
+    drops_rows: bool = False
 
     def __post_init__(self) -> None:
         if self.delta is not None and self.budget.measure is not Measure.EPSILON:
             raise Refusal("delta", "goes with epsilon, not with rho")
+
+    def setting(self, budget: Budget, delta: Fraction | None = None) -> Setting:
+        """The setting of a tree with this part of the budget, and of the delta."""
+        return Setting(
+            unit=self.unit,
+            budget=budget,
+            delta=delta,
+            confidence=self.confidence,
+            drops_rows=self.drops_rows,
+            has_delta=self.delta is not None,
+        )
 
 
 class TreeRefused(ValueError):
@@ -76,7 +93,7 @@ class TreeRefused(ValueError):
 
 
 def plan_release(
-    name: str, guarantee: Guarantee, terms: ReleaseTerms, workloads: Sequence[Workload[Any]]
+    name: str, guarantee: Guarantee, workloads: Sequence[Workload[Any]]
 ) -> ReleasePlan:
     """The plan of a release.
 
@@ -88,7 +105,6 @@ def plan_release(
     Args:
         name: the release's id.
         guarantee: what all trees may spend together.
-        terms: what they have in common.
         workloads: of the trees, at least one.
 
     Raises:
@@ -97,15 +113,14 @@ def plan_release(
         ValueError: trees that do not make a release.
 
     >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
-    >>> from dptrees.dpcore.ordered.workload import OrderedWorkload
+    >>> from dptrees.dpcore.levels.workload import OrderedWorkload
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> from dptrees.dpcore.sparse.domain import CodeDomain
     >>> from dptrees.dpcore.sparse.question import SparseWorkload
     >>> plan = plan_release(
     ...     "visits",
-    ...     Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...               delta=Fraction(1, 10**6)),
-    ...     ReleaseTerms(unit=ADD_REMOVE_ROW),
+    ...     Guarantee(unit=ADD_REMOVE_ROW, delta=Fraction(1, 10**6),
+    ...               budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
     ...     [OrderedWorkload(name="age", domain=make_domain(
     ...         {"column": "age", "type": "integer", "lower": 0, "upper": 120})),
     ...      SparseWorkload(name="address", domain=CodeDomain(column="address", widths=(8, 24)))])
@@ -120,8 +135,7 @@ def plan_release(
         except Refusal as refusal:
             raise TreeRefused(index, refusal) from None
     check_split(guarantee.split, workloads)
-    terms = replace(terms, has_delta=guarantee.delta is not None)
-    first = _Composition(name=name, guarantee=guarantee, terms=terms, workloads=tuple(workloads))
+    first = _Composition(name=name, guarantee=guarantee, workloads=tuple(workloads))
     if guarantee.delta is None:
         return first.split_out().alone(guarantee.budget)
     ways = [workload.ways for workload in workloads]
@@ -150,7 +164,7 @@ class _Composition:
     """One way to share an epsilon and a delta, or a budget without a delta.
 
     Args:
-        name, guarantee, terms, workloads: of the release.
+        name, guarantee, workloads: of the release.
         own: the trees that spend a part of epsilon and of delta by themselves.
         laplace: the trees that spend a part of epsilon, with Laplace noise.
         shares: of the trees, as they were found; None: by weight.
@@ -158,7 +172,6 @@ class _Composition:
 
     name: str
     guarantee: Guarantee
-    terms: ReleaseTerms
     workloads: tuple[Workload[Any], ...]
     own: frozenset[int] = frozenset()
     laplace: frozenset[int] = frozenset()
@@ -200,7 +213,7 @@ class _Composition:
         """
         return ReleasePlan(
             name=self.name,
-            unit=self.terms.unit,
+            unit=self.guarantee.unit,
             budget=budget,
             questions=tuple(self._question(n, budget) for n in range(len(self.workloads))),
             stated=stated,
@@ -278,15 +291,16 @@ class _Composition:
 
     def _error_and_fall(self, index: int, budget: Budget) -> tuple[float, float]:
         """A tree's error times its weight, and the power of its share with which it falls."""
-        workload, share = self.workloads[index], self._share(index, budget)
-        less = Share(
-            budget=share.budget.share(1 - _LESS),
-            delta=None if share.delta is None else share.delta * (1 - _LESS),
+        workload, whole = self.workloads[index], self._setting(index, budget)
+        less = replace(
+            whole,
+            budget=whole.budget.share(1 - _LESS),
+            delta=None if whole.delta is None else whole.delta * (1 - _LESS),
         )
         here, there = (
             # To the digits that are the same on every machine.
             max(1e-300, float(f"{workload.predicted(self._planned(index, each)):.9e}"))
-            for each in (share, less)
+            for each in (whole, less)
         )
         return float(workload.weight) * here, log(there / here) / -log1p(-float(_LESS))
 
@@ -345,17 +359,17 @@ class _Composition:
         Raises:
             TreeRefused: as `alone`.
         """
-        return self._planned(index, self._share(index, budget))
+        return self._planned(index, self._setting(index, budget))
 
-    def _share(self, index: int, budget: Budget) -> Share:
-        """One tree's share: of the budget among those that share it, or of the whole epsilon and
-        delta."""
+    def _setting(self, index: int, budget: Budget) -> Setting:
+        """One tree's setting with its share: of the budget among those that share it, or of the
+        whole epsilon and delta."""
         part, delta = self._part([index]), None
         if index in self.own and self.guarantee.delta is not None:
             delta = self.guarantee.delta * part
         if index in self.own or index in self.laplace:
-            return Share(budget=self.guarantee.budget.share(part), delta=delta)
-        return Share(budget=budget.share(part / self._whole), delta=delta)
+            return self.guarantee.setting(self.guarantee.budget.share(part), delta)
+        return self.guarantee.setting(budget.share(part / self._whole), delta)
 
     @property
     def _whole(self) -> Fraction:
@@ -363,9 +377,9 @@ class _Composition:
         shares leave a little."""
         return self._part(self._composed) if self.own or self.laplace else Fraction(1)
 
-    def _planned(self, index: int, share: Share) -> Any:
+    def _planned(self, index: int, setting: Setting) -> Any:
         try:
-            return self.workloads[index].planned(share, self.terms)
+            return self.workloads[index].planned(setting)
         except ValueError as error:
             raise TreeRefused(index, error) from None
 
@@ -373,7 +387,6 @@ class _Composition:
 def release_budget(
     wanted: Mapping[int, float],
     guarantee: Guarantee,
-    terms: ReleaseTerms,
     workloads: Sequence[Workload[Any]],
 ) -> Fraction:
     """The least amount of four significant digits at which trees' predicted errors are as wanted.
@@ -385,27 +398,27 @@ def release_budget(
         wanted: the largest error of some trees, by their places among the workloads, each in the
             unit of `Workload.predicted`.
         guarantee: of whose budget the amount is looked for; a delta beside it stays.
-        terms: of the release.
-        workloads: of its trees.
+        workloads: of the trees.
 
     Raises:
         ValueError: an error that is not positive and finite, that needs no budget at all, or
             that no budget reaches; as `plan_release` at an amount of 1.
 
     >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
-    >>> from dptrees.dpcore.ordered.workload import OrderedWorkload
+    >>> from dptrees.dpcore.levels.workload import OrderedWorkload
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure
     >>> trees = [OrderedWorkload(name=name, domain=make_domain(
     ...     {"column": name, "type": "integer", "lower": 0, "upper": 120})) for name in "ab"]
-    >>> one = Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> float(release_budget({0: 10, 1: 20}, one, ReleaseTerms(unit=ADD_REMOVE_ROW), trees))
+    >>> one = Guarantee(
+    ...     unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> float(release_budget({0: 10, 1: 20}, one, trees))
     1.367
     """
     measure = guarantee.budget.measure
 
     def worst(amount: Fraction) -> float:
         at = replace(guarantee, budget=Budget(measure=measure, amount=amount))
-        questions = plan_release("budget", at, terms, workloads).questions
+        questions = plan_release("budget", at, workloads).questions
         return max(workloads[n].predicted(questions[n]) / most for n, most in wanted.items())
 
     return budget_for_target(1.0, worst, measure)

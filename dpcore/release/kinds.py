@@ -1,8 +1,7 @@
-"""The registries of kinds of trees and of mechanisms: the only place that names them.
+"""The registry of kinds of trees: the only place that names them.
 
-A kind has a question, a reader of its specification and the answers about a release. A mechanism
-measures a tree of known leaves, and goes with one kind of domain. What a person sees is
-registered in the pipelines.
+A kind has a question, a reader of its specification and the answers about a release. What a person
+sees is registered in the pipelines; `dpcore.mechanisms` names the mechanisms.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from dptrees.dpcore.hierarchy.universe import Universe
+from dptrees.dpcore.mechanisms import MECHANISMS, find_mechanism
 from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit
 from dptrees.dpcore.questions.planning import Mechanism
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import QUANTILES, ReadPart, Released
 from dptrees.dpcore.rows.key_tables import KeyTable
-
-AnyMechanism = type[Mechanism[Any, Any]]
 
 
 def _later(place: str) -> Callable[[], Any]:
@@ -31,21 +29,6 @@ def _later(place: str) -> Callable[[], Any]:
     """
     module, _, name = place.partition(":")
     return lambda: getattr(import_module(f"dptrees.dpcore.{module}"), name)
-
-
-_IRREGULAR = _later("levels.irregular:IrregularMechanism")
-_THRESHOLDS = _later("levels.irregular:ThresholdMechanism")
-_ADAPTIVE = _later("adaptive.mechanism:AdaptiveMechanism")
-# For each kind of domain, by the name in specifications, what imports the mechanism; one without a
-# name has the first.
-MECHANISMS: dict[str, dict[str, Callable[[], AnyMechanism]]] = {
-    "ordered": {
-        "ordered": _later("levels.uniform:UniformMechanism"),
-        "adaptive": _ADAPTIVE,
-        "factorised": _later("factorised.mechanism:FactorizedMechanism"),
-    },
-    "hierarchy": {"hierarchy": _IRREGULAR, "adaptive_hierarchy": _ADAPTIVE},
-}
 
 
 def mechanism_from_entries(
@@ -62,11 +45,11 @@ def mechanism_from_entries(
         KeyError: there is no such mechanism.
     """
     name, keyed = str(left.get("kind", domain)), left["keys"] is not None
-    imported = MECHANISMS[domain][name]
-    if "thresholds" in left and imported is _IRREGULAR:
+    if "thresholds" in left and name == "hierarchy":
         # Both are named "hierarchy" in specifications; thresholds have the unit among theirs.
-        imported, context = _THRESHOLDS, {"tree": context["tree"]}
-    mechanism: Mechanism[Any, Any] = imported().from_entries(left, keyed=keyed, **context)
+        name, context = "thresholds", {"tree": context["tree"]}
+    found = find_mechanism(domain, name)
+    mechanism: Mechanism[Any, Any] = found.from_entries(left, keyed=keyed, **context)
     return mechanism
 
 

@@ -28,7 +28,7 @@ from dptrees.dpcore.questions.messages import (
     Place,
     ReleasedPart,
 )
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Way, Workload
+from dptrees.dpcore.questions.planning import Setting, Way, Workload
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.series.question import CarriedCounts, SeriesQuestion
 from dptrees.dpcore.series.runs import (
@@ -224,31 +224,31 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             )
         self.own.check(measure, delta=delta)
 
-    def planned(self, share: Share, terms: ReleaseTerms) -> SeriesQuestion:
+    def planned(self, setting: Setting) -> SeriesQuestion:
         if self.series.max_periods is not None:
-            check_whole_units(terms.unit)
+            check_whole_units(setting.unit)
         if self.series.lateness is not None:
-            check_late_rows(terms.unit)
-            terms = replace(terms, drops_rows=True)
-        if share.delta is not None or not (self.own.may_add_up or self.own.may_accumulate):
-            return self._separate(share, terms)
-        split = self._split(share.budget.measure)
-        budgets = self.series.level_budgets(share.budget, split)
+            check_late_rows(setting.unit)
+            setting = replace(setting, drops_rows=True)
+        if setting.delta is not None or not (self.own.may_add_up or self.own.may_accumulate):
+            return self._separate(setting)
+        split = self._split(setting.budget.measure)
+        budgets = self.series.level_budgets(setting.budget, split)
         # One plan for all levels, so that their errors are in proportion: what is best in time and
         # what is best within the tree can then be had one after the other.
         if self.own.may_accumulate:
-            to_date = replace(share, budget=_budget_to_date(share.budget, split))
-            tree: Any = self.own.planned(to_date, terms)
+            to_date = replace(setting, budget=_budget_to_date(setting.budget, split))
+            tree: Any = self.own.planned(to_date)
             made: type[SeriesQuestion] = AccumulatedPeriods
             levels = [tree.with_budget(budget) for budget in budgets]
         else:
-            sums = self._sums(share, terms, split.error)
+            sums = self._sums(setting, split.error)
             if sums is not None:
                 return sums
             largest = max(budgets, key=lambda each: each.amount)
-            planned = self.own.planned(replace(share, budget=largest), terms)
+            planned = self.own.planned(replace(setting, budget=largest))
             if not adds_up(planned):
-                return self._separate(share, terms)
+                return self._separate(setting)
             made, levels = SeriesQuestion, [scaled(planned, budget) for budget in budgets]
         return made.from_trees(
             split.tree,
@@ -263,16 +263,15 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         """The temporal tree and the shares of its levels."""
         return self.series.split(measure, from_below=not self.own.may_accumulate)
 
-    def _sums(self, share: Share, terms: ReleaseTerms, error: float) -> WeightedPeriods | None:
+    def _sums(self, setting: Setting, error: float) -> WeightedPeriods | None:
         """The tree by weighted sums of periods, where these are closer than a temporal tree.
 
         Args:
-            share: of the budget.
-            terms: of the release.
+            setting: of the tree.
             error: of totals to date, by a temporal tree.
         """
         series, most = self.series, self.series.max_periods or 1
-        if series.fanout is not None or share.budget.measure is not Measure.RHO:
+        if series.fanout is not None or setting.budget.measure is not Measure.RHO:
             return None
         if series.periods < 2 or (most > 1 and series.periods > MOST_PERIODS_TOGETHER):
             return None
@@ -280,12 +279,12 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         if sums.error_to_date(most) >= error:
             return None
         factor = Fraction(round(sums.error_to_date(most), 3))
-        to_date = replace(share.budget, amount=share.budget.amount / (factor * factor))
-        tree = self.own.planned(replace(share, budget=to_date), terms)
+        to_date = replace(setting.budget, amount=setting.budget.amount / (factor * factor))
+        tree = self.own.planned(replace(setting, budget=to_date))
         if not sums_fit(tree, series.periods):
             return None
         _, l2_squared = sums.sensitivities(most)
-        measured = replace(share.budget, amount=share.budget.amount / l2_squared)
+        measured = replace(setting.budget, amount=setting.budget.amount / l2_squared)
         made = WeightedPeriods.from_trees(
             TemporalTree(periods=series.periods),
             series.period,
@@ -298,18 +297,19 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         assert isinstance(made, WeightedPeriods)
         return made
 
-    def _separate(self, share: Share, terms: ReleaseTerms) -> SeriesQuestion:
+    def _separate(self, setting: Setting) -> SeriesQuestion:
         """The tree that is released by itself in every period, with what that may spend on a unit's
         rows of it."""
         periods = self.series.max_periods or 1
-        of_period = Share(
-            budget=replace(share.budget, amount=share.budget.amount / periods),
-            delta=None if share.delta is None else share.delta / periods,
+        of_period = replace(
+            setting,
+            budget=replace(setting.budget, amount=setting.budget.amount / periods),
+            delta=None if setting.delta is None else setting.delta / periods,
         )
         return SeparatePeriods.from_trees(
             TemporalTree(periods=self.series.periods),
             self.series.period,
-            [self.own.planned(of_period, terms)],
+            [self.own.planned(of_period)],
             self.name,
             max_periods=self.series.max_periods,
             lateness=self.series.lateness,

@@ -29,7 +29,7 @@ from dptrees.dpcore.questions.messages import (
     ReleasedPart,
     RowIncrements,
 )
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Way, Workload
+from dptrees.dpcore.questions.planning import Setting, Way, Workload
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import NODES, NODES_SCHEMA
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
@@ -418,17 +418,17 @@ class SparseWorkload(Workload[SparseQuestion]):
     def ways(self) -> frozenset[Way]:
         return frozenset({Way.OWN})
 
-    def planned(self, share: Share, terms: ReleaseTerms) -> SparseQuestion:
-        if share.delta is None:
+    def planned(self, setting: Setting) -> SparseQuestion:
+        if setting.delta is None:
             reason = pure_epsilon_refusal(self.domain.leaves)
             raise Refusal(
                 "delta", reason or "a sparse tree needs one beside epsilon; or list its leaves"
             )
         plan = plan_sparse(
             self.domain.names,
-            share.budget.amount,
-            share.delta,
-            terms.unit,
+            setting.budget.amount,
+            setting.delta,
+            setting.unit,
             weights=self.weights,
         )
         return SparseQuestion(
@@ -436,6 +436,6 @@ class SparseWorkload(Workload[SparseQuestion]):
             domain=self.domain,
             plan=plan,
             pruning=self.pruning,
-            confidence=terms.confidence,
+            confidence=setting.confidence,
             weight=self.weight,
         )

@@ -36,7 +36,7 @@ from dptrees.dpcore.questions.messages import (
     ReleasedPart,
     RowIncrements,
 )
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
+from dptrees.dpcore.questions.planning import Setting, Workload
 from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.questions.tree_question import budget_entry
 from dptrees.dpcore.rows.columns import pack, pack_many, unpack, unpack_many
@@ -424,20 +424,21 @@ class TableWorkload(Workload[TableQuestion]):
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> columns = (CategoryDomain(column=name, categories=("no", "yes")) for name in "abc")
     >>> answers = TableWorkload(name="answers", domain=TableDomain(axes=tuple(columns)))
-    >>> budget = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> answers.planned(budget, ReleaseTerms(unit=ADD_REMOVE_ROW)).spending.epsilon
+    >>> budget = Setting(
+    ...     unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> answers.planned(budget).spending.epsilon
     Fraction(1, 1)
     """
 
     domain: TableDomain
 
-    def planned(self, share: Share, terms: ReleaseTerms) -> TableQuestion:
+    def planned(self, setting: Setting) -> TableQuestion:
         return TableQuestion(
             name=self.name,
             domain=self.domain,
             plan=MarginalsPlan.planned(
-                shape=self.domain.shape, unit=terms.unit, budget=share.budget
+                shape=self.domain.shape, unit=setting.unit, budget=setting.budget
             ),
-            confidence=terms.confidence,
+            confidence=setting.confidence,
             weight=self.weight,
         )

@@ -281,7 +281,7 @@ def check_lines(check: InputCheck) -> Iterator[str]:
     yield ""
     yield f"{_several(tally.rows, 'row')} read{'' if check.whole else ', not all'}"
     if check.malformed:
-        outcome = "left out" if check.configuration.terms.drops_rows else "refused"
+        outcome = "left out" if check.configuration.guarantee.drops_rows else "refused"
         yield f"{_several(check.malformed, 'malformed row')} {outcome}"
         for each in _malformed_classes(check):
             yield f'  {each.rows:>12,} like "{escaped(each.like)}": {each.reason}'
@@ -465,7 +465,7 @@ def run_check(
     if with_rows:
         check = InputCheck(configuration=configuration, tally=Tally(plan=plan))
         number = count_input(check, most, shown=not as_json)
-        if check.malformed and not configuration.terms.drops_rows:
+        if check.malformed and not configuration.guarantee.drops_rows:
             code = 2
             refused = Finding(name="rows", fault=InputError(_REFUSED_ROWS))
             found = replace(found, findings=[*found.findings, refused])

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from dptrees.dpcore.choices.key_selection import KeyColumns
 from dptrees.dpcore.privacy.unit import Neighbors, PrivacyUnit
-from dptrees.dpcore.questions.planning import ReleaseTerms, Workload
+from dptrees.dpcore.questions.planning import Workload
 from dptrees.dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dptrees.dpcore.release.plan import ReleasePlan, UnitBounds
 from dptrees.dpcore.release.split import BudgetSplit
@@ -94,8 +94,6 @@ class Configuration:
         key: where the release key lies; not loaded yet.
         guarantee: what all trees may spend together.
         selected: the keys that were selected of the data, by what selected them.
-        terms: what they have in common. A row of CSV that is malformed may be left out before any
-            domain sees it.
         trees: at least one, with names that differ.
         ledger: where the budget is counted with other releases' budgets; None: nowhere.
         dataset: the id of the data set there; None: of the only one that it holds.
@@ -118,7 +116,6 @@ class Configuration:
     output: str
     key: KeyReference
     guarantee: Guarantee
-    terms: ReleaseTerms
     trees: tuple[TreeSection, ...]
     selected: Mapping[PrivateKeys, KeyTable] = field(default_factory=dict)
     input_arrival: Arrival = AT_ONCE
@@ -150,8 +147,8 @@ class Configuration:
     def request(self) -> dict[str, Any]:
         """What shapes the plan, in plain JSON values (`pipelines.config.request`)."""
         # Only under substitute may the number of rows be public, unless rows are left out.
-        may_be_public = self.terms.unit.neighbors is Neighbors.SUBSTITUTE
-        drops = self.terms.drops_rows and may_be_public
+        may_be_public = self.guarantee.unit.neighbors is Neighbors.SUBSTITUTE
+        drops = self.guarantee.drops_rows and may_be_public
         rows = dict(self.dialect) | ({"malformed": "drop"} if drops else {})
         series: dict[str, Any] = {}
         if self.series is not None:
@@ -162,8 +159,8 @@ class Configuration:
         parts = {"input": requested(rows), "series": series}
         return {
             "release": self.release,
-            "privacy": privacy_request(self.guarantee, self.terms.unit, self.auto_bounds),
-            "confidence": self.terms.confidence,
+            "privacy": privacy_request(self.guarantee, self.auto_bounds),
+            "confidence": self.guarantee.confidence,
             **{name: part for name, part in parts.items() if part},
             "trees": [_tree_request(tree) for tree in self.trees],
         }
@@ -212,15 +209,15 @@ class Configuration:
         Args:
             bounds: as a folder has them.
         """
-        unit, values = with_bounds(self.terms.unit, bounds.unit_values), bounds.tree_values
+        unit, values = with_bounds(self.guarantee.unit, bounds.unit_values), bounds.tree_values
         trees = tuple(
             tree.with_bounds(values[tree.name])  # type: ignore[attr-defined]
             if tree.name in values and getattr(tree, "auto", None) is not None
             else tree
             for tree in self.trees
         )
-        terms = replace(self.terms, unit=unit)
-        return replace(self, terms=terms, trees=trees, kept_bounds=bounds)
+        guarantee = replace(self.guarantee, unit=unit)
+        return replace(self, guarantee=guarantee, trees=trees, kept_bounds=bounds)
 
     @cached_property
     def bounds(self) -> UnitBounds | None:
@@ -237,7 +234,6 @@ class Configuration:
             plan = bounds_plan(
                 self.release,
                 self.guarantee,
-                self.terms.unit,
                 self.auto_bounds,
                 self._unit_keys,
                 self.error_of_one_row,
@@ -282,12 +278,11 @@ class Configuration:
         Raises:
             ConfigurationError: none does; or they cannot be planned.
         """
-        own = self.terms.unit
+        own = self.guarantee.unit
         one: PrivacyUnit = replace(own, rows=1, keys=None if own.keys is None else 1)
         each_row = replace(
             self,
-            terms=replace(self.terms, unit=one),
-            guarantee=self._left_after_bounds,
+            guarantee=replace(self._left_after_bounds, unit=one),
             trees=tuple(getattr(tree, "without_auto", tree) for tree in self.trees),
             auto_bounds={},
             kept_bounds=None,
@@ -389,7 +384,7 @@ class Configuration:
     def _selection(self, delta_share: Fraction) -> ReleasePlan:
         found = tuple(self.selections)
         try:
-            plan = selection_plan(self.release, self.guarantee, self.terms, found, delta_share)
+            plan = selection_plan(self.release, self.guarantee, found, delta_share)
             return replace(plan, dialect=self.dialect) if self.dialect else plan
         except Refusal as refusal:
             first = self.selections[found[0]]
@@ -416,7 +411,7 @@ class Configuration:
                 "were selected, must be at most 2^32 in total, because each is a row of the "
                 "output"
             )
-        return workload.with_keys(keys)
+        return replace(workload, keys=keys)
 
     def plan(self) -> ReleasePlan:
         """The plan of every tree, each with its share of the budget; of one whose keys are not
@@ -453,7 +448,7 @@ class Configuration:
         if selection is not None:
             guarantee = left_for_trees(guarantee, selection)
         try:
-            plan = plan_release(self.release, guarantee, self.terms, workloads)
+            plan = plan_release(self.release, guarantee, workloads)
             return self._spoken(plan if selection is None else replace(plan, selection=selection))
         except TreeRefused as refused:
             raise self._refusal(refused.index, refused.refusal) from None
@@ -469,7 +464,7 @@ class Configuration:
             return self.refused(f"privacy.delta: trees[{index}]: {refusal.rule}")
         key = tree.refused.get(refusal.field)
         if key is not None:
-            rule = tree.describe_rule(key, refusal.rule, self.terms)
+            rule = tree.describe_rule(key, refusal.rule, self.guarantee)
             return self.refused(f"trees[{index}].{key}: {rule}")
         measure = self.guarantee.budget.measure.value
         return self.refused(
@@ -557,12 +552,10 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
         output=section.output if series is None else run_folder(section.output, series.period),
         key=KeyReference(reference=section.key or f"file:{section.key_file}"),
         guarantee=Guarantee(
+            unit=section.privacy.privacy_unit,
             budget=section.privacy.budget,
             delta=section.privacy.delta,
             split=BudgetSplit(section.privacy.split),
-        ),
-        terms=ReleaseTerms(
-            unit=section.privacy.privacy_unit,
             confidence=section.confidence,
             drops_rows=any(getattr(each, "malformed", "") == "drop" for each in formats.values()),
         ),

@@ -20,7 +20,6 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.dpcore.release.composition import Guarantee
 from dptrees.pipelines.sections.document import KEYS_BY_STORED_NAME
 from dptrees.pipelines.sections.privacy import AutoBound
@@ -55,21 +54,20 @@ def requested(value: object) -> Any:
 
 
 def privacy_request(
-    guarantee: Guarantee, unit: PrivacyUnit, auto: Mapping[str, AutoBound] | None = None
+    guarantee: Guarantee, auto: Mapping[str, AutoBound] | None = None
 ) -> dict[str, Any]:
     """What the section `privacy` says, as it is in a request.
 
     Args:
-        guarantee: of the release.
-        unit: of the release; bounds that are chosen may be chosen by now.
+        guarantee: of the release; bounds of its unit that are chosen may be chosen by now.
         auto: the bounds that are chosen privately, by their keys.
 
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> budget = Budget(measure=Measure.EPSILON, amount=Fraction(1, 2))
-    >>> privacy_request(Guarantee(budget=budget), ADD_REMOVE_ROW)
+    >>> privacy_request(Guarantee(unit=ADD_REMOVE_ROW, budget=budget))
     {'epsilon': '0.5', 'split': 'weights', 'neighbors': 'add_remove'}
     """
-    budget = guarantee.budget
+    budget, unit = guarantee.budget, guarantee.unit
     stated: dict[str, object] = {budget.measure.value: budget.amount, "delta": guarantee.delta}
     stated |= {"split": guarantee.split, "neighbors": unit.neighbors}
     if not unit.is_row:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -12,15 +11,15 @@ from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.adaptive.hierarchy_planner import AdaptiveHierarchy
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
-from dptrees.dpcore.hierarchy.question import HierarchyWorkload
 from dptrees.dpcore.irregular.planner import NodeWeights
-from dptrees.dpcore.levels.irregular import TOP_DOWN, IrregularLevels, Thresholds
+from dptrees.dpcore.levels.hierarchy import ADAPTIVE, THRESHOLDS, HierarchyWorkload
+from dptrees.dpcore.levels.irregular import TOP_DOWN
 from dptrees.dpcore.levels.relative_errors import METRICS, RelativeObjective
+from dptrees.dpcore.levels.workload import PLANNED
+from dptrees.dpcore.mechanisms import mechanism_names
 from dptrees.dpcore.noise.source import MAX_COUNT
 from dptrees.dpcore.questions.planning import Noise, Workload
-from dptrees.dpcore.release.mechanism_choice import MechanismChoice
 from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.sparse.domain import NOTATIONS, CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
@@ -60,7 +59,6 @@ from dptrees.pipelines.show.figures import percent
 from dptrees.pipelines.show.mechanisms import ErrorTarget, KindLines
 
 _ORDERED_ONLY = "belongs to an ordered domain"
-PLANNED, TREE, THRESHOLDS, ADAPTIVE = _MECHANISMS = "planned", "tree", "thresholds", "adaptive"
 _COUNTS, _ESTIMATES = "counts", "estimates"
 # What counts between thresholds do not have, and what an adaptive tree does not.
 _NOT_BY_THRESHOLDS = ("measure", "invariants", "level_budgets", "estimation")
@@ -112,7 +110,7 @@ class HierarchyTree(KnownLeavesSection):
     kappa: Annotated[float | None, PlainValidator(rules.weight)] = None
     guess: Any = None
     rows_at_most: int = MAX_COUNT
-    mechanism: Annotated[str, PlainValidator(rules.choice(*_MECHANISMS))] = PLANNED
+    mechanism: Annotated[str, PlainValidator(rules.choice(*mechanism_names("hierarchy")))] = PLANNED
     optimize_for: Annotated[str | None, PlainValidator(rules.choice(_COUNTS, _ESTIMATES))] = None
     estimation: Annotated[str | None, PlainValidator(rules.choice("least_squares", "none"))] = None
     consistency: Annotated[
@@ -156,58 +154,30 @@ class HierarchyTree(KnownLeavesSection):
             raise RuleBroken("smallest_first is of counts, not of sums", at=".consistency")
 
     def workload(self) -> Workload[Any]:
-        if self.mechanism == THRESHOLDS:
-            return HierarchyWorkload(**self._shared, candidate=self._thresholds)
-        whole = HierarchyWorkload(**self._shared, candidate=self._levels)
-        if not self.may_adapt:
-            return whole
-        tree = AdaptiveHierarchy(
-            weights=self.weights,
-            counts=self.optimize_for == _COUNTS,
-            guessed_rows=self.guessed_rows,
-        )
-        adaptive = replace(whole, candidate=tree)
-        if self.mechanism == ADAPTIVE:
-            return adaptive
-        own = {name: self._shared[name] for name in ("name", "keys", "weight", "noise")}
-        return MechanismChoice(
-            **own, whole=whole, adaptive=adaptive, guessed_rows=self.guessed_rows
-        )
-
-    @property
-    def _shared(self) -> dict[str, Any]:
-        """The parts of the workload that no mechanism changes."""
-        return {
-            "name": self.name,
-            "domain": self.domain,
-            "keys": self.keys,
-            "weight": self.weight,
-            "noise": Noise(self.noise),
-            "measure": None if self.measure is None else self.measure.measure,
-            "public_level": self.public_level,
-        }
-
-    @property
-    def _thresholds(self) -> Thresholds:
-        return Thresholds(objective=self.relative, rows_at_most=self.rows_at_most)
-
-    @property
-    def _levels(self) -> IrregularLevels:
-        """Noise on the levels; under a relative objective thresholds too, if nothing is chosen
-        that they lack."""
         assert self.level_budgets != "optimal"
         is_relative = self.objective == "relative"
         chosen = any(getattr(self, key) is not None for key in _NOT_BY_THRESHOLDS)
         own = self.mechanism, self.consistency, self.noise
+        # Thresholds are open under a relative objective, if nothing is chosen that they lack.
         is_open = own == (PLANNED, TOP_DOWN, Noise.BEST.value) and not chosen
-        equal = self.mechanism == TREE and self.level_budgets is None
-        return IrregularLevels(
+        return HierarchyWorkload(
+            name=self.name,
+            domain=self.domain,
+            keys=self.keys,
+            weight=self.weight,
+            noise=Noise(self.noise),
+            measure=None if self.measure is None else self.measure.measure,
+            public_level=self.public_level,
+            mechanism=self.mechanism,
             weights=self.weights,
             objective=self.relative if is_relative else None,
             estimation=self.estimation,
             consistency=self.consistency,
-            level_budgets="equal" if equal else self.level_budgets,
-            thresholds=self._thresholds if is_relative and is_open else None,
+            level_budgets=self.level_budgets,
+            reads_counts=self.optimize_for == _COUNTS,
+            guessed_rows=self.guessed_rows,
+            rows_at_most=self.rows_at_most,
+            may_use_thresholds=is_relative and is_open,
         )
 
     @cached_property
@@ -257,12 +227,6 @@ class HierarchyTree(KnownLeavesSection):
                 "goes with the mechanism adaptive, and with planned where a guess has rows",
                 at=".optimize_for",
             )
-
-    @property
-    def may_adapt(self) -> bool:
-        """Whether sparse nodes need not be split."""
-        guessed = self.guessed_rows is not None and self.consistency == "top_down"
-        return self.mechanism == ADAPTIVE or guessed
 
     @cached_property
     def guessed_rows(self) -> float | None:

@@ -22,11 +22,14 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dptrees.dpcore.arithmetic.sums import interpolated
-from dptrees.dpcore.numbers import FINEST
+from dptrees.dpcore.levels.workload import PLANNED, OrderedWorkload, ReadAs
+from dptrees.dpcore.mechanisms import LEVELS, mechanism_names
+from dptrees.dpcore.numbers import FINEST, MeanWorkload
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.released import ReleasedCdf
-from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Workload
+from dptrees.dpcore.questions.planning import Noise, Workload
 from dptrees.dpcore.questions.tree_question import TreeQuestion
+from dptrees.dpcore.release.composition import Guarantee
 from dptrees.dpcore.rows.numbers import MOST_WHOLE
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.uniform.objectives import (
@@ -42,18 +45,15 @@ from dptrees.dpcore.uniform.plan import Consistency, Estimator
 from dptrees.pipelines.kinds.domains import ordered_schema, read_tree_domain, with_finest_cells
 from dptrees.pipelines.kinds.ordered_mechanisms import (
     COUNT,
-    MECHANISMS,
-    OWN_OBJECTIVES,
+    MEAN,
+    MEAN_REFUSED,
     PATTERN,
     UNIFORM_LEVELS,
     WHOLE_LEVEL_KEYS,
     WORDS,
-    OrderedChoices,
-    ReadAs,
     chosen_by,
     read_metrics,
     refused_choice,
-    whole_levels,
     with_metrics,
 )
 from dptrees.pipelines.sections import rules
@@ -228,7 +228,7 @@ class OrderedTree(KnownLeavesSection):
     level_weights: Annotated[tuple[float, ...], PlainValidator(rules.weights)] = ()
     mechanism: Annotated[
         str,
-        PlainValidator(rules.choice(*MECHANISMS)),
+        PlainValidator(rules.choice(*mechanism_names("ordered"))),
     ] = "planned"
     fanouts: Annotated[tuple[int, ...] | None, PlainValidator(rules.whole_numbers)] = None
     level_budgets: Annotated[
@@ -258,7 +258,7 @@ class OrderedTree(KnownLeavesSection):
     ) -> Self:
         if isinstance(value, Mapping):
             value = with_metrics(value)
-            if any(value.get("objective") == own for own in OWN_OBJECTIVES):
+            if value.get("objective") == MEAN:
                 value = with_finest_cells(value, FINEST)
         auto = auto_range(value) if isinstance(value, Mapping) else None
         if auto is None:
@@ -286,7 +286,7 @@ class OrderedTree(KnownLeavesSection):
         cells, is_whole = self.domain.cells, self.domain.kind in ("integer", "duration")
         is_written = not isinstance(domain, Mapping) or "cells" in domain
         is_cheap = (
-            self.chosen_objective in OWN_OBJECTIVES
+            self.chosen_objective == MEAN
             or self.mechanism == "exponential"
             or self.optimize_for == ReadAs.QUANTILES.value
         )
@@ -337,11 +337,10 @@ class OrderedTree(KnownLeavesSection):
 
     @section_rule(mode="after")
     def _check_objective(self) -> Self:
-        own = OWN_OBJECTIVES.get(self.chosen_objective)
-        if own is not None:
-            for key in self.model_fields_set & own.refused.keys():
-                if getattr(self, key) not in own.allowed.get(key, ()):
-                    raise RuleBroken(own.refused[key], at=f".{key}")
+        if self.chosen_objective == MEAN:
+            for key in self.model_fields_set & MEAN_REFUSED.keys():
+                if (key, getattr(self, key)) != ("mechanism", PLANNED):
+                    raise RuleBroken(MEAN_REFUSED[key], at=f".{key}")
             return self
         for key, kind in (("widths", "ranges"), ("level_weights", "nodes")):
             if getattr(self, key) and self.chosen_objective != kind:
@@ -454,25 +453,30 @@ class OrderedTree(KnownLeavesSection):
 
     @property
     def leaves(self) -> int | None:
-        return 1 if self.chosen_objective in OWN_OBJECTIVES else super().leaves
+        return 1 if self.chosen_objective == MEAN else super().leaves
 
     def workload(self) -> Workload[Any]:
-        own = OWN_OBJECTIVES.get(self.chosen_objective)
-        if own is not None:
-            return own.workload(self.choices)
-        return MECHANISMS[self.mechanism].workload(self.choices)
+        if self.chosen_objective == MEAN:
+            return MeanWorkload(**self._shared)
+        return self._tree
 
     @property
-    def choices(self) -> OrderedChoices:
-        """The choices of the section, whatever its mechanism."""
-        return OrderedChoices(
-            name=self.name,
-            domain=self.domain,
-            keys=self.keys,
-            weight=self.weight,
-            noise=Noise(self.noise),
+    def _shared(self) -> dict[str, Any]:
+        """The parts of the workload that a mean has too."""
+        noise = Noise(self.noise)
+        return {
+            **{"name": self.name, "domain": self.domain, "keys": self.keys},
+            **{"weight": self.weight, "noise": noise},
+        }
+
+    @property
+    def _tree(self) -> OrderedWorkload:
+        chosen = self.mechanism == PLANNED and self.model_fields_set & WHOLE_LEVEL_KEYS
+        return OrderedWorkload(
+            **self._shared,
             objective=self.planned_for,
             quantiles=self.chosen_quantiles,
+            mechanism=LEVELS if chosen else self.mechanism,
             fanouts=self.fanouts,
             level_budgets=self.level_budgets,
             estimator=Estimator(self.estimation),
@@ -480,11 +484,11 @@ class OrderedTree(KnownLeavesSection):
             read_as=self.chosen_reading,
             guessed_rows=None if self.guess is None else self.guess.rows,
             interval_share=Fraction(0) if self.intervals is None else self.intervals.fraction,
-            chosen=frozenset(self.model_fields_set),
         )
 
-    def describe_rule(self, key: str, rule: str, terms: ReleaseTerms) -> str:
-        if key != "estimation" or whole_levels(self.mechanism, self.choices).public_total(terms):
+    def describe_rule(self, key: str, rule: str, guarantee: Guarantee) -> str:
+        is_public = self._tree.public_total(guarantee.unit, drops_rows=guarantee.drops_rows)
+        if key != "estimation" or is_public:
             return rule
         return (
             f"{rule}; it is public under substitute, where the tree has no group_by and no "

@@ -382,7 +382,7 @@ class Session:
         configuration.plan()  # a configuration without a plan is refused before it is paid for
         with self._lock:
             self._spent.append(self._check(configuration))
-            self._unit = configuration.terms.unit
+            self._unit = configuration.guarantee.unit
 
     def _check(self, configuration: Configuration) -> Spent:
         """Return the spending of a release, after checking that the rest is enough.
@@ -390,7 +390,7 @@ class Session:
         Raises:
             Error: as for `check_room`.
         """
-        guarantee, unit = configuration.guarantee, configuration.terms.unit
+        guarantee, unit = configuration.guarantee, configuration.guarantee.unit
         measure = guarantee.budget.measure
         if measure is not self._measure:
             raise Error(

@@ -226,7 +226,7 @@ def whole_target(configuration: Configuration, errors: Mapping[int, float]) -> d
     check_bounds_given(configuration)
     guarantee, workloads = configuration.guarantee, configuration.workloads
     try:
-        amount = release_budget(errors, guarantee, configuration.terms, workloads)
+        amount = release_budget(errors, guarantee, workloads)
     except ValueError as problem:
         raise UserError(f"--target-error: the whole release: {to_refusal(problem).rule}") from None
     measure = guarantee.budget.measure
@@ -288,7 +288,7 @@ def unit_bounds_entry(configuration: Configuration, path: str) -> dict[str, Any]
         UserError: the folder has no such tree, or is of another unit, or found no units.
     """
     folder = ReleaseFolder(path)
-    unit, released = configuration.terms.unit, folder.plan.unit
+    unit, released = configuration.guarantee.unit, folder.plan.unit
     if unit.is_row:
         raise UserError("--units: the unit of the configuration is the row, which needs no bound")
     counted = [
@@ -426,8 +426,8 @@ def _bound(configuration: Configuration, rows: int, with_more: Floats) -> dict[s
 
 
 def _errors(configuration: Configuration, rows: int) -> dict[str, float] | None:
-    unit = replace(configuration.terms.unit, rows=rows)
-    bounded = replace(configuration, terms=replace(configuration.terms, unit=unit))
+    unit = replace(configuration.guarantee.unit, rows=rows)
+    bounded = replace(configuration, guarantee=replace(configuration.guarantee, unit=unit))
     try:
         plan = bounded.plan()
     except (ConfigurationError, TreeRefused):
@@ -517,14 +517,13 @@ def _target(
 ) -> dict[str, Any]:
     """The budget of one tree alone at which what it is for is this far off."""
     question = plan.questions[index]
-    measure = plan.budget.measure if question.budget is None else question.budget.measure
+    budget = question.budget or plan.budget
     target = ErrorTarget(
         rmse=rmse,
         place=f"trees[{index}]",
         section=configuration.trees[index],
         question=question,
-        measure=measure,
-        terms=configuration.terms,
+        setting=configuration.guarantee.setting(budget),
         delta=None if plan.stated is None else plan.stated[1],
     )
     return find_kind(question).lines().target(target)

@@ -447,7 +447,7 @@ def _check_trees(configuration: Configuration, plan: ReleasePlan) -> None:
     names, series = [tree.name for tree in configuration.trees], configuration.series
     for what, own, wanted in (
         ("name", plan.name, configuration.release),
-        ("unit", plan.unit, configuration.terms.unit),
+        ("unit", plan.unit, configuration.guarantee.unit),
         ("trees", [each.name for each in plan.questions], names),
         (
             "series",
@@ -491,6 +491,6 @@ def _check_bounds(configuration: Configuration, plan: ReleasePlan) -> None:
         for name, each in configuration.auto_bounds.items()
     ]
     wanted += [(each.name, range_budget(guarantee, each.auto)) for each in configuration.ranges]
-    name, once = f"{configuration.release}/{BOUNDS}", configuration.terms.unit.once
+    name, once = f"{configuration.release}/{BOUNDS}", configuration.guarantee.unit.once
     if (plan.name, plan.unit, own) != (name, once, wanted):
         raise CheckFailed("bounds are not those of the configuration")

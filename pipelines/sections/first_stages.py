@@ -28,7 +28,6 @@ from dptrees.dpcore.choices.value_bounds import (
     least_tolerated,
 )
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
-from dptrees.dpcore.questions.planning import ReleaseTerms
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.composition import Guarantee
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -88,26 +87,23 @@ def range_budget(guarantee: Guarantee, auto: AutoRange) -> Budget:
     return Budget(measure=guarantee.budget.measure, amount=sum(amounts, Fraction(0)))
 
 
-def range_question(
-    choice: RangeChoice, guarantee: Guarantee, unit: PrivacyUnit, error: float
-) -> ValueBoundsQuestion:
+def range_question(choice: RangeChoice, guarantee: Guarantee, error: float) -> ValueBoundsQuestion:
     """The question of a choice.
 
     Args:
         choice: of the bounds of a column.
         guarantee: of the whole release.
-        unit: the privacy unit, which counts once here.
         error: of a typical count, in rows, where a unit has one row.
 
     Raises:
         Refusal: a share is too small. Its field is the place in the configuration.
     """
-    auto, candidates = choice.auto, choice.auto.candidates
+    auto, candidates, unit = choice.auto, choice.auto.candidates, guarantee.unit.once
     amounts = {side: guarantee.budget.share(end.share) for side, end in auto.ends}
     least = max(least_tolerated(each, unit, len(candidates)) for each in amounts.values())
     try:
         plan = ValueBoundsPlan(
-            unit=unit.once,
+            unit=unit,
             budget=range_budget(guarantee, auto),
             lower_amount=amounts[LOWER].amount if LOWER in amounts else Fraction(0),
             candidates=candidates,
@@ -219,7 +215,6 @@ def counts_units(question: Question) -> bool:
 def bounds_plan(
     release: str,
     guarantee: Guarantee,
-    unit: PrivacyUnit,
     auto: Mapping[str, AutoBound],
     keys: UnitKeys | None,
     error: float,
@@ -230,7 +225,6 @@ def bounds_plan(
     Args:
         release: the release's id.
         guarantee: of the whole release.
-        unit: the privacy unit.
         auto: the bounds of the unit that are chosen, by their keys.
         keys: of units, where these are bounded.
         error: of a typical count, in rows, where a unit has one row and the trees have what the
@@ -241,7 +235,7 @@ def bounds_plan(
         Refusal: a share is too small; or there is one key, so nothing is to choose. Its field is
             the bound's key and its own.
     """
-    once, tolerated = unit.once, tolerated_units(error)
+    once, tolerated = guarantee.unit.once, tolerated_units(error)
     questions: list[Question] = []
     budgets = []
     for name, each in auto.items():
@@ -262,7 +256,7 @@ def bounds_plan(
         questions.append(BoundQuestion(name=name, of=of, domain=domain, plan=plan))
         budgets.append(plan.budget)
     for choice in ranges:
-        questions.append(range_question(choice, guarantee, once, error))
+        questions.append(range_question(choice, guarantee, error))
         budgets.append(range_budget(guarantee, choice.auto))
     spent = sum((each.amount for each in budgets), Fraction(0))
     return ReleasePlan(
@@ -370,7 +364,6 @@ def distinct(trees: Sequence[PrivateKeys | None]) -> dict[PrivateKeys, int]:
 def selection_plan(
     release: str,
     guarantee: Guarantee,
-    terms: ReleaseTerms,
     selections: Sequence[PrivateKeys],
     delta_share: Fraction,
 ) -> ReleasePlan:
@@ -379,7 +372,6 @@ def selection_plan(
     Args:
         release: the release's id.
         guarantee: of the whole release.
-        terms: what all trees have in common.
         selections: that differ, at least one.
         delta_share: the part of the delta that they spend.
 
@@ -398,7 +390,7 @@ def selection_plan(
         raise Refusal(
             "fraction", f"all fractions for private keys sum to {shares}, which is not below 1"
         )
-    unit = counted_once(terms.unit)
+    unit = counted_once(guarantee.unit)
     questions = tuple(
         SelectionQuestion(
             name=f"{KEYS_FOLDER}-{number}",

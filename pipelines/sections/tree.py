@@ -20,7 +20,8 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dptrees.dpcore.choices.key_selection import TYPES, KeyColumns
-from dptrees.dpcore.questions.planning import ReleaseTerms, Workload
+from dptrees.dpcore.questions.planning import Workload
+from dptrees.dpcore.release.composition import Guarantee
 from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys, UnlistedKeys, product_table
 from dptrees.dpcore.rows.keys import KeyList, Keys, listed_values
 from dptrees.pipelines.sections import rules
@@ -349,13 +350,13 @@ class TreeSection(Section):
         """How many leaves it has under a key; None where nobody lists them."""
         return None
 
-    def describe_rule(self, key: str, rule: str, terms: ReleaseTerms) -> str:
+    def describe_rule(self, key: str, rule: str, guarantee: Guarantee) -> str:
         """What is said of a choice that dpcore refused once the budget was known.
 
         Args:
             key: of this section.
             rule: what dpcore says is wrong with it.
-            terms: of the release.
+            guarantee: of the release.
         """
         return rule
 

@@ -12,11 +12,10 @@ from typing import Any
 from dptrees.dpcore.exponential.plan import rank_errors, root_mean_square
 from dptrees.dpcore.exponential.question import ExponentialQuestion, choice_entries
 from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, compute_errors
-from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse, predicted_error
+from dptrees.dpcore.levels.planner import candidates, plan_tree, predicted_cdf_rmse, predicted_error
 from dptrees.dpcore.levels.uniform import UniformMechanism, estimate_errors
 from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.ordered.workload import candidates
 from dptrees.dpcore.privacy.composition import least_epsilon
 from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.repair.planner import assumed_rows, can_be_simulated, count_error

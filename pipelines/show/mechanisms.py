@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from dptrees.dpcore.privacy.unit import Budget, Measure
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
+from dptrees.dpcore.questions.planning import Setting, Workload
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.pipelines.process import Later, UserError
 from dptrees.pipelines.sections.document import nearest, to_refusal
@@ -145,8 +145,7 @@ class ErrorTarget:
         place: of the tree in its configuration.
         section: of the tree.
         question: as it was planned with the others.
-        measure: of the budget that is looked for.
-        terms: of the release.
+        setting: of the tree, with a budget of the measure that is looked for.
         delta: that the release states, None where it states none.
     """
 
@@ -154,14 +153,18 @@ class ErrorTarget:
     place: str
     section: TreeSection
     question: Any
-    measure: Measure
-    terms: ReleaseTerms
+    setting: Setting
     delta: Fraction | None
 
     def planned(self, amount: Fraction) -> Any:
         """The tree's question with a budget of its own."""
-        share = Share(budget=Budget(measure=self.measure, amount=amount))
-        return self._workload.planned(share, self.terms)
+        budget = Budget(measure=self.measure, amount=amount)
+        return self._workload.planned(replace(self.setting, budget=budget))
+
+    @property
+    def measure(self) -> Measure:
+        """The measure of the budget that is looked for."""
+        return self.setting.budget.measure
 
     @cached_property
     def _workload(self) -> Workload[Any]:

@@ -20,11 +20,11 @@ import yaml
 
 import dptrees
 from dptrees.dpcore.adaptive.planner import plan_adaptive
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
-from dptrees.dpcore.release.mechanism_choice import OrderedChoice
 from dptrees.dpcore.uniform.plan import TreeSetting
 from dptrees.pipelines.config.configuration import load_configuration, parse_configuration
 from dptrees.pipelines.config.release_section import (
@@ -72,8 +72,8 @@ def test_example_is_read() -> None:
     assert (flights.input_format, flights.input_paths) == ("parquet", ("data/flights/*.parquet",))
     assert flights.output == "out/flights-2013"
     assert (flights.key.reference, flights.key.check_value) == ("file:release.key", b"")
-    assert flights.terms.confidence == 0.95
-    assert flights.terms.unit == PrivacyUnit(
+    assert flights.guarantee.confidence == 0.95
+    assert flights.guarantee.unit == PrivacyUnit(
         neighbors=Neighbors.ADD_REMOVE, columns=("tailnum",), rows=50, keys=2, rows_per_key=40
     )
     assert flights.guarantee.budget == Budget(measure=Measure.EPSILON, amount=Fraction(2))
@@ -101,7 +101,7 @@ def test_example_is_read() -> None:
 def test_smallest_configuration_has_the_documented_defaults() -> None:
     configuration = parse_configuration(text_with())
     tree = configuration.trees[0]
-    assert configuration.terms.confidence == DEFAULT_CONFIDENCE
+    assert configuration.guarantee.confidence == DEFAULT_CONFIDENCE
     assert (tree.chosen_objective, tree.weight) == ("cdf", Fraction(1))
     assert tree.keys is None
     assert tree.chosen_quantiles == ()
@@ -222,7 +222,7 @@ def test_inputs_and_keys() -> None:
     for reference in ("env:RELEASE_KEY", "file:/run/key"):
         configuration = parse_configuration(text_with(key_file=None, key=reference))
         assert configuration.key.reference == reference
-    assert parse_configuration(text_with(confidence="0.9")).terms.confidence == 0.9
+    assert parse_configuration(text_with(confidence="0.9")).guarantee.confidence == 0.9
 
 
 def test_anchors_and_merges() -> None:
@@ -538,8 +538,9 @@ def test_the_total_is_public_only_where_it_cannot_change(
     configuration = parse_configuration(text)
     question = configuration.plan().questions[0]
     workload = configuration.trees[0].workload()
-    assert isinstance(workload, OrderedChoice)
-    assert workload.whole.public_total(configuration.terms) is public
+    assert isinstance(workload, OrderedWorkload)
+    guarantee = configuration.guarantee
+    assert workload.public_total(guarantee.unit, drops_rows=guarantee.drops_rows) is public
     assert (question.plan.public_total, question.plan.keyed) == (public, by)
 
 
@@ -597,7 +598,7 @@ def test_the_plan_is_the_planners(tmp_path: Path) -> None:
     path = str(rows_of_flights(tmp_path))
     flights = load_configuration(path)
     plan = flights.plan()
-    assert (plan.name, plan.unit) == (flights.release, flights.terms.unit)
+    assert (plan.name, plan.unit) == (flights.release, flights.guarantee.unit)
     assert plan.budget == flights.guarantee.budget
     for question, tree in zip(plan.questions, flights.trees, strict=True):
         assert (question.name, question.domain) == (tree.name, tree.domain)

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.composition import certified_delta
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.questions.planning import ReleaseTerms
 from dptrees.dpcore.release.composition import Guarantee, plan_release
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec, total_spending
 from dptrees.dpcore.sparse.domain import CodeDomain
@@ -252,8 +251,7 @@ def test_a_notebook_plans_what_the_command_plans(workspace: Workspace) -> None:
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
     made = plan_release(
         "small",
-        Guarantee(budget=budget, delta=Fraction(1, 10**6)),
-        ReleaseTerms(unit=ADD_REMOVE_ROW),
+        Guarantee(unit=ADD_REMOVE_ROW, budget=budget, delta=Fraction(1, 10**6)),
         [
             OrderedWorkload(name="one", domain=make_domain(domain), weight=Fraction(2)),
             SparseWorkload(name="sparse", domain=codes),
@@ -264,4 +262,5 @@ def test_a_notebook_plans_what_the_command_plans(workspace: Workspace) -> None:
 
 def test_a_delta_goes_with_an_epsilon() -> None:
     with pytest.raises(Refusal, match="delta: goes with epsilon, not with rho"):
-        Guarantee(budget=Budget(measure=Measure.RHO, amount=Fraction(1)), delta=Fraction(1, 9))
+        budget = Budget(measure=Measure.RHO, amount=Fraction(1))
+        Guarantee(unit=ADD_REMOVE_ROW, budget=budget, delta=Fraction(1, 9))

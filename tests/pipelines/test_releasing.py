@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, SetupOptions
 
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.ordered.steps import StepDomain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.run import job
@@ -250,7 +250,7 @@ def test_large_arrays_of_counts_are_held_once(
     domain = StepDomain(kind="integer", column="x", lower=0, upper=cells)
     own = OrderedWorkload(name="x", domain=domain, quantiles=())
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
-    question = own.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
+    question = own.planned(Setting(unit=ADD_REMOVE_ROW, budget=budget))
     plan = ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=budget, questions=(question,))
     ran: list[int] = []
     monkeypatch.setattr(job, "run_flow", lambda graph, number: ran.append(number))

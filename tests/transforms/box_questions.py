@@ -14,7 +14,7 @@ from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.sketches.sketch import SketchKind
 from dptrees.dpcore.tables.domain import TableDomain
 from dptrees.dpcore.tables.question import TableQuestion, TableWorkload
@@ -50,8 +50,8 @@ def box_question(
         domain=box_domain(),
         choices=PartitionChoices.from_mechanism(mechanism, **{"rows": 900} | choices),
     )
-    share = Share(budget=Budget(measure=measure, amount=amount))
-    return workload.planned(share, ReleaseTerms(unit=unit))
+    budget = Budget(measure=measure, amount=amount)
+    return workload.planned(Setting(unit=unit, budget=budget))
 
 
 def sketched(
@@ -71,5 +71,5 @@ def table_question(
 ) -> TableQuestion:
     """The question of a table as it is planned: numbers in pairs, of 15, 10 and 3 cells."""
     workload = TableWorkload(name=name, domain=TableDomain(axes=axes(cells=20), cells=16))
-    share = Share(budget=Budget(measure=measure, amount=amount))
-    return workload.planned(share, ReleaseTerms(unit=unit))
+    budget = Budget(measure=measure, amount=amount)
+    return workload.planned(Setting(unit=unit, budget=budget))

@@ -15,16 +15,14 @@ from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.boxes.plan import Holding
 from dptrees.dpcore.choices.key_selection import KeyColumns, SelectionPlan, SelectionQuestion
-from dptrees.dpcore.exponential.question import ExponentialWorkload
-from dptrees.dpcore.factorised.mechanism import WeightedSums
 from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.numbers import DistinctDomain, DistinctWorkload, MeanWorkload
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.steps import StepDomain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_rows
@@ -55,7 +53,7 @@ SUMS = MeasureColumn(column="amount", lower=-5, upper=30)
 RACES = ("white", "black", "nobody")
 NUMBERS = StepDomain(kind="integer", column="number", lower=-5, upper=25)
 EPSILON, RHO = (Budget(measure=each, amount=Fraction(1)) for each in (Measure.EPSILON, Measure.RHO))
-ROW = ReleaseTerms(unit=ADD_REMOVE_ROW)
+ROW = Setting(unit=ADD_REMOVE_ROW, budget=EPSILON)
 
 
 def ordered_question(
@@ -124,16 +122,17 @@ def _adaptive() -> OrderedQuestion[AdaptiveMechanism]:
 
 def _factorized() -> Question:
     requested = OrderedWorkload(
-        name="factorised", domain=NUMBERS, quantiles=(0.5,), candidate=WeightedSums()
+        name="factorised", domain=NUMBERS, quantiles=(0.5,), mechanism="factorised"
     )
-    return requested.planned(Share(budget=RHO), ROW)
+    return requested.planned(replace(ROW, budget=RHO))
 
 
 def _exponential(chunk_leaves: int) -> Question:
     """Keys in places of their own, or the chunks of one tree that answer in rounds."""
     keys = KeyList(column="race", keys=RACES) if chunk_leaves >= 30 else None
-    requested = ExponentialWorkload(
+    requested = OrderedWorkload(
         name="exponential",
+        mechanism="exponential",
         domain=NUMBERS,
         keys=keys,
         quantiles=(0.1, 0.25, 0.5, 0.75, 0.9),
@@ -141,7 +140,7 @@ def _exponential(chunk_leaves: int) -> Question:
     )
     # So little that no two releases find all quantiles alike.
     budget = replace(EPSILON, amount=Fraction(1, 10))
-    return replace(requested.planned(Share(budget=budget), ROW), chunk_leaves=chunk_leaves)
+    return replace(requested.planned(replace(ROW, budget=budget)), chunk_leaves=chunk_leaves)
 
 
 def _series() -> ReleasePlan:
@@ -177,8 +176,8 @@ def _distinct() -> ReleasePlan:
         DistinctWorkload(name=name, domain=DistinctDomain(column="number"), keys=each)
         for name, each in keys.items()
     ]
-    share = Share(budget=Budget(measure=Measure.EPSILON, amount=amount / 2))
-    questions = tuple(replace(each.planned(share, ROW), shards=3) for each in workloads)
+    half = replace(ROW, budget=Budget(measure=Measure.EPSILON, amount=amount / 2))
+    questions = tuple(replace(each.planned(half), shards=3) for each in workloads)
     budget = Budget(measure=Measure.EPSILON, amount=amount)
     return ReleasePlan(name="distinct", unit=ADD_REMOVE_ROW, budget=budget, questions=questions)
 
@@ -186,8 +185,8 @@ def _distinct() -> ReleasePlan:
 def _mean() -> ReleasePlan:
     keys = {"mean": None, "mean-by-race": KeyList(column="race", keys=RACES)}
     workloads = [MeanWorkload(name=name, domain=NUMBERS, keys=each) for name, each in keys.items()]
-    share = Share(budget=replace(EPSILON, amount=EPSILON.amount / 2))
-    questions = tuple(each.planned(share, ROW) for each in workloads)
+    half = replace(ROW, budget=replace(EPSILON, amount=EPSILON.amount / 2))
+    questions = tuple(each.planned(half) for each in workloads)
     return ReleasePlan(name="mean", unit=ADD_REMOVE_ROW, budget=EPSILON, questions=questions)
 
 

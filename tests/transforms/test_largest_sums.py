@@ -29,7 +29,6 @@ from dptrees.dpcore.noise.source import (
 from dptrees.dpcore.numbers import MeanWorkload
 from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.questions.answer_errors import StatisticKind
-from dptrees.dpcore.questions.planning import Share
 from dptrees.dpcore.release.released import release_counts, release_rows
 from dptrees.dpcore.series.temporal import Span
 from tests.dpcore.factorised.test_forest import STRATEGIES, make_plan, planted, source
@@ -37,7 +36,7 @@ from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_pl
 from tests.dpcore.series.test_question import one_level
 from tests.dpcore.series_runs import EXACT, Runs
 from tests.order import PROJECT
-from tests.transforms.every_kind import EPSILON, PLANS, ROW, ROWS, SUMS
+from tests.transforms.every_kind import PLANS, ROW, ROWS, SUMS
 
 KEY = ReleaseKey(bytes(32))
 # What a row adds to a noisy number at most, where that is not 1, and the largest such number.
@@ -95,7 +94,7 @@ def mean_of(upper: int, low: int, high: int) -> float:
     """The mean of integers from 0 to `upper`, of so many rows at either end."""
     domain = StepDomain(kind="integer", column="pay", lower=0, upper=upper + 1)
     plan = make_release_plan(
-        MeanWorkload(name="pay", domain=domain).planned(Share(budget=EPSILON), ROW)  # type: ignore[arg-type]
+        MeanWorkload(name="pay", domain=domain).planned(ROW)  # type: ignore[arg-type]
     )
     release = release_counts(plan, {"pay": np.array([low * upper, high * upper])}, KEY)
     return release.tree("pay").statistic(StatisticKind.MEAN).value

@@ -8,10 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dptrees.dpcore.exponential.question import ExponentialQuestion, ExponentialWorkload
+from dptrees.dpcore.exponential.question import ExponentialQuestion
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.pipelines.run.job import Options, run_job
@@ -27,9 +28,12 @@ def chosen(name: str, quantiles: tuple[float, ...], *, keyed: bool = False) -> E
     """Quantiles of 30 cells in chunks of 8."""
     keys = KeyList(column="carrier", keys=("UA", "AA", "none of them")) if keyed else None
     domain = NumberDomain(column="value", lower=0, upper=10, cells=30, missing="drop")
-    workload = ExponentialWorkload(name=name, domain=domain, quantiles=quantiles, keys=keys)
-    one = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    return replace(workload.planned(one, ReleaseTerms(unit=ADD_REMOVE_ROW)), chunk_leaves=8)
+    workload = OrderedWorkload(
+        name=name, mechanism="exponential", domain=domain, quantiles=quantiles, keys=keys
+    )
+    one = Budget(measure=Measure.EPSILON, amount=Fraction(1))
+    tree = workload.planned(Setting(unit=ADD_REMOVE_ROW, budget=one))
+    return replace(tree, chunk_leaves=8)
 
 
 @pytest.fixture

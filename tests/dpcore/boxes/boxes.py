@@ -20,7 +20,7 @@ from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_rows
 
@@ -95,7 +95,7 @@ def plan_question(
         choices=PartitionChoices.from_mechanism(mechanism, **known),
     )
     budget = Budget(measure=measure, amount=amount)
-    return workload.planned(Share(budget=budget), ReleaseTerms(unit=unit))
+    return workload.planned(Setting(unit=unit, budget=budget))
 
 
 def released(

@@ -31,7 +31,7 @@ from dptrees.dpcore.privacy.unit import (
     PrivacyUnit,
 )
 from dptrees.dpcore.questions.messages import Place
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
 from dptrees.dpcore.release.released import release_counts, release_rows
 from dptrees.dpcore.rows.columns import unpack
@@ -358,15 +358,15 @@ def test_a_public_total_is_reported_exactly_and_children_sum_to_it(holding: Hold
 
 
 def test_the_total_is_public_only_where_no_row_is_dropped() -> None:
-    share = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    one = Budget(measure=Measure.EPSILON, amount=Fraction(1))
     kept, dropped = box_domain(5, 9, missing="first"), BOX
-    for domain, terms, public in (
-        (kept, ReleaseTerms(unit=SUB), True),
-        (kept, ReleaseTerms(unit=ADD), False),
-        (kept, ReleaseTerms(unit=SUB, drops_rows=True), False),
-        (dropped, ReleaseTerms(unit=SUB), False),
+    for domain, setting, public in (
+        (kept, Setting(unit=SUB, budget=one), True),
+        (kept, Setting(unit=ADD, budget=one), False),
+        (kept, Setting(unit=SUB, budget=one, drops_rows=True), False),
+        (dropped, Setting(unit=SUB, budget=one), False),
     ):
-        question = HypercubeWorkload(name="box", domain=domain).planned(share, terms)
+        question = HypercubeWorkload(name="box", domain=domain).planned(setting)
         assert question.plan.public_total is public
         tree = released(question, ROWS)
         reported = tree._rows(0)

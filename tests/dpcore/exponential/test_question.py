@@ -10,12 +10,12 @@ import pytest
 
 from dptrees.dpcore.exponential.question import (
     ExponentialQuestion,
-    ExponentialWorkload,
     ReleasedQuantiles,
 )
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.rows.keys import KeyList
@@ -37,15 +37,16 @@ def question(
     share: Fraction = Fraction(0),
 ) -> ExponentialQuestion:
     keys = KeyList(column="sex", keys=("f", "m")) if keyed else None
-    workload = ExponentialWorkload(
+    workload = OrderedWorkload(
         name="t",
+        mechanism="exponential",
         domain=make_domain(cells or DOMAIN),
         quantiles=QUANTILES,
         keys=keys,
         interval_share=share,
     )
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(amount))
-    return workload.planned(Share(budget=budget), ReleaseTerms(unit=ADD_REMOVE_ROW))
+    return workload.planned(Setting(unit=ADD_REMOVE_ROW, budget=budget))
 
 
 def make_release(planned: ExponentialQuestion, counts: np.ndarray) -> ReleaseReader:

@@ -11,14 +11,14 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, WeightedSums
-from dptrees.dpcore.levels.planner import WholeLevels, predicted_cdf_rmse
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, read_by
+from dptrees.dpcore.levels.planner import predicted_cdf_rmse
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.steps import StepDomain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
-from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Share, Way
+from dptrees.dpcore.questions.planning import Noise, Setting, Way
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.rows.keys import KeyList
@@ -34,17 +34,15 @@ DOMAIN = StepDomain(
     kind="integer", column="age", lower=0, upper=CELLS, outside="clamp", missing="first"
 )
 KEYS = KeyList(column="city", keys=("a", "b", "c"))
-SHARE = Share(budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
-WORKLOAD = OrderedWorkload(
-    name="age", domain=DOMAIN, quantiles=(0.25, 0.5), candidate=WeightedSums()
-)
+HALF = Setting(unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2)))
+WORKLOAD = OrderedWorkload(name="age", domain=DOMAIN, quantiles=(0.25, 0.5), mechanism="factorised")
 FALSE_ALARM = 1e-6
 
 
 def make_question(
-    unit: PrivacyUnit = ADD_REMOVE_ROW, workload: OrderedWorkload[FactorizedMechanism] = WORKLOAD
+    unit: PrivacyUnit = ADD_REMOVE_ROW, workload: OrderedWorkload = WORKLOAD
 ) -> OrderedQuestion[FactorizedMechanism]:
-    return workload.planned(SHARE, ReleaseTerms(unit=unit))
+    return workload.planned(replace(HALF, unit=unit))
 
 
 def released(
@@ -163,9 +161,8 @@ def test_what_is_read_of_it_shapes_the_strategy() -> None:
         RangeObjective(widths=(5,)),
         RangeObjective(),
     ):
-        sums = WeightedSums(objective=objective)
-        own = replace(WORKLOAD, candidate=sums)
-        read = sums.read(public_total=False)
+        own = replace(WORKLOAD, objective=objective)
+        read = read_by(objective, public_total=False)
         better, other = (make_question(workload=each) for each in (own, WORKLOAD))
         errors = [each.forest.errors.rmse(read) for each in (better, other)]
         assert errors[0] < errors[1]
@@ -175,8 +172,8 @@ def test_what_is_read_of_it_shapes_the_strategy() -> None:
 def test_it_is_better_than_the_planned_tree() -> None:
     for unit in (ADD_REMOVE_ROW, SUBSTITUTE_ROW):
         question = make_question(unit)
-        tree = replace(WORKLOAD, candidate=WholeLevels()).planned(
-            SHARE, ReleaseTerms(unit=unit, drops_rows=not question.public_total)
+        tree = replace(WORKLOAD, mechanism="levels").planned(
+            replace(HALF, unit=unit, drops_rows=not question.public_total)
         )
         assert tree.plan.public_total == question.public_total
         assert WORKLOAD.predicted(question) < 0.95 * predicted_cdf_rmse(tree.plan)
@@ -186,7 +183,7 @@ def test_it_is_better_than_the_planned_tree() -> None:
     ("change", "field"),
     [
         ({"noise": Noise.LAPLACE}, "noise"),
-        ({"candidate": WeightedSums(objective=CountObjective())}, "objective"),
+        ({"objective": CountObjective()}, "objective"),
         (
             {"domain": StepDomain(kind="integer", column="x", lower=0, upper=2**20 + 1)},
             "mechanism",

@@ -16,11 +16,11 @@ from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_code_blocks, universe_from_codes
 from dptrees.dpcore.hierarchy.question import (
     HierarchyQuestion,
-    HierarchyWorkload,
 )
 from dptrees.dpcore.hierarchy.universe import Universe
 from dptrees.dpcore.irregular.planner import NodeWeights
-from dptrees.dpcore.levels.irregular import IrregularLevels, IrregularMechanism
+from dptrees.dpcore.levels.hierarchy import HierarchyWorkload
+from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.levels.relative_errors import RelativeObjective
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dptrees.dpcore.privacy.unit import (
@@ -31,7 +31,7 @@ from dptrees.dpcore.privacy.unit import (
     Measure,
     PrivacyUnit,
 )
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.rows.policies import MeasureColumn
@@ -328,11 +328,9 @@ WEIGHTS = NodeWeights(levels=(8.0, 1.0, 1.0, 1.0))
 
 
 def planned(**fields: Any) -> HierarchyQuestion[Any]:
-    workload = HierarchyWorkload(
-        name="places", domain=universe_domain("digits"), candidate=IrregularLevels(**fields)
-    )
-    share = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    return workload.planned(share, ReleaseTerms(unit=ADD_REMOVE_ROW))
+    workload = HierarchyWorkload(name="places", domain=universe_domain("digits"), **fields)
+    budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
+    return workload.planned(Setting(unit=ADD_REMOVE_ROW, budget=budget))
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from dptrees.dpcore.levels.planner import (
     budget_for_target,
+    candidates,
     plan_strategy,
     plan_tree,
     predicted_cdf_rmse,
     predicted_error,
 )
-from dptrees.dpcore.ordered.workload import candidates
 from dptrees.dpcore.privacy.conversion import decimal_rank, four_digits
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Measure
 from dptrees.dpcore.trees.shapes import UniformTree

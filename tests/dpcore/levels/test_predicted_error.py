@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.levels.planner import predicted_cdf_rmse, predicted_error
-from dptrees.dpcore.ordered.workload import NamedPlan, candidates
+from dptrees.dpcore.levels.planner import NamedPlan, candidates, predicted_cdf_rmse, predicted_error
 from dptrees.dpcore.papers.cdf_mechanisms import published_prefix_variance
 from dptrees.dpcore.papers.estimators import PapersForest
 from dptrees.dpcore.privacy.unit import Measure

@@ -23,7 +23,7 @@ from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.numbers import DistinctDomain, DistinctQuestion, DistinctWorkload
 from dptrees.dpcore.privacy.sensitivity import distinct_sensitivity
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.specification import Refusal
@@ -274,16 +274,16 @@ def test_a_bound_beyond_the_unit_is_refused() -> None:
 
 
 def test_a_unit_whose_own_column_is_counted_has_one_value() -> None:
-    share, terms = Share(budget=EPSILON), ReleaseTerms(unit=PERSON)
+    setting = Setting(unit=PERSON, budget=EPSILON)
     units = DistinctWorkload(name="d", domain=DistinctDomain(column="user"))
     others = replace(units, domain=DistinctDomain(column="city"))
     keyed = replace(units, keys=GROUPS)
     wanted = replace(units, max_values=4)
-    found = [each.planned(share, terms) for each in (units, others, keyed, wanted)]
+    found = [each.planned(setting) for each in (units, others, keyed, wanted)]
     assert [each.max_values for each in found] == [1, 8, 8, 4]
     assert found[0].law == DiscreteLaplace(scale=Fraction(1))
     rows = {"user": pa.array(["a"] * 20 + ["b", None, "c"])}
-    (answer,) = released(silenced(units.planned(share, terms)), rows).top(5, 0)
+    (answer,) = released(silenced(units.planned(setting)), rows).top(5, 0)
     assert answer.estimate == 3
 
 

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.cdf_errors import independent_error, refined_error, tree_error
-from dptrees.dpcore.levels.planner import plan_mechanism, predicted_cdf_rmse
-from dptrees.dpcore.ordered.workload import candidates
+from dptrees.dpcore.levels.planner import candidates, plan_mechanism, predicted_cdf_rmse
 from dptrees.dpcore.papers.cdf_mechanisms import published_prefix_variance, tree_mechanism
 from dptrees.dpcore.papers.estimators import estimate_tree, independent_estimates
 from dptrees.dpcore.privacy.unit import Measure

@@ -9,14 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.levels.planner import WholeLevels
 from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.steps import StepDomain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.rows.keys import KeyList
@@ -25,21 +24,22 @@ from tests.dpcore.mechanisms import changed
 from tests.dpcore.single_questions import alone
 
 CELLS = 500
-SHARE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+ONE = Budget(measure=Measure.EPSILON, amount=Fraction(1))
 WORKLOAD = OrderedWorkload(
     name="x",
     domain=StepDomain(
         kind="integer", column="x", lower=0, upper=CELLS, outside="clamp", missing="first"
     ),
     quantiles=(0.5, 0.9),
-    candidate=WholeLevels(fanouts=(5, 10, 10), consistency=Consistency.SHRUNK),
+    fanouts=(5, 10, 10),
+    consistency=Consistency.SHRUNK,
 )
 
 
 def make_question(
     unit: PrivacyUnit, keys: KeyList | None, chunk_leaves: int
 ) -> OrderedQuestion[UniformMechanism]:
-    planned = replace(WORKLOAD, keys=keys).planned(SHARE, ReleaseTerms(unit=unit))
+    planned = replace(WORKLOAD, keys=keys).planned(Setting(unit=unit, budget=ONE))
     return replace(planned, chunk_leaves=chunk_leaves)
 
 

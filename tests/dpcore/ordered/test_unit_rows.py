@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.ordered.steps import UnitRowsDomain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity
 from dptrees.dpcore.privacy.unit import (
     ADD_REMOVE_ROW,
@@ -23,7 +23,6 @@ from dptrees.dpcore.privacy.unit import (
     NullUnits,
     PrivacyUnit,
 )
-from dptrees.dpcore.questions.planning import ReleaseTerms
 from dptrees.dpcore.release.composition import Guarantee, TreeRefused, plan_release
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
 from dptrees.dpcore.release.released import release_rows
@@ -47,8 +46,7 @@ def make_plan(
     domain = UnitRowsDomain(column="person", most=MOST)
     return plan_release(
         "people",
-        Guarantee(budget=Budget(measure=Measure.EPSILON, amount=epsilon)),
-        ReleaseTerms(unit=unit),
+        Guarantee(unit=unit, budget=Budget(measure=Measure.EPSILON, amount=epsilon)),
         [OrderedWorkload(name="rows", domain=domain, **choices)],
     )
 
@@ -119,8 +117,7 @@ def test_what_is_no_unit_is_refused() -> None:
         with pytest.raises(TreeRefused, match="person is no column of the privacy unit"):
             plan_release(
                 "people",
-                Guarantee(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
-                ReleaseTerms(unit=unit),
+                Guarantee(unit=unit, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))),
                 [workload],
             )
     for most in (1, True, 2**21):

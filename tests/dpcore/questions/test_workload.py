@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from dptrees.dpcore.exponential.question import ExponentialWorkload
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.release.split import BudgetSplit, check_split
 from dptrees.dpcore.specification import Refusal
 
 
-def quantiles(**fields: Any) -> ExponentialWorkload:
-    return ExponentialWorkload(
+def quantiles(**fields: Any) -> OrderedWorkload:
+    return OrderedWorkload(
         name="age",
+        mechanism="exponential",
         domain=StepDomain(kind="integer", column="age", lower=0, upper=120),
         quantiles=(0.5,),
         **fields,

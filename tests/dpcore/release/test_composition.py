@@ -10,10 +10,9 @@ import pytest
 
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes
-from dptrees.dpcore.hierarchy.question import HierarchyWorkload
-from dptrees.dpcore.levels.irregular import IrregularLevels
+from dptrees.dpcore.levels.hierarchy import HierarchyWorkload
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.ordered.steps import StepDomain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.questions.planning import Workload
 from dptrees.dpcore.sparse.domain import CodeDomain
 from dptrees.dpcore.sparse.question import SparseWorkload
@@ -41,5 +40,5 @@ def test_a_weight_of_nothing() -> None:
 
 def test_counts_as_measured_that_would_be_planned_as_others() -> None:
     with pytest.raises(Refusal, match="estimation: none goes with the mechanism tree"):
-        IrregularLevels(estimation="none")
-    IrregularLevels(estimation="none", level_budgets="equal")
+        HierarchyWorkload(name="places", domain=PLACES, estimation="none")
+    HierarchyWorkload(name="places", domain=PLACES, estimation="none", level_budgets="equal")

@@ -9,72 +9,56 @@ from typing import Any
 import pytest
 
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
-from dptrees.dpcore.adaptive.planner import AdaptiveTree
-from dptrees.dpcore.exponential.question import ExponentialQuestion, ExponentialWorkload
-from dptrees.dpcore.factorised.mechanism import FactorizedMechanism, WeightedSums
-from dptrees.dpcore.levels.planner import WholeLevels
+from dptrees.dpcore.exponential.question import ExponentialQuestion
+from dptrees.dpcore.factorised.mechanism import FactorizedMechanism
 from dptrees.dpcore.levels.uniform import UniformMechanism
+from dptrees.dpcore.levels.workload import OrderedWorkload, ReadAs
 from dptrees.dpcore.ordered.steps import StepDomain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
-from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Share
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.planning import Noise, Setting
 from dptrees.dpcore.release.composition import Guarantee, plan_release
-from dptrees.dpcore.release.mechanism_choice import OrderedChoice
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.uniform.objectives import CDF, Objective, QuantileObjective, RangeObjective
 
 
-def share(measure: Measure, amount: Fraction | int) -> Share:
-    return Share(budget=Budget(measure=measure, amount=Fraction(amount)))
+def setting(measure: Measure, amount: Fraction | int) -> Setting:
+    budget = Budget(measure=measure, amount=Fraction(amount))
+    return Setting(unit=ADD_REMOVE_ROW, budget=budget)
 
 
-PURE, RHO = share(Measure.EPSILON, 1), share(Measure.RHO, Fraction(1, 2))
-TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
-BESIDE = ReleaseTerms(unit=ADD_REMOVE_ROW, has_delta=True)
+PURE, RHO = setting(Measure.EPSILON, 1), setting(Measure.RHO, Fraction(1, 2))
 KEYS = KeyList(column="place", keys=("north", "south"))
 NINETEEN = tuple(part / 20 for part in range(1, 20))
 
 
-def tree(cells: int, candidate: Any = None) -> OrderedWorkload[Any]:
-    given = {} if candidate is None else {"candidate": candidate}
+def tree(cells: int, **choices: Any) -> OrderedWorkload:
     domain = StepDomain(kind="integer", column="x", lower=0, upper=cells)
-    return OrderedWorkload(name="t", domain=domain, **given)
+    return OrderedWorkload(name="t", domain=domain, mechanism="planned", **choices)
 
 
-def counts(rows: int | None, cells: int = 32, noise: Noise = Noise.BEST) -> OrderedChoice:
-    return OrderedChoice(
-        name="t",
-        noise=noise,
-        whole=tree(cells, WholeLevels(for_counts=True, guessed_rows=rows)),
-        for_counts=True,
-        strategy=tree(cells, WeightedSums()),
-        adaptive=tree(cells, AdaptiveTree(counts=True, guessed_rows=rows)),
-    )
+def counts(rows: int | None, cells: int = 32, **choices: Any) -> OrderedWorkload:
+    return tree(cells, read_as=ReadAs.COUNTS, guessed_rows=rows, **choices)
 
 
-def estimates(cells: int, objective: Objective = CDF) -> OrderedChoice:
-    return OrderedChoice(
-        name="t",
-        whole=tree(cells, WholeLevels(objective=objective)),
-        strategy=tree(cells, WeightedSums(objective=objective)),
-    )
+def estimates(cells: int, **choices: Any) -> OrderedWorkload:
+    return tree(cells, read_as=ReadAs.ESTIMATES, **choices)
 
 
-def guessed(rows: int, *, quantiles: tuple[float, ...] = (), cells: int = 1024) -> OrderedChoice:
-    domain = StepDomain(kind="integer", column="x", lower=0, upper=cells)
-    alone = ExponentialWorkload(name="t", domain=domain, quantiles=quantiles)
-    return OrderedChoice(
-        name="t",
-        guessed_rows=Fraction(rows),
-        whole=tree(cells),
-        adaptive=tree(cells, AdaptiveTree(guessed_rows=float(rows))),
-        exponential=alone if quantiles else None,
-    )
+def guessed(rows: int, *, quantiles: tuple[float, ...] = (), cells: int = 1024) -> OrderedWorkload:
+    if not quantiles:
+        return estimates(cells, guessed_rows=Fraction(rows))
+    objective = QuantileObjective(quantiles=quantiles)
+    return tree(cells, guessed_rows=Fraction(rows), objective=objective, quantiles=quantiles)
 
 
-def planned(workload: OrderedChoice, share: Share, terms: ReleaseTerms = TERMS) -> Any:
+def by(name: str, workload: OrderedWorkload, **choices: Any) -> OrderedWorkload:
+    """The same by one mechanism."""
+    return replace(workload, mechanism=name, **choices)
+
+
+def planned(workload: OrderedWorkload, setting: Setting) -> Any:
     """Plan as a release does."""
-    return workload.under(share.budget.measure, delta=terms.has_delta).planned(share, terms)
+    return workload.under(setting.budget.measure, delta=setting.has_delta).planned(setting)
 
 
 # --- counts ---
@@ -85,39 +69,39 @@ def test_counts_under_epsilon_are_of_an_adaptive_tree_up_to_some_rows_a_cell(
     rows: int | None,
 ) -> None:
     workload = counts(rows)
-    requested = workload.planned(PURE, TERMS)
+    requested = workload.planned(PURE)
     assert isinstance(requested.mechanism, AdaptiveMechanism)
     assert requested.mechanism.counts
     said = "more than 960" if rows is None else f"counts and the guess of {rows} rows: an"
     assert said in str(workload.why(requested))
-    assert workload.error_unit == "rows" and workload.resolved(requested) is workload.adaptive
+    assert workload.error_unit == "rows" and workload.resolved(requested).mechanism == "adaptive"
 
 
 @pytest.mark.parametrize("rows", [1_000, 10**7])
 def test_counts_of_more_rows_are_of_whole_levels(rows: int) -> None:
     workload = counts(rows)
-    requested = workload.planned(PURE, TERMS)
+    requested = workload.planned(PURE)
     assert isinstance(requested.mechanism, UniformMechanism) and requested.mechanism.for_counts
     assert "whole levels planned for counts" in str(workload.why(requested))
-    assert workload.predicted(requested) == workload.whole.predicted(requested)
+    assert workload.predicted(requested) == by("levels", workload).predicted(requested)
 
 
 def test_counts_under_rho_are_of_a_strategy() -> None:
     for rows in (500, 10**7, None):
         workload = counts(rows)
         requested = planned(workload, RHO)
-        assert workload.strategy is not None
-        assert requested == workload.strategy.planned(RHO, TERMS)
+        strategy = by("factorised", workload)
+        assert requested == strategy.planned(RHO)
         assert "a strategy past trees" in str(workload.why(requested))
         assert ("500 rows" in str(workload.why(requested))) == (rows == 500)
-        assert workload.predicted(requested) == workload.strategy.predicted(requested)
+        assert workload.predicted(requested) == strategy.predicted(requested)
         assert workload.condition(requested) == "of the estimates, not of the counts"
-        assert workload.linear() is workload.whole
-        assert planned(workload.with_keys(KEYS), RHO).keys == KEYS
+        assert workload.linear() == by("levels", workload)
+        assert planned(replace(workload, keys=KEYS), RHO).keys == KEYS
 
 
 def test_few_rows_are_reported_by_the_scale_of_the_noise() -> None:
-    few = share(Measure.RHO, Fraction(1, 50))
+    few = setting(Measure.RHO, Fraction(1, 50))
     assert isinstance(planned(counts(1_000), RHO).mechanism, FactorizedMechanism)
     assert isinstance(planned(counts(1_000), few).mechanism, UniformMechanism)
 
@@ -132,15 +116,15 @@ def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_search")
 def test_counts_else_stay_of_whole_levels() -> None:
-    for workload, terms in (
-        (counts(450), TERMS),
-        (counts(1_000), BESIDE),
-        (counts(1_000, cells=15), TERMS),
-        (counts(1_000, cells=1_025), TERMS),
-        (counts(1_000, noise=Noise.LAPLACE), TERMS),
+    for workload, has_delta in (
+        (counts(450), False),
+        (counts(1_000), True),
+        (counts(1_000, cells=15), False),
+        (counts(1_000, cells=1_025), False),
+        (counts(1_000, noise=Noise.LAPLACE), False),
     ):
-        requested = planned(workload, RHO, terms)
-        assert requested == workload.whole.planned(RHO, terms)
+        own = replace(RHO, has_delta=has_delta)
+        assert planned(workload, own) == by("levels", workload).planned(own)
 
 
 @pytest.mark.usefixtures("no_search")
@@ -152,44 +136,45 @@ def test_a_tree_too_large_to_be_read_whole_has_whole_levels() -> None:
 
 # --- estimates ---
 
-TENTH = share(Measure.RHO, Fraction(1, 10))
+TENTH = setting(Measure.RHO, Fraction(1, 10))
 
 
 @pytest.mark.parametrize(
     "objective", [CDF, RangeObjective(), QuantileObjective(quantiles=(0.1, 0.5))]
 )
 def test_under_rho_the_smaller_predicted_error_decides(objective: Objective) -> None:
-    workload = estimates(200, objective)
-    assert workload.strategy is not None
-    found = workload.planned(TENTH, TERMS)
-    both = [each.planned(TENTH, TERMS) for each in (workload.strategy, workload.whole)]
-    errors = [workload.strategy.predicted(both[0]), workload.whole.predicted(both[1])]
+    workload = estimates(200, objective=objective)
+    found = workload.planned(TENTH)
+    strategy, whole = by("factorised", workload), by("levels", workload)
+    both = [each.planned(TENTH) for each in (strategy, whole)]
+    errors = [strategy.predicted(both[0]), whole.predicted(both[1])]
     assert found == both[errors.index(min(errors))]
     assert workload.predicted(found) == min(errors)
 
 
 @pytest.mark.parametrize("unit", [ADD_REMOVE_ROW, SUBSTITUTE_ROW])
-def test_a_strategy_is_reported(unit: object) -> None:
+def test_a_strategy_is_reported(unit: PrivacyUnit) -> None:
     workload = estimates(200)
-    found = workload.planned(TENTH, ReleaseTerms(unit=unit))  # type: ignore[arg-type]
+    found = workload.planned(replace(TENTH, unit=unit))
     assert isinstance(found.mechanism, FactorizedMechanism)
     assert "a strategy past trees" in str(workload.why(found))
-    assert workload.error_unit == "rows" and workload.linear() is workload.whole
-    assert workload.with_keys(KEYS).planned(TENTH, TERMS).keys == KEYS
+    assert workload.error_unit == "rows" and workload.linear() == by("levels", workload)
+    assert replace(workload, keys=KEYS).planned(TENTH).keys == KEYS
 
 
 def test_a_tree_stays_under_epsilon_beside_a_delta_and_of_many_cells() -> None:
-    for cells, own, terms in ((200, PURE, TERMS), (200, TENTH, BESIDE), (1025, TENTH, TERMS)):
+    for cells, own in ((200, PURE), (200, replace(TENTH, has_delta=True)), (1025, TENTH)):
         workload = estimates(cells)
-        found = workload.planned(own, terms)
+        found = workload.planned(own)
         assert isinstance(found.mechanism, UniformMechanism) and workload.why(found) is None
-        assert found == workload.whole.planned(own, terms)
+        assert found == by("levels", workload).planned(own)
 
 
 def test_a_release_reports_its_delta() -> None:
     for delta in (None, Fraction(1, 10**6)):
-        guarantee = Guarantee(budget=(TENTH if delta is None else PURE).budget, delta=delta)
-        (found,) = plan_release("r", guarantee, TERMS, [estimates(64)]).questions
+        budget = (TENTH if delta is None else PURE).budget
+        guarantee = Guarantee(unit=ADD_REMOVE_ROW, budget=budget, delta=delta)
+        (found,) = plan_release("r", guarantee, [estimates(64)]).questions
         assert isinstance(found.mechanism, FactorizedMechanism) is (delta is None)
 
 
@@ -198,16 +183,16 @@ def test_a_release_reports_its_delta() -> None:
 
 def test_few_rows_make_it_adaptive() -> None:
     few, many = guessed(1_000), guessed(10**7)
-    found, other = few.planned(PURE, TERMS), many.planned(PURE, TERMS)
+    found, other = few.planned(PURE), many.planned(PURE)
     assert isinstance(found.mechanism, AdaptiveMechanism) and found.mechanism.guessed_rows == 1_000
-    assert found.plan.decision_part and few.resolved(found) is few.adaptive
+    assert found.plan.decision_part and few.resolved(found).mechanism == "adaptive"
     assert "chosen for the guess of 1,000 rows: an adaptive tree" in str(few.why(found))
     assert isinstance(other.mechanism, UniformMechanism)
-    assert other == many.whole.planned(PURE, TERMS)
+    assert other == by("levels", many).planned(PURE)
     said = "whole levels, as an adaptive tree is expected to be closer up to"
     assert said in str(many.why(other))
     assert few.predicted(found) > many.predicted(other) > 0
-    assert few.error_unit is None and few.linear() is few.whole
+    assert few.error_unit is None and few.linear() == by("levels", few)
 
 
 def test_other_quantiles_are_read_off_a_tree_for_counts() -> None:
@@ -216,24 +201,18 @@ def test_other_quantiles_are_read_off_a_tree_for_counts() -> None:
         (1_000, AdaptiveMechanism, closer),
         (10**7, UniformMechanism, "planned for counts, as quantiles are read off counts"),
     ):
-        workload = replace(
-            guessed(rows, quantiles=NINETEEN),
-            for_counts=True,
-            whole=tree(1024, WholeLevels(for_counts=True)),
-            adaptive=tree(1024, AdaptiveTree(counts=True, guessed_rows=float(rows))),
-        )
-        found = workload.planned(PURE, TERMS)
+        workload = guessed(rows, quantiles=NINETEEN)
+        found = workload.planned(PURE)
         assert isinstance(found.mechanism, kind)
         assert str(workload.why(found)).endswith(named)
 
 
 def test_few_quantiles_of_many_rows_are_chosen() -> None:
     workload = guessed(30_000, quantiles=(0.75, 0.5))
-    found = workload.planned(PURE, TERMS)
+    found = workload.planned(PURE)
     assert isinstance(found, ExponentialQuestion) and found.quantiles == (0.75, 0.5)
     assert "it gives no CDF" in str(workload.why(found))
-    assert workload.exponential is not None
-    assert workload.predicted(found) == workload.exponential.predicted(found)
+    assert workload.predicted(found) == by("exponential", workload).predicted(found)
 
 
 @pytest.mark.parametrize(
@@ -248,12 +227,12 @@ def test_few_quantiles_of_many_rows_are_chosen() -> None:
 def test_other_quantiles_are_read_from_a_tree(
     rows: int, quantiles: tuple[float, ...], cells: int, kind: type
 ) -> None:
-    question = guessed(rows, quantiles=quantiles, cells=cells).planned(PURE, TERMS)
+    question = guessed(rows, quantiles=quantiles, cells=cells).planned(PURE)
     assert isinstance(question.mechanism, kind)
 
 
 @pytest.mark.parametrize("rows", [1_000, 10**7])
 def test_keys_that_were_selected_are_those_of_what_is_chosen(rows: int) -> None:
     for quantiles in ((), (0.5,)):
-        workload = guessed(rows, quantiles=quantiles).with_keys(KEYS)
-        assert workload.planned(PURE, TERMS).keys == KEYS
+        workload = replace(guessed(rows, quantiles=quantiles), keys=KEYS)
+        assert workload.planned(PURE).keys == KEYS

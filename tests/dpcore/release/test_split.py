@@ -18,14 +18,12 @@ from scipy import optimize
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes
-from dptrees.dpcore.hierarchy.question import HierarchyWorkload
-from dptrees.dpcore.levels.irregular import IrregularLevels, Thresholds
-from dptrees.dpcore.levels.planner import WholeLevels
+from dptrees.dpcore.levels.hierarchy import HierarchyWorkload
 from dptrees.dpcore.levels.relative_errors import RelativeObjective
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.questions.planning import Noise, ReleaseTerms, Workload
+from dptrees.dpcore.questions.planning import Noise, Workload
 from dptrees.dpcore.release import composition
 from dptrees.dpcore.release.composition import Guarantee, plan_release
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -41,7 +39,6 @@ from dptrees.dpcore.sparse.domain import CodeDomain
 from dptrees.dpcore.sparse.question import SparseWorkload
 from dptrees.dpcore.specification import Refusal
 
-TERMS = ReleaseTerms(unit=ADD_REMOVE_ROW)
 EPSILON, RHO, DELTA = Measure.EPSILON, Measure.RHO, Fraction(1, 10**6)
 FOUND = [BudgetSplit.EQUAL_ERRORS, BudgetSplit.LEAST_ERROR]
 # Places whose counts are read relative to their size, which thresholds may measure.
@@ -65,8 +62,8 @@ def planned(
 ) -> ReleasePlan:
     """The plan of a release whose budget is split so."""
     budget = Budget(measure=measure, amount=Fraction(amount))
-    guarantee = Guarantee(budget=budget, delta=delta, split=split)
-    return plan_release("r", guarantee, TERMS, workloads)
+    guarantee = Guarantee(unit=ADD_REMOVE_ROW, budget=budget, delta=delta, split=split)
+    return plan_release("r", guarantee, workloads)
 
 
 def weighted_errors(plan: ReleasePlan, workloads: Sequence[Workload[Any]]) -> Floats:
@@ -239,7 +236,9 @@ def test_a_tree_with_a_delta_of_its_own_is_split_too() -> None:
         HierarchyWorkload(
             name="a",
             domain=PLACES,
-            candidate=Thresholds(objective=relative, rows_at_most=500),
+            mechanism="thresholds",
+            objective=relative,
+            rows_at_most=500,
         ),
         tree("b", 256, noise=Noise.GAUSSIAN),
     ]
@@ -314,15 +313,13 @@ def test_trees_without_an_error_that_compares_are_refused(split: BudgetSplit) ->
     codes = SparseWorkload(name="codes", domain=CodeDomain(column="code", widths=(8, 24)))
     with pytest.raises(Refusal, match=r"split: .*, and codes has none that compares; use weights"):
         planned(split, [tree("a", 9), codes], EPSILON, 1, DELTA)
-    levels = WholeLevels(fanouts=(3, 3), level_budgets=(Fraction(1, 9), Fraction(1, 9)))
-    fixed = tree("b", 9, candidate=levels)
+    fixed = tree("b", 9, fanouts=(3, 3), level_budgets=(Fraction(1, 9), Fraction(1, 9)))
     with pytest.raises(Refusal, match=r"split: .* does not go with level_budgets of b"):
         planned(split, [tree("a", 9), fixed], EPSILON, 1)
 
 
 def test_errors_of_several_units_are_not_added_up() -> None:
     relative = RelativeObjective(metric="rel_kappa", kappa=10.0)
-    levels = IrregularLevels(objective=relative)
-    workloads = [tree("a", 9), HierarchyWorkload(name="b", domain=PLACES, candidate=levels)]
+    workloads = [tree("a", 9), HierarchyWorkload(name="b", domain=PLACES, objective=relative)]
     with pytest.raises(Refusal, match="that of a is in rows and that of b in part of the count"):
         planned(BudgetSplit.LEAST_ERROR, workloads, EPSILON, 1)

@@ -7,11 +7,11 @@ from fractions import Fraction
 
 import pytest
 
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.noise.laws import DiscreteGaussian
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.questions.planning import Noise, ReleaseTerms
+from dptrees.dpcore.questions.planning import Noise
 from dptrees.dpcore.release.composition import Guarantee, plan_release
 from dptrees.dpcore.release.plan import ReleasePlan, total_spending
 from dptrees.dpcore.release.split import BudgetSplit
@@ -38,8 +38,8 @@ def planned(
         for name, cells, noise in TREES[trees]
     ]
     budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
-    guarantee = Guarantee(budget=budget, delta=DELTA, split=split)
-    return plan_release("r", guarantee, ReleaseTerms(unit=ADD_REMOVE_ROW), workloads)
+    guarantee = Guarantee(unit=ADD_REMOVE_ROW, budget=budget, delta=DELTA, split=split)
+    return plan_release("r", guarantee, workloads)
 
 
 @pytest.mark.parametrize("trees", TREES)

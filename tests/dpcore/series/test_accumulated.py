@@ -25,7 +25,7 @@ from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.questions.messages import Place
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
 from dptrees.dpcore.release.released import ReleaseReader, RunBefore, release_rows
 from dptrees.dpcore.series.runs import Series
@@ -75,7 +75,7 @@ def plans(
     for period in range(1, PERIODS + 1):
         series = Series(periods=PERIODS, period=period, fanout=fanout, max_periods=max_periods)
         question = SeriesWorkload.from_workload(workload(holding), series).planned(
-            Share(budget=budget), ReleaseTerms(unit=unit)
+            Setting(unit=unit, budget=budget)
         )
         made.append(ReleasePlan(name="r", unit=unit, budget=budget, questions=(question,)))
     return made
@@ -236,8 +236,8 @@ def test_a_specification_gives_the_plan_again() -> None:
 
 def test_a_tree_whose_noise_depends_on_what_was_split_is_refused() -> None:
     own = replace(workload("sparse"), mechanism="privtree", choices=PartitionChoices())
-    share = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    tree: Any = own.planned(share, ReleaseTerms(unit=ADD_REMOVE_ROW))
+    budget = Budget(measure=Measure.EPSILON, amount=Fraction(1))
+    tree: Any = own.planned(Setting(unit=ADD_REMOVE_ROW, budget=budget))
     assert isinstance(tree, HypercubeQuestion) and not tree.accumulates
     (question, *_) = plans("sparse")[0].questions
     assert isinstance(question, AccumulatedPeriods)

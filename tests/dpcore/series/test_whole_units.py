@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.numbers import DistinctDomain, DistinctWorkload
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share, Workload
+from dptrees.dpcore.questions.planning import Setting, Workload
 from dptrees.dpcore.series.runs import Series
 from dptrees.dpcore.series.totals_to_date import PeriodSums
 from dptrees.dpcore.series.workload import SeriesWorkload, whole_units_cost
@@ -25,8 +25,8 @@ APART = DistinctWorkload(name="t", domain=DistinctDomain(column="x"), max_values
 
 def cost(own: Workload[Any], measure: Measure, max_periods: int | None, **series: Any) -> Any:
     runs = Series(**{"periods": 14, "period": 1, "max_periods": max_periods} | series)
-    share = Share(budget=Budget(measure=measure, amount=Fraction(1)))
-    question = SeriesWorkload.from_workload(own, runs).planned(share, ReleaseTerms(unit=UNIT))
+    setting = Setting(unit=UNIT, budget=Budget(measure=measure, amount=Fraction(1)))
+    question = SeriesWorkload.from_workload(own, runs).planned(setting)
     return whole_units_cost(question)
 
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.ordered.steps import StepDomain
-from dptrees.dpcore.ordered.workload import OrderedWorkload
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
-from dptrees.dpcore.release.mechanism_choice import OrderedChoice
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.dpcore.series.runs import Series
 from dptrees.dpcore.series.totals_to_date import MOST_COUNTS, PeriodSums, WeightedPeriods
@@ -24,16 +23,15 @@ from dptrees.dpcore.specification import Refusal
 WHOLE = OrderedWorkload(name="t", domain=StepDomain(kind="integer", column="x", lower=0, upper=4))
 SERIES = Series(periods=4, period=1)
 RHO = Budget(measure=Measure.RHO, amount=Fraction(1))
-SHARE = Share(budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+PURE = Setting(unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
 
 
 def test_a_plan_gives_a_reason_only_if_other_mechanisms_were_open() -> None:
     alone = SeriesWorkload.from_workload(WHOLE, SERIES)
-    question = alone.planned(SHARE, ReleaseTerms(unit=ADD_REMOVE_ROW))
+    question = alone.planned(PURE)
     assert alone.own is WHOLE and alone.why(question) is None
-    guessed = OrderedChoice(name="t", guessed_rows=Fraction(100), whole=WHOLE)
-    chosen = SeriesWorkload.from_workload(guessed, SERIES)
-    assert chosen.own is WHOLE
+    chosen = SeriesWorkload.from_workload(replace(WHOLE, mechanism="planned"), SERIES)
+    assert chosen.own == WHOLE
     assert (chosen.why(question) or "").startswith("whole levels in any case: ")
 
 
@@ -41,11 +39,11 @@ def test_the_predicted_error_is_that_of_totals_to_date() -> None:
     """In errors of one tree that spends the whole budget: never below one, nor above what adding
     up the periods would have."""
     for measure in Measure:
-        share = Share(budget=Budget(measure=measure, amount=Fraction(1)))
-        terms, series = ReleaseTerms(unit=ADD_REMOVE_ROW), Series(periods=365, period=1)
+        setting = replace(PURE, budget=Budget(measure=measure, amount=Fraction(1)))
+        series = Series(periods=365, period=1)
         workload = SeriesWorkload.from_workload(WHOLE, series)
-        ratio = workload.predicted(workload.planned(share, terms)) / WHOLE.predicted(
-            WHOLE.planned(share, terms)
+        ratio = workload.predicted(workload.planned(setting)) / WHOLE.predicted(
+            WHOLE.planned(setting)
         )
         assert 1 <= ratio <= math.sqrt(183), measure
         split = series.split(measure).error
@@ -55,13 +53,13 @@ def test_the_predicted_error_is_that_of_totals_to_date() -> None:
 
 
 def test_a_fanout_requests_a_temporal_tree_and_large_trees_keep_one() -> None:
-    share, terms = replace(SHARE, budget=RHO), ReleaseTerms(unit=ADD_REMOVE_ROW)
+    setting = replace(PURE, budget=RHO)
 
     def planned(leaves: int = 4, **series: Any) -> SeriesQuestion:
         domain = StepDomain(kind="integer", column="x", lower=0, upper=leaves)
         own = replace(WHOLE, domain=domain)
         runs = Series(**{"periods": 365, "period": 1} | series)
-        return SeriesWorkload.from_workload(own, runs).planned(share, terms)
+        return SeriesWorkload.from_workload(own, runs).planned(setting)
 
     assert isinstance(planned(), WeightedPeriods)
     assert type(planned(fanout=2)) is SeriesQuestion
@@ -76,7 +74,7 @@ def test_units_of_many_periods_keep_the_temporal_tree() -> None:
     for most, by_sums in ((1, True), (2, True), (5, False), (14, False)):
         series = Series(periods=14, period=2, max_periods=most)
         workload = SeriesWorkload.from_workload(WHOLE, series)
-        question = workload.planned(replace(SHARE, budget=RHO), ReleaseTerms(unit=PERSON))
+        question = workload.planned(Setting(unit=PERSON, budget=RHO))
         assert isinstance(question, WeightedPeriods) == by_sums
         split = series.split(Measure.RHO).error
         sums = PeriodSums.for_periods(14).error_to_date(most)
@@ -91,7 +89,7 @@ def test_a_unit_of_all_periods_spends_the_whole_budget() -> None:
         budget = Budget(measure=measure, amount=Fraction(7, 3))
         series = Series(periods=14, period=2, fanout=fanout, max_periods=most)
         workload = SeriesWorkload.from_workload(WHOLE, series)
-        question = workload.planned(Share(budget=budget), ReleaseTerms(unit=PERSON))
+        question = workload.planned(Setting(unit=PERSON, budget=budget))
         assert question.budget == budget and question.max_periods == most
         spent = question.spending
         assert (spent.epsilon if measure is Measure.EPSILON else spent.rho) == budget.amount
@@ -99,13 +97,13 @@ def test_a_unit_of_all_periods_spends_the_whole_budget() -> None:
 
 
 def test_units_of_all_periods_need_more_noise_by_their_number() -> None:
-    terms = ReleaseTerms(unit=PERSON)
+    setting = replace(PURE, unit=PERSON)
     errors = []
     for most in (1, 5):
         workload = SeriesWorkload.from_workload(
             WHOLE, Series(periods=5, period=1, max_periods=most)
         )
-        errors.append(workload.predicted(workload.planned(SHARE, terms)))
+        errors.append(workload.predicted(workload.planned(setting)))
     assert errors[1] / errors[0] == pytest.approx(5, rel=0.02)
 
 
@@ -116,7 +114,7 @@ def test_units_that_cannot_be_protected_over_all_periods() -> None:
     ):
         workload = SeriesWorkload.from_workload(WHOLE, Series(periods=3, period=1, max_periods=2))
         with pytest.raises(Refusal, match=rule):
-            workload.planned(SHARE, ReleaseTerms(unit=unit))
+            workload.planned(replace(PURE, unit=unit))
 
 
 def test_more_periods_than_there_are() -> None:

@@ -12,7 +12,7 @@ from dptrees.dpcore.ordered.domain_kinds import CategoryDomain, make_domain
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.questions.planning import ReleaseTerms, Share
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.tables.domain import TableDomain
@@ -62,8 +62,8 @@ def people(rows: int, seed: int = 0) -> pa.Table:
 
 def people_question(amount: Fraction, measure: Measure = Measure.EPSILON) -> TableQuestion:
     workload = TableWorkload(name="people", domain=people_domain())
-    share = Share(budget=Budget(measure=measure, amount=amount))
-    return workload.planned(share, ReleaseTerms(unit=ADD_REMOVE_ROW))
+    budget = Budget(measure=measure, amount=amount)
+    return workload.planned(Setting(unit=ADD_REMOVE_ROW, budget=budget))
 
 
 def released_people(rows: pa.Table, amount: Fraction = EXACT, nonce: bytes = b"") -> ReleasedTable:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.dpcore.levels import irregular as hierarchy_plan
+from dptrees.dpcore.levels import hierarchy as hierarchy_plan
 from dptrees.dpcore.levels.irregular import IrregularMechanism, ThresholdMechanism
 from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question

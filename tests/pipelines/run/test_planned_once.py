@@ -48,9 +48,9 @@ def another_planner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan as another version might: each tree gets other budgets."""
     plan_release = planning.plan_release
 
-    def less(name: str, guarantee: Any, terms: Any, workloads: Any) -> Any:
+    def less(name: str, guarantee: Any, workloads: Any) -> Any:
         budget = replace(guarantee.budget, amount=guarantee.budget.amount * NINE_TENTHS)
-        found = plan_release(name, replace(guarantee, budget=budget), terms, workloads)
+        found = plan_release(name, replace(guarantee, budget=budget), workloads)
         if found.stated is None:
             return replace(found, budget=guarantee.budget)
         return replace(found, stated=(guarantee.budget.amount, guarantee.delta))
