@@ -403,8 +403,7 @@ class DistinctWorkload(NumberWorkload):
     >>> cities = DistinctWorkload(name="cities", domain=DistinctDomain(column="city"))
     >>> one = Setting(
     ...     unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> plan = cities.planned(one)
-    >>> round(cities.predicted(plan), 3)  # standard deviation, in different values
+    >>> round(cities.predicted(cities.planned(one)), 3)  # standard deviation, in different values
     1.357
     """
 
@@ -580,8 +579,7 @@ class MeanWorkload(NumberWorkload):
     ...     {"column": "age", "type": "integer", "lower": 0, "upper": 101}))
     >>> one = Setting(
     ...     unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> plan = ages.planned(one)
-    >>> round(ages.predicted(plan), 3)  # of the mean, times the number of rows
+    >>> round(ages.predicted(ages.planned(one)), 3)  # of the mean, times the number of rows
     100.0
     """
 
