@@ -28,7 +28,6 @@ from dptrees.pipelines.show.charts import (
 )
 from dptrees.pipelines.show.figures import counted_noun, percent
 from dptrees.pipelines.show.page_nodes import (
-    COLUMNS,
     MAX_CHOSEN_NODES,
     MAX_COLUMNS,
     MAX_ROWS,
@@ -41,6 +40,7 @@ from dptrees.pipelines.show.page_nodes import (
     largest_rows,
     left_out,
     number_columns,
+    page_columns,
     rows_text,
     select_shown_key,
     shown_number,
@@ -154,7 +154,7 @@ def _within(table: pa.Table, ranges: Sequence[Range]) -> pa.Table:
     kept = np.zeros(len(table), np.bool_)
     for wanted, first, stop in ranges:
         kept |= (level == wanted) & (node >= first) & (node < stop)
-    return table.select(COLUMNS).filter(pa.array(kept))
+    return page_columns(table).filter(pa.array(kept))
 
 
 def _by_level(question: HierarchyQuestion[Any], keys: Sequence[pa.Table]) -> list[pa.Table]:

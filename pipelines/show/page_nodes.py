@@ -159,8 +159,13 @@ def largest(part: pa.Table, codes: Integers, limit: int, size: int) -> pa.Table:
         rank = np.arange(len(order)) - np.searchsorted(ordered, ordered)
         chosen = order[rank < limit]
     chosen = chosen[np.lexsort((node[chosen], codes[chosen]))]
-    columns = [*COLUMNS, *(name for name in _MORE if name in part.column_names)]
-    return part.select(columns).take(pa.array(chosen)).append_column("code", [codes[chosen]])
+    rows = page_columns(part).take(pa.array(chosen))
+    return rows.append_column("code", [codes[chosen]])
+
+
+def page_columns(rows: pa.Table) -> pa.Table:
+    """The columns of a table of nodes that the page reads."""
+    return rows.select([*COLUMNS, *(name for name in _MORE if name in rows.column_names)])
 
 
 def whole_levels(levels: Sequence[pa.Table], sizes: Sequence[int]) -> int:

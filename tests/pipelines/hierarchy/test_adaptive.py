@@ -15,10 +15,12 @@ from dptrees.dpcore.adaptive import forest
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.specification import Refusal
+from dptrees.pipelines.report.report import write_report_html
 from dptrees.pipelines.sections.document import ConfigurationError
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.plans import plan_of
 from tests.pipelines.refusals import not_refused
+from tests.pipelines.report_page import parse_elements
 from tests.pipelines.test_querying import query_json
 
 # 3 areas of 8 groups of 20 blocks; all rows are in the first group but for a few.
@@ -105,6 +107,15 @@ def test_its_nodes_are_queried(blocks: Blocks) -> None:
     narrow = query_json(blocks, "node", "--path", held, "--tree", "people", "--confidence", "0.5")
     assert narrow["answers"][0]["ci_high"] < group["ci_high"]
     assert "is a bound" in narrow["answers"][0]["remark"]
+
+
+def test_its_page_shows_chosen_nodes_and_where_they_ended(blocks: Blocks) -> None:
+    folder = blocks.made()
+    page = parse_elements(write_report_html(folder, {"people": ["0000"]}))
+    (people, *_) = page.data["trees"]
+    levels = people["keys"][0]["levels"]
+    assert people["asked"] == ["0000"] and len(levels) == 4
+    assert all("ended" in level for level in levels)
 
 
 def planned(workspace: Blocks, privacy: dict[str, Any], **changes: Any) -> Any:
