@@ -88,7 +88,7 @@ KINDS: dict[str, KindHandlers] = {
         section=Later("kinds.hierarchies:HierarchyTree").load,
         lines=Later("kind_pages.hierarchy_page:HIERARCHY_LINES").load,
         page=Later("kind_pages.hierarchy_page:hierarchy_tree"),
-        check_paths=Later("kind_pages.hierarchy_charts:check_paths"),
+        check_paths=Later("kind_pages.hierarchy_page:check_paths"),
     ),
     "sparse": KindHandlers(
         section=Later("kinds.hierarchies:SparseTree").load,

@@ -2,53 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion, ReleasedHierarchy
 from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.rows.policies import MeasureColumn
-from dptrees.pipelines.kind_pages.hierarchy_charts import (
-    chosen_levels,
-    course_chart,
-    headline,
-    key_bars,
-    node_bars,
-    nodes_by_key,
-    with_chosen,
+from dptrees.pipelines.show.charts import (
+    Bars,
+    Chart,
+    Layer,
+    banded_line,
+    lifted,
+    number_axis,
+    scaled,
+    series,
+    time_axis,
 )
-from dptrees.pipelines.show.charts import Chart
 from dptrees.pipelines.show.description import (
     NODES_SHOWN,
     Description,
+    described_page,
     heading,
     largest_line,
-    page_values,
     totals,
 )
-from dptrees.pipelines.show.figures import counted_noun, percent
+from dptrees.pipelines.show.figures import counted_noun
 from dptrees.pipelines.show.mechanisms import KindLines, mechanism_description, mechanism_target
 from dptrees.pipelines.show.page_nodes import (
-    MAX_NODES,
+    MAX_CHOSEN_NODES,
     ReleasedTables,
+    ShownKeys,
     clip,
+    count_bars,
+    crosstab,
     ended_columns,
-    level_limits,
-    node_levels,
+    headline_total,
+    key_bars,
+    key_entries,
+    largest,
+    largest_node,
+    largest_rows,
+    left_out,
+    levels_in_words,
     number_columns,
+    page_columns,
+    rows_text,
     select_shown_key,
     shorten_labels,
-    shown_keys,
+    shown_levels,
+    shown_number,
     whole_levels,
 )
 from dptrees.pipelines.show.tree_page import DROPPED, Headline, PageRoom, TreePage, policies
 
-SCRIPTS = ("page/paths.js", "hierarchy/page.js")
 _POLICIES = {"drop": DROPPED, "other": "counted in the leaf other"}
 _FORMS = {
     "columns": "one column for each level",
@@ -61,67 +75,149 @@ _FORMS = {
 _CODES = ("digits", "calendar")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShownUniverse:
-    """A universe on the page.
+# A level, and a range of its nodes.
+Range = tuple[int, int, int]
 
-    Args:
-        said: what the template says, to which the estimation adds its facts.
-        data: what the scripts read.
-        charts: by name.
-        headline: what the top of the page says.
+
+def check_paths(release: ReleasedTables, question: HierarchyQuestion[Any], room: PageRoom) -> None:
+    """Refuses paths that a page cannot show, as `Universe.find` reads them.
+
+    Raises:
+        ValueError: one leads to no node, or they are too many.
     """
+    tree, paths = question.domain.tree, room.paths
+    keys = shown_number(question, room.trees)
+    nodes = sum(1 + tree.find(path)[0] for path in paths) * keys
+    if nodes > MAX_CHOSEN_NODES:
+        raise ValueError(
+            f"path: {len(paths):,} of them are too many for one page, with their ancestors "
+            f"{nodes:,} nodes over its keys: at most {MAX_CHOSEN_NODES:,}"
+        )
 
-    said: dict[str, object]
-    data: dict[str, object]
-    charts: Mapping[str, Chart]
-    headline: Headline
 
-
-def universe_nodes(
+def chosen_levels(
     release: ReleasedTables,
     question: HierarchyQuestion[Any],
-    room: PageRoom,
-    digits: Sequence[int],
-) -> ShownUniverse:
-    """The nodes of a universe on the page, whatever its estimation.
+    paths: Sequence[str],
+    codes: Sequence[int],
+) -> list[pa.Table]:
+    """Return the nodes of paths, their ancestors, and as many of their children as the page fits.
 
     Args:
-        release: the tables.
+        release: the tables; only the parts that hold these nodes are read.
         question: the hierarchy.
-        room: its paths have been seen by `pipelines.kind_pages.hierarchy_charts.check_paths`.
-        digits: the decimals of the numbers of each level.
+        paths: the requested paths, which `check_paths` has checked.
+        codes: of the keys of the page.
+
+    Returns:
+        for each level, its rows with a column ``code`` (the place of the key), each at most once,
+        in the order of keys and nodes.
     """
-    keys, sizes = shown_keys(release, question, room.trees), named_sizes(question)
-    paths = room.paths
-    limits = level_limits(sizes, MAX_NODES // room.trees // len(keys))
-    nodes = release.batches(NODES, question.name, keys=keys.read, levels=len(limits))
-    plain = levels = node_levels(sizes, limits, nodes, keys.labels)
-    if paths:
-        levels = with_chosen(plain, chosen_levels(release, question, paths, keys.codes))
-    digits = list(digits[: len(levels)])
-    whole = plain[: whole_levels(plain, sizes)]
-    course = course_chart(question, whole) if _in_order(question) else None
-    said: dict[str, object] = {
-        "name": clip(question.name),
-        "keyed": question.keys is not None,
-        "noun": "count" if question.measure is None else "sum",
-        "in_order": _in_order(question),
-        "given_order": "as in the hierarchy",
-        "policies": list(_policies(question)),
-        "key_bars": key_bars(question, keys, levels[0]),
-        "node_bars": None if course else node_bars(question, plain, sizes),
-        "crosstab": nodes_by_key(question, keys, whole),
-        "confidence": percent(question.confidence),
-        "nodes_shown": _nodes_shown(question, sizes, limits, paths),
-    }
-    data = _data(question) | {"digits": digits, "asked": list(dict.fromkeys(paths))}
-    return ShownUniverse(
-        said=said,
-        data=data | _columns(question, sizes, levels, keys.labels, digits),
-        charts={} if course is None else {"course": course},
-        headline=headline(question, keys, plain),
+    places = [question.domain.tree.find(path) for path in paths]
+    lines = {each for level, node in places for each in _line(question, level, node)}
+    rows = [[_rows(release, question, code, sorted(lines))] for code in codes]
+    left = (MAX_CHOSEN_NODES - len(lines) * len(codes)) // len(codes) // max(1, len(places))
+    for level, node in sorted(set(places)):
+        for code, own in zip(codes, rows, strict=True):
+            if not left or level == question.plan.tree.height:
+                continue
+            below = question.plan.tree.children(level, node)
+            found = _rows(release, question, code, [(level + 1, below[0], below[-1] + 1)])
+            same = np.zeros(len(found), np.int64)
+            own.append(largest(found, same, left, len(found)).drop_columns("code"))
+    return _by_level(question, list(map(pa.concat_tables, rows)))
+
+
+def _line(question: HierarchyQuestion[Any], level: int, node: int) -> Iterator[Range]:
+    """A node and its ancestors."""
+    yield level, node, node + 1
+    for above in range(level, 0, -1):
+        node = int(question.domain.tree.parents(above, np.array([node]))[0])
+        yield above - 1, node, node + 1
+
+
+def _rows(
+    release: ReleasedTables,
+    question: HierarchyQuestion[Any],
+    code: int,
+    ranges: Sequence[Range],
+) -> pa.Table:
+    """The rows of ranges of nodes of a key."""
+    parts: dict[tuple[int, int], list[Range]] = defaultdict(list)
+    for each in ranges:
+        for part in _range_parts(question, code, each):
+            parts[part].append(each)
+    results = []
+    for (key, index), inside in sorted(parts.items()):
+        table = release.part(NODES, question.name, key, index)
+        results.append(_within(_select_label(table, question.key_label(code)), inside))
+    return pa.concat_tables(results)
+
+
+def _range_parts(
+    question: HierarchyQuestion[Any], code: int, wanted: Range
+) -> Iterator[tuple[int, int]]:
+    """The parts that hold a range: the first key and the index of each."""
+    chunking, tree = question.forest.chunking, question.plan.tree
+    level, first, stop = wanted
+    if level < chunking.split_level:
+        for holder in chunking.holders(level, first, stop - 1):
+            yield code, holder
+        return
+    leaves = np.array([tree.leaf_range(level, node).start for node in (first, stop - 1)])
+    low, high = chunking.numbers(leaves + code * tree.leaves).tolist()
+    for number in range(low, high + 1):
+        chunk = chunking[number]
+        yield chunk.key, chunk.index
+
+
+def _select_label(table: pa.Table, label: str | None) -> pa.Table:
+    return table if label is None else table.filter(pc.equal(table["key"].cast("string"), label))
+
+
+def _within(table: pa.Table, ranges: Sequence[Range]) -> pa.Table:
+    """The rows of the ranges, each once."""
+    level, node = table["level"].to_numpy(), table["node"].to_numpy()
+    kept = np.zeros(len(table), np.bool_)
+    for wanted, first, stop in ranges:
+        kept |= (level == wanted) & (node >= first) & (node < stop)
+    return page_columns(table).filter(pa.array(kept))
+
+
+def _by_level(question: HierarchyQuestion[Any], keys: Sequence[pa.Table]) -> list[pa.Table]:
+    rows = pa.concat_tables(
+        [
+            table.append_column("code", [np.full(len(table), code)])
+            for code, table in enumerate(keys)
+        ]
     )
+    level = rows["level"].to_numpy()
+    return [
+        without_repeats(rows.filter(pa.array(level == each)))
+        for each in range(question.plan.tree.height + 1)
+    ]
+
+
+def without_repeats(rows: pa.Table) -> pa.Table:
+    """The rows of a level, each node of a key once, in the order of keys and nodes."""
+    code, node = rows["code"].to_numpy(), rows["node"].to_numpy()
+    order: Integers = np.lexsort((node, code))
+    code, node = code[order], node[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(code) != 0) | (np.diff(node) != 0)
+    return rows.take(pa.array(order[new]))
+
+
+def with_chosen(levels: Sequence[pa.Table], requested: Sequence[pa.Table]) -> list[pa.Table]:
+    """The levels of the page and those requested, without empty levels at the end."""
+    longest = max(
+        [len(levels), *(level + 1 for level, rows in enumerate(requested) if len(rows))], default=0
+    )
+    merged = []
+    for level in range(longest):
+        parts = [rows[level] for rows in (levels, requested) if level < len(rows)]
+        merged.append(without_repeats(pa.concat_tables(parts)))
+    return merged
 
 
 def _policies(question: HierarchyQuestion[Any]) -> Iterator[dict[str, str]]:
@@ -168,46 +264,9 @@ def _counted(measure: MeasureColumn | None) -> str:
     )
 
 
-def _nodes_shown(
-    question: HierarchyQuestion[Any],
-    sizes: Sequence[int],
-    limits: Sequence[int],
-    paths: Sequence[str],
-) -> str:
-    """Which nodes the page holds, and what it leaves out."""
-    names = [clip(name) for name in question.domain.tree.level_names]
-    if len(limits) == len(sizes) and limits[-1] == sizes[-1]:
-        return "All nodes are here."
-    last = len(limits) - 1
-    is_partial = limits[last] < sizes[last]
-    whole = names[: last + (not is_partial)]
-    text = f"Here {'is level' if len(whole) == 1 else 'are levels'} {', '.join(whole)}"
-    if is_partial:
-        text += f" and the {limits[last]:,} largest of {sizes[last]:,} nodes of level {names[last]}"
-    text += " of each key" if question.keys is not None else ""
-    if paths:
-        text += f", and requested: {len(paths):,} "
-        text += f"{'path' if len(paths) == 1 else 'paths'} with the nodes above and right below"
-    return f"{text}; all {sum(sizes):,} nodes are in the tables of the release."
-
-
 def _in_order(question: HierarchyQuestion[Any]) -> bool:
     """Whether nodes are in their order at first, and not the largest first."""
     return question.domain.tree.form == "calendar"
-
-
-def _data(question: HierarchyQuestion[Any]) -> dict[str, object]:
-    """The hierarchy, and how its paths are written."""
-    tree = question.domain.tree
-    return {
-        "kind": "hierarchy",
-        "name": question.name,
-        "levels": [clip(name) for name in tree.level_names],
-        "separators": list(tree.separators),
-        "escaped": tree.form in ("columns", "parents"),
-        "codes": tree.form in _CODES,
-        "inOrder": _in_order(question),
-    }
 
 
 def _columns(
@@ -233,13 +292,7 @@ def _columns(
 
     return {
         "whole": [nodes(0, level) for level in range(whole_count)],
-        "keys": [
-            {
-                "name": None if name is None else clip(name),
-                "levels": [own(place, level) for level in range(len(levels))],
-            }
-            for place, name in enumerate(shown)
-        ],
+        "keys": key_entries(shown, len(levels), own),
     }
 
 
@@ -317,18 +370,51 @@ HIERARCHY_LINES = KindLines(
 def hierarchy_tree(
     release: ReleasedTables, question: HierarchyQuestion[Any], room: PageRoom
 ) -> TreePage:
-    """A hierarchy on the page; its paths have passed
-    `pipelines.kind_pages.hierarchy_charts.check_paths`."""
+    """A hierarchy on the page, however it was measured; its paths have passed `check_paths`."""
     description = _with_named_nodes(hierarchy_description(question), question)
-    shown = universe_nodes(release, question, room, description.digits)
-    return TreePage(
-        said=shown.said | page_values(question, description, release.plan.budget),
-        data=shown.data,
-        headline=shown.headline,
-        charts=shown.charts,
+    tree, sizes, paths = question.domain.tree, named_sizes(question), room.paths
+    keys, limits, plain = shown_levels(release, question, sizes, room.trees)
+    levels = plain
+    if paths:
+        levels = with_chosen(plain, chosen_levels(release, question, paths, keys.codes))
+    digits = description.digits[: len(levels)]
+    whole = plain[: whole_levels(plain, sizes)]
+    course = course_chart(question, whole) if _in_order(question) else None
+    names = list(map(clip, tree.level_names))
+    said: dict[str, Any] = {
+        "keyed": question.keys is not None,
+        "noun": "count" if question.measure is None else "sum",
+        "in_order": _in_order(question),
+        "given_order": "as in the hierarchy",
+        "policies": list(_policies(question)),
+        "key_bars": key_bars(question, keys, levels[0]),
+        "node_bars": None if course else _node_bars(question, plain, sizes),
+        "crosstab": _nodes_by_key(question, keys, whole),
+        "nodes_shown": levels_in_words(
+            sizes, limits, names, keyed=question.keys is not None, paths=paths
+        ),
+    }
+    data = {
+        "kind": "hierarchy",
+        "name": question.name,
+        "levels": names,
+        "separators": list(tree.separators),
+        "escaped": tree.form in ("columns", "parents"),
+        "codes": tree.form in _CODES,
+        "inOrder": _in_order(question),
+        "digits": digits,
+        "asked": list(dict.fromkeys(paths)),
+    }
+    return described_page(
+        release,
+        question,
+        description,
+        said,
+        data=data | _columns(question, sizes, levels, keys.labels, digits),
         template="hierarchy/page.html.j2",
-        scripts=SCRIPTS,
-        notes=description.notes,
+        headline=_headline(question, keys, plain),
+        scripts=("page/paths.js", "hierarchy/page.js"),
+        charts={} if course is None else {"course": course},
     )
 
 
@@ -339,3 +425,121 @@ def _with_named_nodes(description: Description, question: HierarchyQuestion[Any]
     sizes, *others = description.table.columns
     columns = (sizes._replace(values=named_sizes(question)), *others)
     return replace(description, table=replace(description.table, columns=columns))
+
+
+_BARS = 20
+# Nodes of a level beside keys.
+_MAX_ROWS = 100
+# Of a course, over all keys.
+_POINTS = 2_000
+
+
+def course_chart(question: HierarchyQuestion[Any], whole: Sequence[pa.Table]) -> Chart | None:
+    """The counts of a calendar over time: of its finest level that is whole and has not too many
+    nodes. None where keys make it more than a person can distinguish, or nothing is there.
+
+    Args:
+        question: the hierarchy.
+        whole: the levels that are on the page whole.
+    """
+    fits = [level for level, rows in enumerate(whole) if level and 1 < len(rows) <= _POINTS]
+    if not fits or question.keys is not None:
+        return None
+    level = fits[-1]
+    name, rows = clip(question.domain.tree.level_names[level]), whole[level]
+    moments = _moments(rows["label"].to_pylist())
+    if moments is None:
+        return None
+    columns = {each: rows[each].to_numpy() for each in ("count", "ci_low", "ci_high")}
+    most = _most(columns)
+    low, high = float(moments[0]), float(moments[-1])
+    places = scaled(moments, low, high)
+    ends = [lifted(columns[each], 0.0, most) for each in ("ci_low", "ci_high", "count")]
+    return Chart(
+        title=f"Counts of each {name} of {clip(question.name)}",
+        text=f"{len(rows):,} points, the highest of {columns['count'].max():,}.",
+        caption=f"Counts of each {name}",
+        x=time_axis(low, high, clip(", ".join(question.domain.columns)), 8),
+        y=number_axis(0.0, most, "counts", 5),
+        layers=(Layer(shapes=banded_line(places, *ends)),),
+        data={
+            "draws": "line",
+            "lead": "",
+            "unit": "counted",
+            "top": most,
+            "series": [
+                series(places.tolist(), shorten_labels(rows["label"]), number_columns(rows, 1))
+            ],
+        },
+    )
+
+
+def _node_bars(
+    question: HierarchyQuestion[Any], levels: Sequence[pa.Table], sizes: Sequence[int]
+) -> Bars | None:
+    """A bar for each of the largest nodes of the first level that has several; none where there
+    are keys."""
+    results = [level for level, size in enumerate(sizes[: len(levels)]) if size > 1]
+    if question.keys is not None or not results:
+        return None
+    level = results[0]
+    rows = largest_rows(levels[level], _BARS)
+    name = clip(question.domain.tree.level_names[level])
+    note = left_out(len(rows), sizes[level], f"nodes of level {name}", "largest")
+    labels = rows["label"].to_pylist()
+    return count_bars(question, name, rows, labels, note=note, given="as in the hierarchy")
+
+
+def _nodes_by_key(
+    question: HierarchyQuestion[Any], keys: ShownKeys, whole: Sequence[pa.Table]
+) -> dict[str, Any] | None:
+    """The counts of a level by keys, where both are few: of the finest such level."""
+    fits = [
+        level
+        for level, rows in enumerate(whole)
+        if level and 1 < len(rows) // len(keys) <= _MAX_ROWS
+    ]
+    if not fits:
+        return None
+    name = clip(question.domain.tree.level_names[fits[-1]])
+    made = crosstab(name, whole[fits[-1]], keys)
+    return made and made | {"level": name}
+
+
+def _headline(
+    question: HierarchyQuestion[Any],
+    keys: ShownKeys,
+    levels: Sequence[pa.Table],
+) -> Headline:
+    """The largest key, or the largest node below the root."""
+    roots = levels[0]
+    noun = clip(counted_noun(question))
+    total = headline_total(roots, noun) if len(keys) == keys.size else {}
+    if question.keys is not None:
+        label = f"{noun} of {clip(keys.labels[0])}, the largest of {keys.size:,} keys"
+        return Headline(figure=rows_text(roots), label=label, **total)
+    names = question.domain.tree.level_names
+    results = [level for level, each in enumerate(levels) if len(each) > 1]
+    if not results:
+        return Headline(figure=rows_text(roots), label=noun, **total)
+    level = results[-1 if question.domain.tree.form == "calendar" else 0]
+    name, figure = largest_node(levels[level])
+    if not question.counts_rows and total.get("rows"):
+        label = f"{noun}; {name}, the largest {clip(names[level])}, {figure}"
+        return Headline(figure=total["rows"], label=label, **total)
+    label = f"{noun} of {name}, the largest {clip(names[level])}"
+    return Headline(figure=figure, label=label, **total)
+
+
+def _moments(labels: Sequence[str]) -> Any:
+    """Milliseconds since 1970 of labels of a calendar; None of those that name no year."""
+    try:
+        return np.array(labels, "M8[ms]").astype(np.float64)
+    except ValueError:
+        return None
+
+
+def _most(columns: dict[str, Any]) -> float:
+    largest = float(max(columns["count"].max(), 0))
+    highest = float(np.nanmax(np.where(np.isfinite(columns["ci_high"]), columns["ci_high"], 0)))
+    return max(largest * 1.02, min(highest, 1.6 * largest) if largest else highest) or 1.0

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.questions.released import CDF, NODES
+from dptrees.dpcore.questions.released import CDF
 from dptrees.pipelines.kind_pages.ordered_charts import (
     KEYS_AT_FIRST,
     cdf_chart,
@@ -22,29 +22,29 @@ from dptrees.pipelines.kind_pages.ordered_charts import (
     value_texts,
 )
 from dptrees.pipelines.kinds.ordered import cells_in_words, ordered_description
-from dptrees.pipelines.show.charts import Bars, Chart, capitalized
-from dptrees.pipelines.show.description import page_values
-from dptrees.pipelines.show.figures import QUANTILE_VALUES, counted_noun, percent
+from dptrees.pipelines.show.charts import Chart, capitalized
+from dptrees.pipelines.show.description import described_page
+from dptrees.pipelines.show.figures import QUANTILE_VALUES, counted_noun
 from dptrees.pipelines.show.page_nodes import (
-    MAX_COLUMNS,
-    MAX_NODES,
     MAX_QUANTILES,
     ReleasedTables,
     ShownKeys,
     clip,
+    count_bars,
     crosstab,
     ended_columns,
     headline_total,
+    key_bars,
+    key_entries,
+    largest_node,
     largest_rows,
     left_out,
-    level_limits,
-    node_levels,
+    levels_in_words,
     number_columns,
     rows_text,
     select_shown_key,
     shorten_labels,
-    shown_keys,
-    table_bars,
+    shown_levels,
     whole_levels,
 )
 from dptrees.pipelines.show.tree_page import CELL_POLICIES, Headline, PageRoom, TreePage, policies
@@ -65,54 +65,57 @@ def ordered_tree(
         question: the tree.
         room: of the page.
     """
-    trees, name = room.trees, question.name
-    keys = shown_keys(release, question, trees)
-    sizes = question.tree.level_sizes
-    limits = level_limits(sizes, MAX_NODES // trees // len(keys))
-    nodes = release.batches(NODES, name, keys=keys.read, levels=len(limits))
-    levels = node_levels(sizes, limits, nodes, keys.labels)
-    rows = _quantile_rows(question, release.quantiles(), keys, trees)
+    sizes, domain = question.tree.level_sizes, question.domain
+    keys, limits, levels = shown_levels(release, question, sizes, room.trees)
+    rows = _quantile_rows(question, release.quantiles(), keys, room.trees)
     curves: list[pa.Table] = []
     if question.is_ordered:
-        points = release.batches(CDF, name, keys=keys.read)
-        curves = cdf_curves(question, points, levels[0], keys.labels, trees)
-    description = ordered_description(question)
-    drawn = _Drawn(question, keys, levels, curves, description.level_errors)
-    return TreePage(
-        said=_context(question, keys, levels)
-        | page_values(question, description, release.plan.budget)
-        | {"quantiles": rows}
-        | drawn.said(),
+        points = release.batches(CDF, question.name, keys=keys.read)
+        curves = cdf_curves(question, points, levels[0], keys.labels, room.trees)
+    thinned = any(len(curve) < domain.cells for curve in curves)
+    description, looks = ordered_description(question), key_styles(keys)
+    counted, panels = capitalized(counted_noun(question)), list[Chart]()
+    if question.keys is not None and curves:
+        totals = [rows_text(levels[0], place) for place in range(len(keys))]
+        panels = key_charts(question, curves, keys.labels, totals, looks)
+    said: dict[str, Any] = {
+        "column": clip(domain.column),
+        "about": cells_in_words(question),
+        "share_note": _share_note(question),
+        "nodes_shown": levels_in_words(sizes, limits, keyed=question.plan.keyed),
+        "came_out": _came_out(question, levels),
+        "keyed": question.plan.keyed,
+        "policies": list(policies(question, CELL_POLICIES)),
+        "quantiles": rows,
+        "key_bars": key_bars(question, keys, levels[0], counted=counted, looks=looks),
+        **_categories(question, keys, levels),
+        "panels": panels,
+        "looks": looks,
+        "key_names": [clip(name) for name in keys.labels],
+        "thinned": f"Drawn with a part of its {domain.cells:,} points." if thinned else "",
+    }
+    return described_page(
+        release,
+        question,
+        description,
+        said,
         data=_data(question, levels, keys.labels, description.digits[: len(levels)]),
         template="ordered/page.html.j2",
         headline=_headline(question, keys, levels, _medians(question, keys, rows, curves)),
         scripts=("ordered/page.js",),
         notes=(*description.notes, _RISES) if question.is_ordered else description.notes,
-        charts=drawn.charts(),
+        charts=_charts(question, keys, levels, curves, description.level_errors),
     )
 
 
-def _context(
-    question: OrderedQuestion[Any], keys: ShownKeys, levels: Sequence[pa.Table]
-) -> dict[str, object]:
-    """What the template says of the tree."""
-    plan, domain = question.plan, question.domain
-    return {
-        "name": clip(question.name),
-        "column": clip(domain.column),
-        "about": cells_in_words(question),
-        "keys_left_out": keys.left_out,
-        "confidence": percent(question.confidence),
-        "share_note": _share_note(question),
-        "nodes_shown": _nodes_shown(question, levels),
-        "came_out": _came_out(question, levels),
-        "keyed": plan.keyed,
-        "policies": list(policies(question, CELL_POLICIES)),
-    }
-
-
-class _Drawn:
-    """What is drawn of a tree.
+def _charts(
+    question: OrderedQuestion[Any],
+    keys: ShownKeys,
+    levels: Sequence[pa.Table],
+    curves: Sequence[pa.Table],
+    errors: Sequence[float],
+) -> dict[str, Chart]:
+    """The charts, by their names.
 
     Args:
         question: the tree.
@@ -121,103 +124,36 @@ class _Drawn:
         curves: the points of their CDFs; none where there is no CDF.
         errors: of each level's estimates.
     """
+    if question.keys is not None:
+        looks = key_styles(keys)
+        return {"shares": shares_chart(question, curves, keys.labels, looks)} if curves else {}
+    density = density_chart(question, levels, errors) if question.domain.has_intervals else None
+    charts = {} if density is None else {"density": density}
+    return charts | {"cdf": cdf_chart(question, curves[0])} if curves else charts
 
-    def __init__(
-        self,
-        question: OrderedQuestion[Any],
-        keys: ShownKeys,
-        levels: Sequence[pa.Table],
-        curves: Sequence[pa.Table],
-        errors: Sequence[float],
-    ) -> None:
-        self._question, self._keys, self._levels = question, keys, levels
-        self._errors = errors
-        self._curves = curves
-        self._is_category = not question.domain.has_intervals
 
-    def said(self) -> dict[str, object]:
-        """The bars and the table of keys and categories, and what is left out."""
-        question, keys = self._question, self._keys
-        thinned = any(len(curve) < question.domain.cells for curve in self._curves)
-        return {
-            "key_bars": self._key_bars(),
-            "category_bars": self._category_bars(),
-            "crosstab": self._crosstab(),
-            "panels": self._panels(),
-            "looks": key_styles(keys),
-            "key_names": [clip(name) for name in keys.labels],
-            "thinned": f"Drawn with a part of its {question.domain.cells:,} points."
-            if thinned
-            else "",
-        }
-
-    def charts(self) -> dict[str, Chart]:
-        """The charts, by their names."""
-        question = self._question
-        found: dict[str, Chart | None] = {}
-        if question.keys is None and not self._is_category:
-            found["density"] = density_chart(question, self._levels, self._errors)
-        if self._curves and question.keys is None:
-            found["cdf"] = cdf_chart(question, self._curves[0])
-        elif self._curves:
-            found["shares"] = shares_chart(
-                question, self._curves, self._keys.labels, key_styles(self._keys)
-            )
-        return {name: chart for name, chart in found.items() if chart is not None}
-
-    def _panels(self) -> list[Chart]:
-        """A small chart of each key."""
-        if self._question.keys is None or not self._curves:
-            return []
-        totals = [rows_text(self._levels[0], place) for place in range(len(self._keys))]
-        looks = key_styles(self._keys)
-        return key_charts(self._question, self._curves, self._keys.labels, totals, looks)
-
-    def _key_bars(self) -> Bars | None:
-        question, roots = self._question, self._levels[0]
-        if question.keys is None:
-            return None
-        return Bars(
-            name=clip(", ".join(question.keys.columns)),
-            bars=list(table_bars(roots, self._keys.labels, key_styles(self._keys))),
-            title=f"{capitalized(counted_noun(question))} of each key of {clip(question.name)}",
-            confidence=percent(question.confidence),
-            noun=clip(counted_noun(question)),
-            note=self._keys.left_out,
-        )
-
-    def _category_bars(self) -> Bars | None:
-        """A bar for each category, where they are few enough or the largest of them are here."""
-        question, leaves = self._question, self._levels[-1]
-        if not self._is_category or question.keys is not None or not self._has_leaves:
-            return None
-        size, noun = question.domain.cells, counted_noun(question)
-        rows = largest_rows(leaves, _MAX_BARS)
-        return Bars(
-            name=clip(question.domain.column),
-            bars=list(table_bars(rows, rows["label"].to_pylist())),
-            title=f"{capitalized(noun)} of each category of {clip(question.name)}",
-            confidence=percent(question.confidence),
-            noun=clip(counted_noun(question)),
-            note=left_out(len(rows), size, "categories", "largest"),
-            given="as listed",
-        )
-
-    def _crosstab(self) -> Mapping[str, object] | None:
-        """Categories by keys, where both are few."""
-        question, keys = self._question, self._keys
-        few = 1 < len(keys) == keys.size <= MAX_COLUMNS
-        if not self._is_category or not few or not self._has_leaves:
-            return None
-        if question.domain.cells > _MAX_BARS:
-            return None
-        leaves = [select_shown_key(self._levels[-1], place) for place in range(len(keys))]
-        names = [clip(name) for name in keys.labels]
-        return crosstab(clip(question.domain.column), leaves[0]["label"], names, leaves)
-
-    @property
-    def _has_leaves(self) -> bool:
-        return len(self._levels) == len(self._question.tree.level_sizes)
+def _categories(
+    question: OrderedQuestion[Any], keys: ShownKeys, levels: Sequence[pa.Table]
+) -> dict[str, Any]:
+    """A bar for each of the largest categories; with keys a table of both, where both are few."""
+    size, leaves = question.domain.cells, levels[-1]
+    if question.domain.has_intervals or len(levels) < len(question.tree.level_sizes):
+        return {}
+    if question.keys is not None:
+        column = clip(question.domain.column)
+        return {"crosstab": crosstab(column, leaves, keys) if size <= _MAX_BARS else None}
+    rows = largest_rows(leaves, _MAX_BARS)
+    bars = count_bars(
+        question,
+        "category",
+        rows,
+        rows["label"].to_pylist(),
+        name=clip(question.domain.column),
+        counted=capitalized(counted_noun(question)),
+        note=left_out(len(rows), size, "categories", "largest"),
+        given="as listed",
+    )
+    return {"category_bars": bars}
 
 
 def _headline(
@@ -246,9 +182,7 @@ def _headline(
     if largest:
         return Headline(figure=rows_text(roots), label=f"{noun} of {largest}", **total)
     if not question.domain.has_intervals and len(levels) > 1:
-        place = int(np.argmax(levels[-1]["count"].to_numpy()))
-        name = clip(levels[-1]["label"][place].as_py())
-        figure = rows_text(levels[-1], place)
+        name, figure = largest_node(levels[-1])
         label = f"{noun} of {name}, the largest of {question.domain.cells:,} categories"
         return Headline(figure=figure, label=label, **total)
     return Headline(figure=total.get("rows", ""), label=f"{noun}, by {column}", **total)
@@ -304,22 +238,6 @@ def _share_note(question: OrderedQuestion[Any]) -> str:
         "The band is the interval of the rows divided by the released total count; it does not "
         "include the error of this total."
     )
-
-
-def _nodes_shown(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> str:
-    """Which levels the page holds, and what it leaves out."""
-    sizes = question.tree.level_sizes
-    last = len(select_shown_key(levels[-1], 0))
-    if len(levels) == len(sizes) and last == sizes[-1]:
-        return "All levels are here."
-    each = " of each key" if question.keys is not None else ""
-    partial = last < sizes[len(levels) - 1]
-    part = f" and the {last:,} largest of {sizes[len(levels) - 1]:,} nodes of level "
-    text = f"Here {'is level' if len(levels) - partial == 1 else 'are levels'} "
-    whole = len(levels) - partial - 1
-    text += "0" if whole == 0 else f"0 to {whole}"
-    text += f"{part}{len(levels) - 1}" if partial else ""
-    return f"{text}{each}; all {sum(sizes):,} nodes are in the tables of the release."
 
 
 def _came_out(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> str:
@@ -428,11 +346,5 @@ def _data(
         "digits": list(digits),
         # A level that is there whole has the same labels under every key.
         "labels": [short_labels(select_shown_key(table, 0)) for table in levels[:whole_count]],
-        "keys": [
-            {
-                "name": None if name is None else clip(name),
-                "levels": [key_level(place, level) for level in range(len(levels))],
-            }
-            for place, name in enumerate(shown)
-        ],
+        "keys": key_entries(shown, len(levels), key_level),
     }

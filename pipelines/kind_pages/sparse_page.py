@@ -21,19 +21,20 @@ from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.question import SparseQuestion
 from dptrees.pipelines.kinds.hierarchies import sparse_description
 from dptrees.pipelines.show.charts import Bars
-from dptrees.pipelines.show.description import Column, Description, Unit, page_values
-from dptrees.pipelines.show.figures import counted_noun, percent
+from dptrees.pipelines.show.description import Column, Description, Unit, described_page
+from dptrees.pipelines.show.figures import counted_noun
 from dptrees.pipelines.show.page_nodes import (
     MAX_CHOSEN_NODES,
     MAX_NODES,
     ReleasedTables,
     clip,
+    count_bars,
     headline_total,
+    largest_node,
     largest_rows,
     left_out,
-    rows_text,
+    paths_in_words,
     shorten_labels,
-    table_bars,
 )
 from dptrees.pipelines.show.tree_page import (
     DROPPED,
@@ -291,6 +292,7 @@ def _texts(texts: Iterable[str]) -> pa.Array:
 
 
 _BARS = 20
+_GIVEN_ORDER = "as in the tables"
 _NOTES = (
     (
         "estimate",
@@ -306,18 +308,26 @@ def sparse_tree(release: ReleasedTables, question: SparseQuestion, room: PageRoo
     """A sparse tree on the page; `check_sparse_paths` has seen its paths."""
     paths = room.paths
     shown = shown_nodes(release, question, MAX_NODES // room.trees, paths)
-    levels = node_columns(question.domain, shown)
-    data = _data(question) | {
-        "asked": list(dict.fromkeys(paths)),
-        "keys": [{"name": None, "levels": levels}],
-    }
     description = replace(sparse_description(question), domain_facts=_facts(question))
-    description = _with_published(description, shown)
-    return TreePage(
-        said=_context(question, shown, paths)
-        | page_values(question, description, release.plan.budget)
-        | {"node_bars": _node_bars(question, shown)},
-        data=data,
+    return described_page(
+        release,
+        question,
+        _with_published(description, shown),
+        {
+            "pruning": question.pruning.sentence(question.confidence),
+            "nodes_shown": _nodes_shown(shown, paths),
+            "keyed": False,
+            "noun": "count",
+            "in_order": False,
+            "given_order": _GIVEN_ORDER,
+            "policies": [_policies(question)],
+            "node_bars": _node_bars(question, shown),
+        },
+        data=_data(question)
+        | {
+            "asked": list(dict.fromkeys(paths)),
+            "keys": [{"name": None, "levels": node_columns(question.domain, shown)}],
+        },
         template="sparse/page.html.j2",
         headline=_headline(question, shown),
         scripts=("page/paths.js", "sparse/page.js"),
@@ -332,17 +342,13 @@ def _headline(question: SparseQuestion, shown: ShownNodes) -> Headline:
     """The largest node of the finest level that has any: the heaviest that was found."""
     noun = clip(counted_noun(question))
     total = headline_total(shown.levels[0], noun)
-    published = sum(shown.published) - 1
-    found = f"{published:,} heavy nodes were published"
+    found = f"{sum(shown.published) - 1:,} heavy nodes were published"
     if len(shown.levels) == 1:
         return Headline(figure=total["rows"], label=f"{noun}; no node was published", **total)
-    below = shown.levels[-1]
-    place = int(np.argmax(below["count"].to_numpy()))
-    name = clip(below["label"][place].as_py())
+    name, figure = largest_node(shown.levels[-1])
     level = clip(question.plan.levels[len(shown.levels) - 1].name)
-    label = f"{noun} of {name}, the largest {level}"
-    figure = rows_text(below, place)
-    return Headline(figure=figure, label=f"{label}; {found}", **total)
+    label = f"{noun} of {name}, the largest {level}; {found}"
+    return Headline(figure=figure, label=label, **total)
 
 
 def _node_bars(question: SparseQuestion, shown: ShownNodes) -> Bars | None:
@@ -353,30 +359,9 @@ def _node_bars(question: SparseQuestion, shown: ShownNodes) -> Bars | None:
     level = results[0]
     rows = largest_rows(shown.levels[level], _BARS)
     name = clip(question.plan.levels[level].name)
-    return Bars(
-        name=name,
-        bars=list(table_bars(rows, rows["label"].to_pylist())),
-        title=f"Counts of each {name} of {clip(question.name)}",
-        confidence=percent(question.confidence),
-        note=left_out(len(rows), shown.published[level], f"published {name} nodes", "largest"),
-        given="as in the tables",
-    )
-
-
-def _context(
-    question: SparseQuestion, shown: ShownNodes, paths: Sequence[str]
-) -> dict[str, object]:
-    return {
-        "name": clip(question.name),
-        "confidence": percent(question.confidence),
-        "pruning": question.pruning.sentence(question.confidence),
-        "nodes_shown": _nodes_shown(shown, paths),
-        "keyed": False,
-        "noun": "count",
-        "in_order": False,
-        "given_order": "as in the tables",
-        "policies": [_policies(question)],
-    }
+    note = left_out(len(rows), shown.published[level], f"published {name} nodes", "largest")
+    labels = rows["label"].to_pylist()
+    return count_bars(question, name, rows, labels, noun="rows", note=note, given=_GIVEN_ORDER)
 
 
 def _policies(question: SparseQuestion) -> dict[str, str]:
@@ -453,10 +438,7 @@ def _nodes_shown(shown: ShownNodes, paths: Sequence[str]) -> str:
     if shown.total == published:
         return f"All {published:,} nodes that were published are here."
     text = f"Here are {shown.total:,} of {published:,} nodes that were published: "
-    text += "the largest counts"
-    if paths:
-        text += f", and requested: {len(paths):,} "
-        text += f"{'path' if len(paths) == 1 else 'paths'} with the nodes above and right below"
+    text += f"the largest counts{paths_in_words(paths)}"
     return f"{text}; all are in the tables of the release."
 
 

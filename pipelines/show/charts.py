@@ -420,3 +420,20 @@ def series(
     if total:
         own["total"] = total
     return own
+
+
+def banded_line(
+    x: Integers, low: Integers, high: Integers, middle: Integers, look: str = "s0"
+) -> tuple[ChartShape, ChartShape]:
+    """A line and the band of its intervals.
+
+    Args:
+        x: where the points lie from left to right.
+        low, high: the ends of their intervals, from above.
+        middle: the points.
+        look: the classes of the color.
+    """
+    return (
+        ChartShape(look=f"band {look}", path=band(x, low, high)),
+        ChartShape(look=f"line {look}", path=line(x, middle)),
+    )

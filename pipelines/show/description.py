@@ -22,8 +22,8 @@ from dptrees.pipelines.show.figures import (
     significant,
     with_margin,
 )
-from dptrees.pipelines.show.page_nodes import clip, error_digits
-from dptrees.pipelines.show.tree_page import Note, laws_text, span_text
+from dptrees.pipelines.show.page_nodes import ReleasedTables, clip, error_digits
+from dptrees.pipelines.show.tree_page import Note, TreePage, laws_text, span_text
 from dptrees.pipelines.terminal_text import escaped
 
 KEYS_SHOWN = 5
@@ -444,6 +444,34 @@ def page_values(
         },
         "of_mechanism": description.template,
     }
+
+
+def described_page(
+    release: ReleasedTables,
+    question: Question,
+    description: Description,
+    said: Mapping[str, Any],
+    *,
+    rows: int | None = None,
+    **parts: Any,
+) -> TreePage:
+    """Return a tree on the page, with what the page says of every tree and its plan.
+
+    Args:
+        release: that it is a tree of.
+        question: the tree.
+        description: of its plan.
+        said: what its template says beside that.
+        rows: how many rows of the table of levels are shown, None: all.
+        parts: other fields of the page; by default there is nothing for scripts, and the notes are
+            those of the description.
+    """
+    name, confidence = clip(question.name), percent(question.confidence)
+    plan = page_values(question, description, release.plan.budget, rows)
+    return TreePage(
+        said={"name": name, "confidence": confidence, **said, **plan},
+        **{"data": {"kind": question.kind}, "notes": description.notes} | parts,
+    )
 
 
 def _cell(column: Column, place: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Protocol
@@ -19,8 +19,14 @@ from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.columns import map_chunks
-from dptrees.pipelines.show.charts import Bar
-from dptrees.pipelines.show.figures import figure, interval, with_margin
+from dptrees.pipelines.show.charts import Bar, Bars
+from dptrees.pipelines.show.figures import (
+    counted_noun,
+    figure,
+    interval,
+    percent,
+    with_margin,
+)
 
 # Together these keep the page below 600 KB, but for very long names.
 MAX_TREES = 12
@@ -168,6 +174,52 @@ def page_columns(rows: pa.Table) -> pa.Table:
     return rows.select([*COLUMNS, *(name for name in _MORE if name in rows.column_names)])
 
 
+def levels_in_words(
+    sizes: Sequence[int],
+    limits: Sequence[int],
+    names: Sequence[str] | None = None,
+    *,
+    keyed: bool,
+    paths: Sequence[str] = (),
+) -> str:
+    """Which nodes the page holds, and what it leaves out.
+
+    Args:
+        sizes: the nodes of every level.
+        limits: from `level_limits`.
+        names: of the levels; None: their numbers.
+        keyed: whether there is a tree for each key.
+        paths: that were requested for the page.
+
+    >>> levels_in_words((1, 10, 100), (1, 10, 39), keyed=False)[:71]
+    'Here are levels 0 to 1 and the 39 largest of 100 nodes of level 2; all '
+    """
+    last = len(limits) - 1
+    is_partial = limits[last] < sizes[last]
+    whole = len(limits) - is_partial
+    if whole == len(sizes):
+        return f"All {'levels' if names is None else 'nodes'} are here."
+    if names is None:
+        named = "0" if whole == 1 else f"0 to {whole - 1}"
+    else:
+        named = ", ".join(names[:whole])
+    text = f"Here {'is level' if whole == 1 else 'are levels'} {named}"
+    if is_partial:
+        level = last if names is None else names[last]
+        text += f" and the {limits[last]:,} largest of {sizes[last]:,} nodes of level {level}"
+    text += " of each key" if keyed else ""
+    text += paths_in_words(paths)
+    return f"{text}; all {sum(sizes):,} nodes are in the tables of the release."
+
+
+def paths_in_words(paths: Sequence[str]) -> str:
+    """Which nodes the page holds because they were requested; nothing without paths."""
+    if not paths:
+        return ""
+    noun = "path" if len(paths) == 1 else "paths"
+    return f", and requested: {len(paths):,} {noun} with the nodes above and right below"
+
+
 def whole_levels(levels: Sequence[pa.Table], sizes: Sequence[int]) -> int:
     """How many levels from the root are there whole, and so the same under every key."""
     for level, (table, size) in enumerate(zip(levels, sizes, strict=False)):
@@ -298,27 +350,62 @@ def shown_keys(release: ReleasedTables, question: Question, trees: int) -> Shown
     return ShownKeys(labels=[labels[place] for place in order], codes=order, size=size)
 
 
+def shown_levels(
+    release: ReleasedTables, question: Question, sizes: Sequence[int], trees: int
+) -> tuple[ShownKeys, list[int], list[pa.Table]]:
+    """The keys of a tree on the page, how many nodes of each level fit, and these nodes.
+
+    Args:
+        release: the tables.
+        question: the tree.
+        sizes: the nodes of every level.
+        trees: how many share the page.
+    """
+    keys = shown_keys(release, question, trees)
+    limits = level_limits(sizes, MAX_NODES // trees // len(keys))
+    nodes = release.batches(NODES, question.name, keys=keys.read, levels=len(limits))
+    return keys, limits, node_levels(sizes, limits, nodes, keys.labels)
+
+
+def key_entries(
+    labels: Sequence[str | None], levels: int, columns: Callable[[int, int], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The trees of the keys as the page's script reads them.
+
+    Args:
+        labels: of the keys.
+        levels: how many are on the page.
+        columns: gives the columns of a level of a key, by the places of both.
+    """
+    return [
+        {
+            "name": None if name is None else clip(name),
+            "levels": [columns(place, level) for level in range(levels)],
+        }
+        for place, name in enumerate(labels)
+    ]
+
+
 MAX_COLUMNS = 12
-MAX_ROWS = 100
 
 
-def crosstab(
-    noun: str, labels: pa.ChunkedArray, keys: Sequence[str], columns: Sequence[pa.Table]
-) -> dict[str, object]:
-    """The titles and rows of a table of counts.
+def crosstab(noun: str, level: pa.Table, keys: ShownKeys) -> dict[str, object] | None:
+    """The titles and rows of a table of counts by keys; None where there are no keys, or many.
 
     Args:
         noun: what the nodes are.
-        labels: of the nodes.
-        keys: the names of the columns.
-        columns: for each key the rows of the nodes.
+        level: a level that is there whole.
+        keys: all keys of the tree.
     """
+    if not 1 < len(keys) == keys.size <= MAX_COLUMNS:
+        return None
+    columns = [select_shown_key(level, place) for place in range(len(keys))]
     cells = [list(map(_cell, *(each[name].to_pylist() for name in _NAMES))) for each in columns]
     rows = [
         [clip(label), *(column[place] for column in cells)]
-        for place, label in enumerate(labels.to_pylist())
+        for place, label in enumerate(columns[0]["label"].to_pylist())
     ]
-    return {"titles": [noun, *keys], "rows": rows}
+    return {"titles": [noun, *map(clip, keys.labels)], "rows": rows}
 
 
 _NAMES = ("count", "ci_low", "ci_high", "std_error")
@@ -362,6 +449,66 @@ def table_bars(
             error=error,
             look=look,
         )
+
+
+def count_bars(
+    question: Question,
+    each: str,
+    rows: pa.Table,
+    labels: Sequence[str | None],
+    *,
+    name: str = "",
+    counted: str = "Counts",
+    noun: str = "",
+    note: str = "",
+    given: str = "",
+    looks: Iterable[str] = repeat(""),
+) -> Bars:
+    """A bar for each of some nodes of a tree, or keys.
+
+    Args:
+        question: the tree.
+        each: what has a bar each, in the title of the table: a key, a category, a level.
+        rows: of a table of nodes.
+        labels: of the bars.
+        name: of what has a bar each; by default as in the title.
+        counted: what is counted, in the title.
+        noun: what is counted, above the counts; by default what the tree counts.
+        note: what is left out.
+        given: what the order of the rows is called.
+        looks: the classes of the colors.
+    """
+    return Bars(
+        name=name or each,
+        bars=list(table_bars(rows, labels, looks)),
+        title=f"{counted} of each {each} of {clip(question.name)}",
+        confidence=percent(question.confidence),
+        noun=noun or clip(counted_noun(question)),
+        note=note,
+        given=given,
+    )
+
+
+def key_bars(question: Question, keys: ShownKeys, roots: pa.Table, **more: Any) -> Bars | None:
+    """A bar for each of the shown keys; None where the tree has none.
+
+    Args:
+        question: the tree.
+        keys: those shown.
+        roots: their rows of a table of nodes.
+        more: other arguments of `count_bars`.
+    """
+    if question.keys is None:
+        return None
+    name = clip(", ".join(question.keys.columns))
+    own = {"name": name, "note": keys.left_out}
+    return count_bars(question, "key", roots, keys.labels, **own, **more)
+
+
+def largest_node(rows: pa.Table) -> tuple[str, str]:
+    """The name of the node with the largest count, and its estimate with its error."""
+    place = int(np.argmax(rows["count"].to_numpy()))
+    return clip(rows["label"][place].as_py()), rows_text(rows, place)
 
 
 def largest_rows(rows: pa.Table, most: int) -> pa.Table:

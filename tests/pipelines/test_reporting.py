@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
-from dptrees.pipelines.kind_pages import hierarchy_page as report_hierarchy
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.pipelines.report import report
+from dptrees.pipelines.show import page_nodes as report_nodes
 from tests.pipelines.conftest import ROWS, Outcome, Workspace, assert_refused
 from tests.pipelines.report_page import parse_elements
 
@@ -101,7 +101,7 @@ def test_report_shows_the_paths_that_are_requested(
     codes: Codes, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "MAX_TREES", 1)
-    monkeypatch.setattr(report_hierarchy, "MAX_NODES", 4)
+    monkeypatch.setattr(report_nodes, "MAX_NODES", 4)
     assert codes.report().code == 0
     plain = codes.page
     assert set(opened) == {"universe", "codes-000000-spine"}

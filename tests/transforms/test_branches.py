@@ -23,7 +23,7 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.dpcore.series.temporal import TemporalTree
 from dptrees.dpcore.trees.chunks import SPINE, branch_index
-from dptrees.pipelines.kind_pages.hierarchy_charts import _range_parts
+from dptrees.pipelines.kind_pages.hierarchy_page import _range_parts
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.transforms.folder.layout import part_names
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan

@@ -29,9 +29,9 @@ from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.trees.chunks import SPINE
-from dptrees.pipelines.kind_pages import hierarchy_page as report_hierarchy
 from dptrees.pipelines.report import report
 from dptrees.pipelines.report.report import check_chosen_paths, write_report_html
+from dptrees.pipelines.show import page_nodes as report_nodes
 from dptrees.pipelines.show.page_nodes import MAX_CHOSEN_NODES, MAX_NODES
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
 from tests.dpcore.mechanisms import changed
@@ -224,7 +224,7 @@ def test_requested_nodes_come_with_their_ancestors_and_children(large: ReleaseTa
 
 
 def test_requested_nodes_of_every_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_hierarchy, "MAX_NODES", 2)
+    monkeypatch.setattr(report_nodes, "MAX_NODES", 2)
     tables = ReleaseTables(make_release(hierarchy("keyed", PLACES, keys=("f", "m"))))
     (tree,) = parse_elements(write_report_html(tables, {"keyed": ["01", "", "other"]})).data[
         "trees"

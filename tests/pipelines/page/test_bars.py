@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 
 from dptrees.pipelines.show.charts import Bars
-from dptrees.pipelines.show.page_nodes import crosstab, rows_text, table_bars
+from dptrees.pipelines.show.page_nodes import ShownKeys, crosstab, rows_text, table_bars
 
 NODES = pa.table(
     {
@@ -29,6 +32,9 @@ def test_an_interval_without_a_width_is_exact_only_without_an_error() -> None:
         in_order=True,
     )
     assert [row["interval"] for row in bars.rows] == INTERVALS
-    rows = crosstab("place", NODES["label"], ["all"], [NODES])["rows"]
-    assert [row[1]["interval"] for row in rows] == INTERVALS  # type: ignore[attr-defined]
+    both = pa.concat_tables([NODES.append_column("code", [np.full(3, code)]) for code in (0, 1)])
+    table: Any = crosstab("place", both, ShownKeys(labels=["a", "b"], codes=[0, 1], size=2))
+    assert table["titles"] == ["place", "a", "b"]
+    for column in (1, 2):
+        assert [row[column]["interval"] for row in table["rows"]] == INTERVALS
     assert [rows_text(NODES, place) for place in (0, 1)] == ["-930 [0 to 0]", "7, exact"]
