@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from dptrees.dpcore.arithmetic.elementary import exp, log
 from dptrees.dpcore.arithmetic.sums import interpolated
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.boxes.released import ReleasedHypercube
-from dptrees.dpcore.ordered.domain import OrderedDomain
-from dptrees.pipelines.show.charts import Axis as ChartAxis
+from dptrees.pipelines.kind_pages.ordered_charts import Bounds, FigureAxis
 from dptrees.pipelines.show.charts import (
     Chart,
     ChartShape,
@@ -25,107 +22,11 @@ from dptrees.pipelines.show.charts import (
     bars,
     lifted,
     line,
-    name_axis,
     number_axis,
     rectangles,
     scaled,
     series,
-    time_axis,
 )
-from dptrees.pipelines.show.page_nodes import clip
-
-_DAY = 86_400_000.0
-# Timestamps over fewer days than these are counted by the hour.
-_DAYS_BY_HOUR = 60
-# The middle of a column's rows that a figure begins with, where they lie in half of its cells.
-_MIDDLE = (0.005, 0.995)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FigureAxis:
-    """A column on a figure: numbers lie where they are, times at their milliseconds, each category
-    around its place in the list.
-
-    Args:
-        domain: of the column.
-    """
-
-    domain: OrderedDomain
-
-    @property
-    def name(self) -> str:
-        """Name of the column, shortened."""
-        return clip(self.domain.column)
-
-    @property
-    def is_category(self) -> bool:
-        """Whether its cells have names and no widths."""
-        return not self.domain.has_intervals
-
-    @property
-    def is_temporal(self) -> bool:
-        """Whether it has dates or times."""
-        return bool(pa.types.is_temporal(self.domain.value_type))
-
-    @cached_property
-    def bounds(self) -> tuple[float, float]:
-        """Where the first cell begins and the last ends."""
-        if self.is_category:
-            return -0.5, self.domain.cells - 0.5
-        cells = self.domain.cells
-        ends = self.domain.lower_edges(0, 1), self.domain.upper_edges(cells - 1, cells)
-        low, high = (_position(each) for each in ends)
-        return low, high
-
-    def at(self, boundary: Integers) -> Floats:
-        """(n,) where boundaries of cells lie, 0 to K; all cells are equally wide."""
-        low, high = self.bounds
-        share = boundary / self.domain.cells
-        result: Floats = low * (1 - share) + high * share
-        return result
-
-    def texts(self, start: Integers, stop: Integers) -> list[str]:
-        """Return the labels of runs of cells, (n,)."""
-        return [clip(text) for text in self.domain.range_labels(start, stop).to_pylist()]
-
-    @property
-    def unit(self) -> tuple[str, float]:
-        """What a density is per, and how wide that is on the axis."""
-        if self.is_category:
-            return "category", 1.0
-        if not self.is_temporal:
-            return "unit", 1.0
-        low, high = self.bounds
-        by_hour = self.domain.kind == "timestamp" and high - low < _DAYS_BY_HOUR * _DAY
-        return ("hour", _DAY / 24) if by_hour else ("day", _DAY)
-
-    def window(self, edges: Integers, rows: Floats) -> tuple[int, int]:
-        """Return the cells that a figure shows at first: all cells, or fewer than half of them
-        where these hold nearly all rows.
-
-        Args:
-            edges: (m,) rising boundaries of cells, from 0 to K.
-            rows: (m,) the rows below each; some in all.
-        """
-        cells = self.domain.cells
-        low, high = interpolated(np.array(_MIDDLE) * rows[-1], rows, edges)
-        start, stop = int(low), min(int(np.ceil(high)), cells)
-        if self.is_category or 2 * (stop - start) > cells:
-            return 0, cells
-        return start, max(stop, start + 1)
-
-
-def _position(edge: pa.Array) -> float:
-    if pa.types.is_temporal(edge.type):
-        return (
-            float(
-                edge.cast(pa.timestamp("us", tz=getattr(edge.type, "tz", None)))
-                .cast(pa.int64())[0]
-                .as_py()
-            )
-            / 1000.0
-        )
-    return float(edge[0].as_py())
 
 
 def halved_edges(start: int, stop: int, cells: int, most: int) -> Integers:
@@ -150,7 +51,6 @@ def halved_edges(start: int, stop: int, cells: int, most: int) -> Integers:
 
 # A part of a map is seen where it is so small a piece of one side of it.
 _SEEN = 200
-Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -262,13 +162,9 @@ class Densities:
         """
         axis = self.axis(place)
         edges, rows = self.tree.partition.below(place)
-        start, stop = axis.window(edges, rows)
         kept = _thinned(edges, most)
-        below = interpolated(kept, edges, rows)
-        low, high = axis.at(np.array([start, stop]))
-        return Histogram(
-            axis=axis, edges=kept, rows=np.diff(below), bounds=(float(low), float(high))
-        )
+        below = np.diff(interpolated(kept, edges, rows))
+        return Histogram(axis=axis, edges=kept, rows=below, bounds=axis.shown(edges, rows))
 
     def curve(self, most: int, most_known: int) -> Curve:
         """The CDF of the only column.
@@ -279,7 +175,6 @@ class Densities:
         """
         axis = self.axis(0)
         edges, rows = self.tree.partition.below(0)
-        start, stop = axis.window(edges, rows)
         kept = _thinned(edges, most)
         places = np.unique(np.linspace(0, len(kept) - 1, min(len(kept), most_known)).astype(int))
         low = high = None
@@ -287,7 +182,6 @@ class Densities:
             answers = [self.tree.count({0: (0, int(kept[each]))}) for each in places]
             low = np.array([answer.ci_low for answer in answers])
             high = np.array([answer.ci_high for answer in answers])
-        ends = axis.at(np.array([start, stop]))
         return Curve(
             axis=axis,
             edges=kept,
@@ -295,7 +189,7 @@ class Densities:
             places=places,
             low=low,
             high=high,
-            bounds=(float(ends[0]), float(ends[1])),
+            bounds=axis.shown(edges, rows),
         )
 
     def rectangles(self, most: int) -> Rectangles:
@@ -308,9 +202,9 @@ class Densities:
         axes = self.axis(0), self.axis(1)
         bounds, seen = [], []
         for place, axis in enumerate(axes):
-            start, stop = axis.window(*self.tree.partition.below(place))
-            low, high = axis.at(np.array([start, stop]))
-            bounds.append((float(low), float(high)))
+            below = self.tree.partition.below(place)
+            start, stop = axis.window(*below)
+            bounds.append(axis.shown(*below))
             seen.append((stop - start) / axis.domain.cells / _SEEN)
         starts, stops, counts = self.tree.partition.coarsened(most, self._seen_depth(seen))
         return Rectangles(
@@ -366,7 +260,7 @@ _MOST_TIMES = 1e4
 
 def curve_chart(curve: Curve, caption: str) -> Chart:
     """The CDF of a column: line, and band where errors are known."""
-    x, at = _axis(curve.axis, curve.bounds), curve.axis.at(curve.edges)
+    at = curve.axis.at(curve.edges)
     most = max(1.0, float(curve.rows[-1]) * 1.02)
     places = scaled(at, *curve.bounds)
     shapes = [ChartShape(look="line s0", path=line(places, lifted(curve.rows, 0.0, most)))]
@@ -381,15 +275,16 @@ def curve_chart(curve: Curve, caption: str) -> Chart:
     return Chart(
         title=caption,
         caption=caption,
-        x=x,
+        x=curve.axis.drawn(curve.bounds),
         y=number_axis(0.0, most, "rows", 5),
         layers=(Layer(shapes=tuple(shapes)),),
         data=shown | {"series": [own]},
     )
 
 
-def histogram_chart(histogram: Histogram, caption: str) -> Chart:
+def histogram_chart(histogram: Histogram) -> Chart:
     """The density of a column."""
+    caption = f"{histogram.axis.name}: rows per {histogram.axis.unit[0]}"
     axis, bounds = histogram.axis, histogram.bounds
     at = axis.at(histogram.edges)
     gap = 0.1 if axis.is_category else 0.0
@@ -407,7 +302,7 @@ def histogram_chart(histogram: Histogram, caption: str) -> Chart:
     return Chart(
         title=caption,
         caption=caption,
-        x=_axis(axis, bounds),
+        x=axis.drawn(bounds),
         y=number_axis(0.0, most, unit, 5),
         layers=(
             Layer(shapes=(ChartShape(look="bar", path=bars(left[kept], right[kept], tops[kept])),)),
@@ -439,16 +334,17 @@ def map_chart(map_: Rectangles, caption: str) -> Chart:
         title=caption,
         caption=caption,
         look="square",
-        x=_axis(map_.axes[0], map_.bounds[0]),
-        y=_axis(map_.axes[1], map_.bounds[1], 6),
+        x=map_.axes[0].drawn(map_.bounds[0]),
+        y=map_.axes[1].drawn(map_.bounds[1], 6),
         layers=layers,
         legend=legend,
         data={"cells": {"rows": map_.rows.tolist(), "sides": runs}},
     )
 
 
-def grid_chart(grid: DensityGrid, caption: str) -> Chart:
+def grid_chart(grid: DensityGrid) -> Chart:
     """The rows of two columns, as a heat map."""
+    caption = f"{grid.axes[1].name} over {grid.axes[0].name}: rows"
     ends = [axis.at(edges) for axis, edges in zip(grid.axes, grid.edges, strict=True)]
     bounds = [(float(at[0]), float(at[-1])) for at in ends]
     across, up = (scaled(at, *own) for at, own in zip(ends, bounds, strict=True))
@@ -466,20 +362,12 @@ def grid_chart(grid: DensityGrid, caption: str) -> Chart:
     return Chart(
         title=caption,
         caption=caption,
-        x=_axis(grid.axes[0], bounds[0], 5),
-        y=_axis(grid.axes[1], bounds[1], 6),
+        x=grid.axes[0].drawn(bounds[0], 5),
+        y=grid.axes[1].drawn(bounds[1], 6),
         layers=layers,
         legend=legend,
         data={"cells": {"rows": _compact(grid.rows), "sides": sides}},
     )
-
-
-def _axis(axis: FigureAxis, bounds: Sequence[float], most: int = 7) -> ChartAxis:
-    low, high = bounds
-    if axis.is_category:
-        names = axis.domain.labels(0, axis.domain.cells).to_pylist()
-        return name_axis([clip(name, 16) for name in names], axis.name)
-    return (time_axis if axis.is_temporal else number_axis)(low, high, axis.name, most)
 
 
 def _colors(values: Floats) -> tuple[Integers, list[tuple[str, str]]]:

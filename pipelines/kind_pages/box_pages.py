@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.boxes.question import HypercubeQuestion
 from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.questions.released import Answer
@@ -19,7 +19,6 @@ from dptrees.pipelines.kind_pages.box_charts import (
     Curve,
     Densities,
     DensityGrid,
-    FigureAxis,
     Histogram,
     Rectangles,
     curve_chart,
@@ -27,10 +26,11 @@ from dptrees.pipelines.kind_pages.box_charts import (
     histogram_chart,
     map_chart,
 )
+from dptrees.pipelines.kind_pages.ordered_charts import FigureAxis
 from dptrees.pipelines.kinds.boxes import hypercube_description, table_description
 from dptrees.pipelines.show.answers import share_error
 from dptrees.pipelines.show.charts import Chart
-from dptrees.pipelines.show.description import Column, Description, Unit, page_values
+from dptrees.pipelines.show.description import Column, Description, Unit, described_page
 from dptrees.pipelines.show.figures import (
     counted_noun,
     figure,
@@ -41,8 +41,15 @@ from dptrees.pipelines.show.figures import (
     with_margin,
 )
 from dptrees.pipelines.show.page_nodes import ReleasedTables, clip, left_out
-from dptrees.pipelines.show.tree_page import CELL_POLICIES, Headline, PageRoom, TreePage
+from dptrees.pipelines.show.tree_page import (
+    CELL_POLICIES,
+    Headline,
+    PageRoom,
+    TreePage,
+    policy_row,
+)
 
+_Released = ReleasedHypercube | ReleasedTable
 # What one page holds of all its trees: together below 400 kB.
 MAX_PARTS = 2_500
 MAX_POINTS = 1_000
@@ -66,55 +73,61 @@ def hypercube_tree(
 ) -> TreePage:
     """A box of columns on the page."""
     tree = ReleasedHypercube(question, release.part)
-    drawn = dict(_drawn(tree, room.trees)) if tree.total else {}
-    description = _with_partition(hypercube_description(question), tree)
-    return TreePage(
-        said=_said(tree, room) | page_values(question, description, release.plan.budget),
-        data={"kind": "hypercube"},
+    columns, parts = question.columns, len(tree.partition.parts.counts)
+    by = " x ".join(clip(name) for name in columns[:4])
+    return described_page(
+        release,
+        question,
+        _with_partition(hypercube_description(question), tree),
+        _said(tree, columns[:2])
+        | {
+            "left_out": _left_out(len(columns), room.trees),
+            "largest": list(_largest(tree, room.trees)),
+        },
         template="hypercube/page.html.j2",
-        headline=_headline(tree),
+        headline=_headline(tree, f"by {by}, in {parts:,} parts"),
         styles=("hypercube/page.css",),
-        notes=description.notes,
-        charts=drawn,
+        charts=dict(_drawn(tree, room.trees)) if tree.total else {},
     )
 
 
-def _headline(tree: ReleasedHypercube) -> Headline:
-    """The rows, and in how many parts they lie."""
+def _said(tree: _Released, pair: Sequence[str]) -> dict[str, Any]:
+    """What the template says of a box or a table, with commands that sample rows and that query a
+    box of two columns."""
+    named = f"--tree {shlex.quote(tree.question.name)}"
+    sides = " ".join(f"--side {shlex.quote(clip(name))} LOWER UPPER" for name in pair)
+    commands = [
+        f"dptrees sample RELEASE {named} --output rows.parquet",
+        f"dptrees query RELEASE box {named} {sides}",
+    ]
+    policies = [
+        policy_row(column, tree.question.name, each, CELL_POLICIES)
+        for column, each in tree.question.domain.policies.items()
+    ]
+    own = {"rows": f"{tree.total:,}", "windows": _WINDOWS, "commands": commands}
+    return own | {"policies": policies}
+
+
+def _headline(tree: _Released, more: str) -> Headline:
+    """The rows, and of what."""
     whole = tree.top(1, 0)[0]
     rows, error = f"{tree.total:,}", math.inf
     if whole.std_error is not None and whole.estimate is not None:
         rows = with_margin(whole.estimate, whole.ci_low, whole.ci_high, whole.std_error)
         error = whole.ci_high - whole.ci_low
     noun = clip(counted_noun(tree.question))
-    columns = " x ".join(clip(name) for name in tree.question.columns[:4])
-    label = f"{noun} by {columns}, in {len(tree.partition.parts.counts):,} parts"
-    return Headline(figure=rows, label=label, rows=rows, noun=noun, error=error)
+    return Headline(figure=rows, label=f"{noun} {more}", rows=rows, noun=noun, error=error)
 
 
-def _said(tree: ReleasedHypercube, room: PageRoom) -> dict[str, object]:
-    """What the template says."""
-    question = tree.question
-    columns = len(question.columns)
-    return {
-        "name": clip(question.name),
-        "rows": f"{tree.total:,}",
-        "windows": _WINDOWS,
-        "left_out": _left_out(columns, room.trees),
-        "confidence": percent(question.confidence),
-        "largest": list(_largest(tree, room.trees)),
-        "commands": _commands(question),
-        "policies": list(_policies(question)),
-    }
-
-
-def _policies(question: HypercubeQuestion | TableQuestion) -> Iterator[dict[str, str]]:
-    """The rows of the table of policies, a column each."""
-    for column, policies in question.domain.policies.items():
-        yield {"column": clip(column), "tree": clip(question.name)} | {
-            name: CELL_POLICIES.get(str(policies.get(name)), "")
-            for name in ("outside", "missing", "unknown")
-        }
+def _figures(node: Answer) -> list[str]:
+    """The count of a node, its share, its estimate and its interval."""
+    estimate, within = "", "not known"
+    if node.std_error is not None and node.estimate is not None:
+        estimate = figure(node.estimate, node.std_error)
+    if np.isfinite(node.ci_high):
+        within = interval(node.ci_low, node.ci_high, node.std_error)
+    part = "" if node.fraction is None else share(node.fraction, share_error(node))
+    return [f"{node.count:,}", part, estimate, within]
 
 
 def _with_partition(description: Description, tree: ReleasedHypercube) -> Description:
@@ -152,35 +165,13 @@ def _left_out(columns: int, trees: int) -> str:
     return said.strip()
 
 
-def _commands(question: HypercubeQuestion) -> list[str]:
-    """Return commands that sample rows, and that query a box of the first two columns."""
-    tree = f"--tree {shlex.quote(question.name)}"
-    names = (shlex.quote(clip(name)) for name in question.columns[:2])
-    sides = " ".join(f"--side {name} LOWER UPPER" for name in names)
-    return [
-        f"dptrees sample RELEASE {tree} --output rows.parquet",
-        f"dptrees query RELEASE box {tree} {sides}",
-    ]
-
-
-def _largest(tree: ReleasedHypercube, trees: int) -> Iterator[dict[str, str]]:
+def _largest(tree: ReleasedHypercube, trees: int) -> Iterator[list[str]]:
     """The largest nodes of each level below the root."""
     depths = [level.depth for level in tree.partition.tree.levels[1:]]
     each = max(2, min(10, MAX_ROWS // trees // max(1, len(depths))))
     for depth in depths:
         for node in tree.top(each, depth):
-            yield {
-                "depth": f"{depth}",
-                "label": clip(node.shown, 160),
-                "count": f"{node.count:,}",
-                "share": "" if node.fraction is None else share(node.fraction, share_error(node)),
-                "estimate": ""
-                if node.std_error is None or node.estimate is None
-                else figure(node.estimate, node.std_error),
-                "interval": interval(node.ci_low, node.ci_high, node.std_error)
-                if np.isfinite(node.ci_high)
-                else "not known",
-            }
+            yield [clip(node.shown, 160), f"{depth}", *_figures(node)]
 
 
 def _drawn(tree: ReleasedHypercube, trees: int) -> Iterator[tuple[str, Chart]]:
@@ -194,12 +185,10 @@ def _drawn(tree: ReleasedHypercube, trees: int) -> Iterator[tuple[str, Chart]]:
         yield "map", map_chart(parts, _map_caption(tree, parts))
     for place in range(_alone(columns, trees)):
         histogram = densities.histogram(place, max(32, MAX_STEPS // trees))
-        caption = f"{histogram.axis.name}: rows per {histogram.axis.unit[0]}"
-        yield f"column{place}", histogram_chart(histogram, caption)
+        yield f"column{place}", histogram_chart(histogram)
     if columns > 2:
         for place, grid in enumerate(densities.grids(_paired(columns, trees), GRID_STEPS)):
-            caption = f"{grid.axes[1].name} over {grid.axes[0].name}: rows"
-            yield f"pair{place}", grid_chart(grid, caption)
+            yield f"pair{place}", grid_chart(grid)
 
 
 def _alone(columns: int, trees: int) -> int:
@@ -235,61 +224,31 @@ def _map_caption(tree: ReleasedHypercube, parts: Rectangles) -> str:
     )
 
 
-# What one page holds of all its trees.
-MAX_TABLE_HISTOGRAMS = 12
 MAX_TABLE_PAIRS = 8
-MAX_TABLE_ROWS = 40
 MAX_LISTED = 64
 
 
 def table_tree(release: ReleasedTables, question: TableQuestion, room: PageRoom) -> TreePage:
     """A wide table on the page."""
-    tree = ReleasedTable(question, release.part)
-    description = table_description(question)
-    return TreePage(
-        said=_table_values(tree, room) | page_values(question, description, release.plan.budget),
-        data={"kind": "table"},
+    tree, columns = ReleasedTable(question, release.part), len(question.columns)
+    each = max(2, MAX_ROWS // room.trees // 2)
+    largest = [cell for level in (1, 2) for cell in tree.top(each, level)]
+    shown = _alone(columns, room.trees)
+    return described_page(
+        release,
+        question,
+        table_description(question),
+        _said(tree, tree.pairs[0] if tree.pairs else question.columns[:2])
+        | {
+            "left_out": left_out(shown, columns, "columns"),
+            "pairs": list(_pairs(tree)),
+            "largest": [[clip(cell.shown, 160), *_figures(cell)] for cell in largest],
+        },
         template="table/page.html.j2",
-        headline=_table_headline(tree),
+        headline=_headline(tree, f"of {columns} columns, {len(tree.pairs)} pairs measured"),
         styles=("hypercube/page.css",),
-        notes=description.notes,
         charts=dict(_table_charts(tree, room.trees)) if tree.total else {},
     )
-
-
-def _table_headline(tree: ReleasedTable) -> Headline:
-    """The rows, and of how many columns."""
-    (whole,) = tree.top(1, 0)
-    assert whole.estimate is not None
-    rows, noun = (
-        with_margin(whole.estimate, whole.ci_low, whole.ci_high, whole.std_error),
-        counted_noun(tree.question),
-    )
-    return Headline(
-        figure=rows,
-        label=f"{clip(noun)} of {len(tree.question.columns)} columns, {len(tree.pairs)} pairs "
-        "measured",
-        rows=rows,
-        noun=clip(noun),
-        error=whole.ci_high - whole.ci_low,
-    )
-
-
-def _table_values(tree: ReleasedTable, room: PageRoom) -> dict[str, object]:
-    """What the template says."""
-    question, columns = tree.question, len(tree.question.columns)
-    shown = min(columns, max(1, MAX_TABLE_HISTOGRAMS // room.trees))
-    return {
-        "name": clip(question.name),
-        "rows": f"{tree.total:,}",
-        "windows": _WINDOWS,
-        "left_out": left_out(shown, columns, "columns"),
-        "confidence": percent(question.confidence),
-        "pairs": list(_pairs(tree)),
-        "largest": list(_largest_pairs(tree, room.trees)),
-        "commands": _table_commands(tree),
-        "policies": list(_policies(question)),
-    }
 
 
 def _pairs(tree: ReleasedTable) -> Iterator[list[str]]:
@@ -300,73 +259,21 @@ def _pairs(tree: ReleasedTable) -> Iterator[list[str]]:
         yield [f"{number}", " x ".join(names), f"{groups} x {others}", error]
 
 
-def _largest_pairs(tree: ReleasedTable, trees: int) -> Iterator[list[str]]:
-    """The largest cells of all columns, and of the chosen pairs."""
-    each = max(2, MAX_TABLE_ROWS // trees // 2)
-    for level in (1, 2):
-        for cell in tree.top(each, level):
-            yield _cell(cell)
-
-
-def _cell(cell: Answer) -> list[str]:
-    assert cell.estimate is not None and cell.std_error is not None
-    return [
-        clip(cell.shown, 160),
-        f"{cell.count:,}",
-        "" if cell.fraction is None else share(cell.fraction, share_error(cell)),
-        figure(cell.estimate, cell.std_error),
-        interval(cell.ci_low, cell.ci_high, cell.std_error),
-    ]
-
-
-def _table_commands(tree: ReleasedTable) -> list[str]:
-    """Return commands that draw rows, and that query a box of a chosen pair."""
-    named = f"--tree {shlex.quote(tree.question.name)}"
-    pair = tree.pairs[0] if tree.pairs else tree.question.columns[:2]
-    sides = " ".join(f"--side {shlex.quote(clip(name))} LOWER UPPER" for name in pair)
-    return [
-        f"dptrees sample RELEASE {named} --output rows.parquet",
-        f"dptrees query RELEASE box {named} {sides}",
-    ]
-
-
 def _table_charts(tree: ReleasedTable, trees: int) -> Iterator[tuple[str, Chart]]:
     """The charts by their names: the first columns, and the first chosen pairs."""
-    columns = len(tree.question.columns)
-    for place in range(min(columns, max(1, MAX_TABLE_HISTOGRAMS // trees))):
-        histogram = _histogram(tree, place)
-        caption = f"{histogram.axis.name}: rows per {histogram.axis.unit[0]}"
-        yield f"column{place}", histogram_chart(histogram, caption)
+    domain, model = tree.question.domain, tree.model
+    axes = [FigureAxis(domain=each) for each in domain.axes]
+    for place in range(_alone(len(axes), trees)):
+        edges, rows = domain.starts(place), model.column(place)
+        bounds = axes[place].shown(edges, np.concatenate([[0.0], np.cumsum(rows)]))
+        histogram = Histogram(axis=axes[place], edges=edges, rows=rows, bounds=bounds)
+        yield f"column{place}", histogram_chart(histogram)
     for number, pair in enumerate(tree.noisy.pairs[: max(1, MAX_TABLE_PAIRS // trees)]):
-        grid = _grid(tree, pair)
+        first, second = pair
+        grid = DensityGrid(
+            axes=(axes[first], axes[second]),
+            edges=(domain.starts(first), domain.starts(second)),
+            rows=model.pair(first, second),
+        )
         if grid.rows.any():
-            caption = f"{grid.axes[1].name} over {grid.axes[0].name}: rows"
-            yield f"pair{number}", grid_chart(grid, caption)
-
-
-def _axis(tree: ReleasedTable, place: int) -> FigureAxis:
-    return FigureAxis(domain=tree.question.domain.axes[place])
-
-
-def _edges(tree: ReleasedTable, place: int) -> Integers:
-    edges: Integers = tree.question.domain.starts(place)
-    return edges
-
-
-def _histogram(tree: ReleasedTable, place: int) -> Histogram:
-    """The rows of the cells of a column."""
-    axis, edges = _axis(tree, place), _edges(tree, place)
-    rows: Floats = tree.model.column(place)
-    start, stop = axis.window(edges, np.concatenate([[0.0], np.cumsum(rows)]))
-    low, high = axis.at(np.array([start, stop]))
-    return Histogram(axis=axis, edges=edges, rows=rows, bounds=(float(low), float(high)))
-
-
-def _grid(tree: ReleasedTable, pair: tuple[int, int]) -> DensityGrid:
-    """The rows of the cells of a pair."""
-    first, second = pair
-    return DensityGrid(
-        axes=(_axis(tree, first), _axis(tree, second)),
-        edges=(_edges(tree, first), _edges(tree, second)),
-        rows=tree.model.pair(first, second),
-    )
+            yield f"pair{number}", grid_chart(grid)

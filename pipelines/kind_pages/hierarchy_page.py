@@ -461,7 +461,7 @@ def course_chart(question: HierarchyQuestion[Any], whole: Sequence[pa.Table]) ->
         caption=f"Counts of each {name}",
         x=time_axis(low, high, clip(", ".join(question.domain.columns)), 8),
         y=number_axis(0.0, most, "counts", 5),
-        layers=(Layer(shapes=banded_line(places, *ends)),),
+        layers=(Layer(shapes=banded_line(places, ends)),),
         data={
             "draws": "line",
             "lead": "",

@@ -1,9 +1,10 @@
-"""Charts of an ordered tree: its CDF with chosen points, its density or days, small multiples."""
+"""Axes of ordered domains, and the charts of an ordered tree: its CDF, density, days and keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptrees.dpcore.arithmetic.sums import decimal_exponent
+from dptrees.dpcore.arithmetic.sums import decimal_exponent, interpolated
 from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.pipelines.show.charts import (
     Axis,
     Chart,
     ChartShape,
     Layer,
-    band,
+    banded_line,
     bars,
     capitalized,
     lifted,
-    line,
     name_axis,
     number_axis,
     scaled,
@@ -41,6 +42,117 @@ from dptrees.pipelines.show.page_nodes import (
     key_codes,
     outwards,
 )
+
+_DAY = 86_400_000.0
+# Timestamps over fewer days than these are counted by the hour.
+_DAYS_BY_HOUR = 60
+# The middle of a column's rows that a figure begins with, where they lie in half of its cells.
+_MIDDLE = (0.005, 0.995)
+
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureAxis:
+    """A column on a figure: numbers lie where they are, times at their milliseconds, each category
+    around its place in the list.
+
+    Args:
+        domain: of the column.
+    """
+
+    domain: OrderedDomain
+
+    @property
+    def name(self) -> str:
+        """Name of the column, shortened."""
+        return clip(self.domain.column)
+
+    @property
+    def is_category(self) -> bool:
+        """Whether its cells have names and no widths."""
+        return not self.domain.has_intervals
+
+    @property
+    def is_temporal(self) -> bool:
+        """Whether it has dates or times."""
+        return bool(pa.types.is_temporal(self.domain.value_type))
+
+    @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """Where the first cell begins and the last ends."""
+        if self.is_category:
+            return -0.5, self.domain.cells - 0.5
+        cells = self.domain.cells
+        ends = self.domain.lower_edges(0, 1), self.domain.upper_edges(cells - 1, cells)
+        low, high = (float(self.positions(each)[0]) for each in ends)
+        return low, high
+
+    def positions(self, values: pa.ChunkedArray | pa.Array) -> Floats:
+        """Where values lie, (n,)."""
+        if self.is_category:
+            known = self.domain.upper_edges(0, self.domain.cells)
+            values = pc.index_in(values, known.cast(values.type))
+        elif self.is_temporal:
+            moments = values.cast(pa.timestamp("us")).cast(pa.int64())
+            return np.asarray(moments.to_numpy(), np.float64) / 1000.0
+        return np.asarray(values.cast(pa.float64()).to_numpy(), np.float64)
+
+    def at(self, boundary: Integers) -> Floats:
+        """(n,) where boundaries of cells lie, 0 to K; all cells are equally wide."""
+        low, high = self.bounds
+        share = boundary / self.domain.cells
+        result: Floats = low * (1 - share) + high * share
+        return result
+
+    def texts(self, start: Integers, stop: Integers) -> list[str]:
+        """Return the labels of runs of cells, (n,)."""
+        return [clip(text) for text in self.domain.range_labels(start, stop).to_pylist()]
+
+    @property
+    def unit(self) -> tuple[str, float]:
+        """What a density is per, and how wide that is on the axis."""
+        if self.is_category:
+            return "category", 1.0
+        if not self.is_temporal:
+            return "unit", 1.0
+        low, high = self.bounds
+        by_hour = self.domain.kind == "timestamp" and high - low < _DAYS_BY_HOUR * _DAY
+        return ("hour", _DAY / 24) if by_hour else ("day", _DAY)
+
+    def drawn(self, bounds: Bounds, most: int = 7) -> Axis:
+        """The axis of a chart.
+
+        Args:
+            bounds: what it shows of numbers and times; of categories it shows all.
+            most: how many ticks at most.
+        """
+        if self.is_category:
+            names = self.domain.labels(0, self.domain.cells).to_pylist()
+            return name_axis([clip(name, 16) for name in names], self.name)
+        return (time_axis if self.is_temporal else number_axis)(*bounds, self.name, most)
+
+    def shown(self, edges: Integers, rows: Floats) -> Bounds:
+        """What a figure shows at first, see `window`."""
+        low, high = self.at(np.array(self.window(edges, rows))).tolist()
+        return low, high
+
+    def window(self, edges: Integers, rows: Floats) -> tuple[int, int]:
+        """Return the cells that a figure shows at first: all cells, or fewer than half of them
+        where these hold nearly all rows.
+
+        Args:
+            edges: (m,) rising boundaries of cells, from 0 to K.
+            rows: (m,) the rows below each; some in all.
+        """
+        cells = self.domain.cells
+        low, high = interpolated(np.array(_MIDDLE) * rows[-1], rows, edges)
+        start, stop = int(low), min(int(np.ceil(high)), cells)
+        if self.is_category or 2 * (stop - start) > cells:
+            return 0, cells
+        return start, max(stop, start + 1)
+
 
 KEYS_AT_FIRST = 3
 COLORS, DASHES = 7, 3
@@ -63,12 +175,12 @@ def cdf_curves(
     totals = np.zeros(len(shown), np.int64)
     totals[roots["code"].to_numpy()] = roots["count"].to_numpy()
     thin = question.domain.cells > points
-    kept = []
+    axis, kept = _axis(question), []
     for batch in batches:
         codes = key_codes(batch, shown)
         rows = pa.Table.from_batches([batch.take(pa.array(np.flatnonzero(codes >= 0)))])
         rows = rows.append_column("code", [codes[codes >= 0]])
-        rows = rows.append_column("x", [_positions(question, rows["upper"])])
+        rows = rows.append_column("x", [axis.positions(rows["upper"])])
         kept.append(rows.take(pa.array(_bends(question, rows, totals, parts))) if thin else rows)
     whole = pa.concat_tables(kept)
     order = np.lexsort((whole["count"].to_numpy(), whole["x"].to_numpy(), whole["code"].to_numpy()))
@@ -88,34 +200,13 @@ def points_per_key(curves: int) -> int:
     return max(30, min(1_000, MAX_POINTS // curves))
 
 
-def _positions(question: OrderedQuestion[Any], upper: pa.ChunkedArray) -> npt.NDArray[np.float64]:
-    """Where values lie on the axis: numbers as such, times in ms, categories by their order."""
-    if not question.domain.has_intervals:
-        known = question.domain.upper_edges(0, question.domain.cells)
-        places = pc.index_in(upper, known.cast(upper.type)).cast(pa.float64())
-        return np.asarray(places.to_numpy(), np.float64)
-    if pa.types.is_temporal(upper.type):
-        instants = upper.cast(pa.timestamp("us")).cast(pa.int64())
-        return np.asarray(instants.to_numpy(), np.float64) / 1000.0
-    return np.asarray(upper.cast(pa.float64()).to_numpy(), np.float64)
-
-
-def axis_bounds(question: OrderedQuestion[Any]) -> tuple[float, float]:
-    """Where the axis begins and ends."""
-    domain = question.domain
-    if not domain.has_intervals:
-        return -1.0, float(domain.cells - 1)
-    edges = domain.lower_edges(0, 1), domain.upper_edges(domain.cells - 1, domain.cells)
-    low, high = (_positions(question, pa.chunked_array([edge]))[0] for edge in edges)
-    return float(low), float(high)
-
-
 def _bends(
     question: OrderedQuestion[Any], rows: pa.Table, totals: Integers, parts: int
 ) -> Integers:
     """The rows of a thinned curve; a run of rows of one key keeps its first and its last."""
     code, x, count = (rows[name].to_numpy() for name in ("code", "x", "count"))
-    low, high = axis_bounds(question)
+    axis = _axis(question)
+    low, high = (-1.0, question.domain.cells - 1.0) if axis.is_category else axis.bounds
     across = np.floor((x - low) / (high - low) * parts)
     up = count * parts // np.maximum(totals, 1)[code]
     new_key, new_up = np.diff(code) != 0, np.diff(up) != 0
@@ -145,7 +236,7 @@ def _value_digits(question: OrderedQuestion[Any]) -> int:
     """Decimals that show a tenth of a cell; none for integers."""
     if question.domain.kind == "integer":
         return 0
-    low, high = axis_bounds(question)
+    low, high = _axis(question).bounds
     return min(12, max(0, 1 - decimal_exponent((high - low) / question.domain.cells)))
 
 
@@ -172,26 +263,19 @@ def cdf_chart(question: OrderedQuestion[Any], curve: pa.Table) -> Chart:
     columns, noun = _columns(question, curve), counted_noun(question)
     total = float(columns["count"][-1])
     most = _most(columns, total)
-    x = x_axis(question)
-    places, up = _places(question, columns["x"]), (0.0, most)
-    low, high = (lifted(columns[name], *up) for name in ("low", "high"))
-    shapes = (
-        ChartShape(look="band s0", path=band(places, low, high)),
-        ChartShape(look="line s0", path=line(places, lifted(columns["count"], *up))),
-    )
     return Chart(
         title=f"{capitalized(noun)} {_lead(question)} each value of {clip(question.domain.column)}",
         text=f"It rises from 0 to {total:,.0f} {noun}.",
         caption=f"{capitalized(noun)} {_lead(question)} each value",
-        x=x,
+        x=_x_axis(question),
         y=number_axis(0.0, most, noun, 5),
         right=share_axis(total, most) if total > 0 else None,
-        layers=(Layer(shapes=shapes),),
+        layers=(Layer(shapes=_curve(question, columns, most=most)),),
         data={
             "draws": "line",
             "lead": _lead(question),
             "top": most,
-            "series": [_series(question, columns, places, None)],
+            "series": [_series(question, columns)],
         },
     )
 
@@ -207,17 +291,16 @@ def shares_chart(
     layers, drawn_series = [], []
     for key, curve in enumerate(curves):
         columns = _columns(question, curve)
-        places, _, _ = _shares(question, columns)
-        own = _panel(question, curve, looks[key])
+        own = _curve(question, columns, looks[key], total=columns["count"][-1])
         shapes = own if len(curves) <= KEYS_AT_FIRST else own[1:]
         layers.append(Layer(shapes=shapes, shown=key < KEYS_AT_FIRST))
-        drawn_series.append(_series(question, columns, places, clip(shown[key])))
+        drawn_series.append(_series(question, columns, clip(shown[key])))
     return Chart(
         title=f"Share of each key's rows {_lead(question)} each value of "
         f"{clip(question.domain.column)}",
         text="One line for each key that is chosen; small charts of the keys follow.",
         caption=f"Share of a key's rows {_lead(question)} each value",
-        x=x_axis(question),
+        x=_x_axis(question),
         y=replace(share_axis(1.0, 1.0), label="share of the key's rows"),
         layers=tuple(layers),
         data={"draws": "line", "lead": _lead(question), "shares": True, "series": drawn_series},
@@ -232,43 +315,38 @@ def key_charts(
     looks: Sequence[str],
 ) -> list[Chart]:
     """A small chart of each key, with its band."""
-    x, y = x_axis(question, _PANEL_TICKS), share_axis(1.0, 1.0)
-    y = Axis(low=y.low, high=y.high, label="", ticks=y.ticks[::2])
-    x = Axis(low=x.low, high=x.high, label="", ticks=x.ticks)
-    return [
-        Chart(
-            title=f"Share of the rows of {clip(name)}",
-            text=f"{total} rows.",
-            caption=f"{clip(name)}: {total}",
-            look="small",
-            x=x,
-            y=y,
-            layers=(Layer(shapes=_panel(question, curve, look)),),
+    x, y = _x_axis(question, _PANEL_TICKS), share_axis(1.0, 1.0)
+    x, y = replace(x, label=""), replace(y, label="", ticks=y.ticks[::2])
+    charts = []
+    for name, curve, total, look in zip(shown, curves, totals, looks, strict=True):
+        columns = _columns(question, curve)
+        shapes = _curve(question, columns, look, total=columns["count"][-1])
+        charts.append(
+            Chart(
+                title=f"Share of the rows of {clip(name)}",
+                text=f"{total} rows.",
+                caption=f"{clip(name)}: {total}",
+                look="small",
+                x=x,
+                y=y,
+                layers=(Layer(shapes=shapes),),
+            )
         )
-        for name, curve, total, look in zip(shown, curves, totals, looks, strict=True)
-    ]
+    return charts
 
 
-def _panel(
-    question: OrderedQuestion[Any], curve: pa.Table, look: str
+def _curve(
+    question: OrderedQuestion[Any],
+    columns: dict[str, Any],
+    look: str = "s0",
+    *,
+    total: float = 1.0,
+    most: float = 1.0,
 ) -> tuple[ChartShape, ChartShape]:
-    """A band and a line in the color that the large chart has of the key."""
-    places, (low, high), count = _shares(question, _columns(question, curve))
-    return (
-        ChartShape(look=f"band {look}", path=band(places, low, high)),
-        ChartShape(look=f"line {look}", path=line(places, count)),
-    )
-
-
-def _shares(
-    question: OrderedQuestion[Any], columns: dict[str, Any]
-) -> tuple[Integers, tuple[Integers, Integers], Integers]:
-    """Where points lie, the ends of their intervals and their counts, as shares of the last."""
-    total = max(1.0, float(columns["count"][-1]))
-    low, high, count = (
-        lifted(columns[name] / total, 0.0, 1.0) for name in ("low", "high", "count")
-    )
-    return _places(question, columns["x"]), (low, high), count
+    """A CDF with its band, divided by a total, in a chart of numbers from 0 to the most."""
+    names, divided = ("low", "high", "count"), max(1.0, float(total))
+    ends = (lifted(columns[name] / divided, 0.0, most) for name in names)
+    return banded_line(scaled(columns["x"], *_axis(question).bounds), ends, look)
 
 
 def density_chart(
@@ -297,7 +375,7 @@ def _density_level(
     """The deepest level that is there whole, whose nodes are few, and hold more than their error
     on average."""
     total = float(levels[0]["count"][0].as_py())
-    most = _DAYS if _is_temporal(question) else _BARS
+    most = _DAYS if _axis(question).is_temporal else _BARS
     result = None
     for level, size in enumerate(question.tree.level_sizes[: len(levels)]):
         if not level or len(levels[level]) < size or size > most:
@@ -315,7 +393,7 @@ def _drawn_level(
     """Return the deepest level of a tree that was divided where rows are, which is there whole,
     down to which its parts are few, and whose reached parts hold more than their error on average.
     None where there is none below the root."""
-    most = _DAYS if _is_temporal(question) else _BARS
+    most = _DAYS if _axis(question).is_temporal else _BARS
     result = None
     for level, size in enumerate(question.tree.level_sizes[: len(levels)]):
         if not level or len(levels[level]) < size:
@@ -356,7 +434,7 @@ def _first_cells(question: OrderedQuestion[Any], rows: pa.Table) -> Integers:
 def _nodes_chart(question: OrderedQuestion[Any], rows: pa.Table, level: int, error: float) -> Chart:
     """Return nodes of a level, and leaves above it, side by side; heights are counts per width of a
     node of the level."""
-    tree, (low, high) = question.tree, axis_bounds(question)
+    tree, (low, high) = question.tree, _axis(question).bounds
     wide, cells = tree.leaves_below(level), question.domain.cells
     start = _first_cells(question, rows)
     stop = np.minimum(start + _widths(question, rows), cells)
@@ -366,14 +444,17 @@ def _nodes_chart(question: OrderedQuestion[Any], rows: pa.Table, level: int, err
     left, right = (scaled(low + (high - low) * each / cells, low, high) for each in (start, stop))
     middle = (left + right) // 2
     ends = [lifted(at[name], 0.0, most) for name in ("low", "high", "count")]
-    temporal = _is_temporal(question)
+    temporal = _axis(question).is_temporal
     if not temporal:
-        shapes = _bars(left, right, ends)
+        shapes = (
+            ChartShape(look="bar", path=bars(left, right, ends[2])),
+            ChartShape(look="whisker", path=whiskers(middle, *ends[:2])),
+        )
     elif "ended" in rows.column_names:  # a part that was not divided is as long as it lasts
         both = np.stack([left, right], axis=1).reshape(-1)
-        shapes = _course(both, [np.repeat(each, 2) for each in ends])
+        shapes = banded_line(both, (np.repeat(each, 2) for each in ends))
     else:
-        shapes = _course(middle, ends)
+        shapes = banded_line(middle, ends)
     step = f"{(high - low) * wide / cells:,.6g}"
     noun = counted_noun(question)
     caption = f"{capitalized(noun)} over time" if temporal else f"Density: {noun} per {step}"
@@ -385,7 +466,7 @@ def _nodes_chart(question: OrderedQuestion[Any], rows: pa.Table, level: int, err
         text=f"{len(rows):,} {'points' if temporal else 'bars'}, the highest of "
         f"{at['count'].max(initial=0.0):,.0f} {noun}.",
         caption=caption,
-        x=x_axis(question),
+        x=_x_axis(question),
         y=number_axis(0.0, most, noun, 5),
         layers=(Layer(shapes=shapes),),
         data={
@@ -397,53 +478,21 @@ def _nodes_chart(question: OrderedQuestion[Any], rows: pa.Table, level: int, err
     )
 
 
-def _course(x: Integers, ends: Sequence[Integers]) -> tuple[ChartShape, ...]:
-    """A line with its band: of the low ends, the high ends and the counts."""
-    low, high, count = ends
-    return (
-        ChartShape(look="band s0", path=band(x, low, high)),
-        ChartShape(look="line s0", path=line(x, count)),
-    )
-
-
-def _bars(left: Integers, right: Integers, ends: Sequence[Integers]) -> tuple[ChartShape, ...]:
-    """Bars with whiskers."""
-    low, high, count = ends
-    return (
-        ChartShape(look="bar", path=bars(left, right, count)),
-        ChartShape(look="whisker", path=whiskers((left + right) // 2, low, high)),
-    )
-
-
 _NUMBERS = {"count": "count", "estimate": "estimate", "low": "ci_low", "high": "ci_high"}
 
 
-def x_axis(question: OrderedQuestion[Any], most: int = 7) -> Axis:
+def _axis(question: OrderedQuestion[Any]) -> FigureAxis:
+    return FigureAxis(domain=question.domain)
+
+
+def _x_axis(question: OrderedQuestion[Any], most: int = 7) -> Axis:
     """The axis of the values of a domain."""
-    label, domain = clip(question.domain.column), question.domain
-    if not domain.has_intervals:
-        return name_axis(
-            [clip(text, 16) for text in domain.labels(0, domain.cells).to_pylist()], label
-        )
-    low, high = axis_bounds(question)
-    if _is_temporal(question):
-        return time_axis(low, high, label, min(most, 5))
-    return number_axis(low, high, label, most)
+    axis = _axis(question)
+    return axis.drawn(axis.bounds, min(most, 5) if axis.is_temporal else most)
 
 
 def _lead(question: OrderedQuestion[Any]) -> str:
     return "up to and with" if not question.domain.has_intervals else "below"
-
-
-def _is_temporal(question: OrderedQuestion[Any]) -> bool:
-    return bool(pa.types.is_temporal(question.domain.value_type))
-
-
-def _places(question: OrderedQuestion[Any], x: Floats) -> Integers:
-    """Where the values of the axis lie; categories around their places in the list."""
-    if not question.domain.has_intervals:
-        return scaled(x, -0.5, question.domain.cells - 0.5)
-    return scaled(x, *axis_bounds(question))
 
 
 def _most(columns: dict[str, npt.NDArray[Any]], most: float, times: float = 1.15) -> float:
@@ -460,7 +509,7 @@ def _columns(question: OrderedQuestion[Any], curve: pa.Table) -> dict[str, Any]:
     }
     texts = [clip(text) for text in value_texts(question, curve["upper"])]
     if question.domain.has_intervals:
-        start = {"x": axis_bounds(question)[0]}
+        start = {"x": _axis(question).bounds[0]}
         values = {name: np.append(start.get(name, 0.0), column) for name, column in values.items()}
         edge = pa.chunked_array([question.domain.lower_edges(0, 1)])
         texts = [*value_texts(question, edge), *texts]
@@ -469,14 +518,12 @@ def _columns(question: OrderedQuestion[Any], curve: pa.Table) -> dict[str, Any]:
 
 
 def _series(
-    question: OrderedQuestion[Any],
-    columns: dict[str, Any],
-    places: Integers,
-    name: str | None,
+    question: OrderedQuestion[Any], columns: dict[str, Any], name: str | None = None
 ) -> dict[str, Any]:
     numbers = _rounded({each: columns[each] for each in _NUMBERS}, columns["error"])
+    places = scaled(columns["x"], *_axis(question).bounds).tolist()
     total = float(columns["count"][-1])
-    return series(places.tolist(), columns["texts"], numbers, name=name, total=total)
+    return series(places, columns["texts"], numbers, name=name, total=total)
 
 
 def _rounded(columns: dict[str, npt.NDArray[Any]], error: float) -> dict[str, list[Any]]:

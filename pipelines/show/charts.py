@@ -423,17 +423,17 @@ def series(
 
 
 def banded_line(
-    x: Integers, low: Integers, high: Integers, middle: Integers, look: str = "s0"
+    x: Integers, ends: Iterable[Integers], look: str = "s0"
 ) -> tuple[ChartShape, ChartShape]:
-    """A line and the band of its intervals.
+    """The band of intervals, and the line of what they are of.
 
     Args:
         x: where the points lie from left to right.
-        low, high: the ends of their intervals, from above.
-        middle: the points.
+        ends: the lower ends of the intervals, the upper ends, and the points, from above.
         look: the classes of the color.
     """
+    low, high, points = ends
     return (
         ChartShape(look=f"band {look}", path=band(x, low, high)),
-        ChartShape(look=f"line {look}", path=line(x, middle)),
+        ChartShape(look=f"line {look}", path=line(x, points)),
     )

@@ -184,16 +184,27 @@ def policies(question: Any, words: Mapping[str, str]) -> Iterator[dict[str, str]
         question: the tree.
         words: what a policy of its domain does, by its name.
     """
-    spec, tree = question.domain.spec(), clip(question.name)
-    column = clip(", ".join(question.domain.columns))
-    said = {name: str(spec.get(name)) for name in ("outside", "missing", "unknown")}
-    yield {"column": column, "tree": tree} | {
-        name: words.get(policy, "") for name, policy in said.items()
-    }
+    tree, column = clip(question.name), ", ".join(question.domain.columns)
+    yield policy_row(column, question.name, question.domain.spec(), words)
     if question.keys is not None:
         unknown = _KEYS.get(str(question.keys.unknown), "")
         row = {"column": clip(", ".join(question.keys.columns)), "tree": f"{tree} (keys)"}
         yield row | {"outside": "", "missing": unknown, "unknown": unknown}
+
+
+def policy_row(
+    column: str, tree: str, spec: Mapping[str, Any], words: Mapping[str, str]
+) -> dict[str, str]:
+    """A row of the table of policies.
+
+    Args:
+        column: that the policies are for.
+        tree: the name of the tree.
+        spec: the policies by name, among other entries.
+        words: what a policy does, by its name.
+    """
+    said = {name: words.get(str(spec.get(name)), "") for name in ("outside", "missing", "unknown")}
+    return {"column": clip(column), "tree": clip(tree)} | said
 
 
 @dataclass(frozen=True, kw_only=True)

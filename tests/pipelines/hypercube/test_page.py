@@ -15,8 +15,9 @@ from dptrees.dpcore.boxes.parts import box_sums
 from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
 from dptrees.dpcore.ordered.steps import StepDomain
-from dptrees.pipelines.kind_pages.box_charts import Densities, FigureAxis, halved_edges
+from dptrees.pipelines.kind_pages.box_charts import Densities, halved_edges
 from dptrees.pipelines.kind_pages.box_pages import MAX_PARTS
+from dptrees.pipelines.kind_pages.ordered_charts import FigureAxis
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from tests.chromium import Chromium
 from tests.pipelines.conftest import Workspace
