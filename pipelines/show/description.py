@@ -463,8 +463,8 @@ def described_page(
         description: of its plan.
         said: what its template says beside that.
         rows: how many rows of the table of levels are shown, None: all.
-        parts: other fields of the page; by default there is nothing for scripts, and the notes are
-            those of the description.
+        parts: other fields of the page; by default scripts read the kind alone, and the notes are
+            the description's.
     """
     name, confidence = clip(question.name), percent(question.confidence)
     plan = page_values(question, description, release.plan.budget, rows)
