@@ -7,7 +7,7 @@ that it names. A box has names of columns with lists of bounds, or a list of ord
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, replace
 from datetime import date, datetime, timedelta
@@ -76,16 +76,14 @@ def read_tree_domain(value: object) -> OrderedDomain:
     if given.get("type", _inferred_type(given)) == "category":
         given["ordered"] = rules.at(".ordered", rules.truth, given.get("ordered", False))
         if _LABELS in given:
-            return _labelled(read_domain, given)
+            return _labelled(given)
     return read_domain(given)
 
 
-def _labelled(
-    read: Callable[[object], OrderedDomain], given: Mapping[str, object]
-) -> OrderedDomain:
+def _labelled(given: Mapping[str, object]) -> OrderedDomain:
     """The domain of categories that have labels."""
     labels = rules.at(f".{_LABELS}", rules.labels, given[_LABELS])
-    domain = read({key: each for key, each in given.items() if key != _LABELS})
+    domain = read_domain({key: each for key, each in given.items() if key != _LABELS})
     assert isinstance(domain, CategoryDomain)
     names = rules.at(f".{_LABELS}", lambda each: rules.names_of(domain.categories, each), labels)
     try:
@@ -266,7 +264,6 @@ NUMBER_DEPTH = 32
 _BITS = 64
 # An ordered domain has 2^40 cells at most.
 _MOST_HALVINGS = 40
-_HYPERCUBE_BOUNDS = ("lower", "upper")
 
 
 def read_hypercube(value: object) -> HypercubeDomain:
@@ -289,7 +286,7 @@ def read_hypercube(value: object) -> HypercubeDomain:
     chosen = _chosen_depths(section, len(columns))
     long = all(isinstance(column, Mapping) for column in columns)
     if long:
-        for key in _HYPERCUBE_BOUNDS:
+        for key in _BOUNDS:
             if key in section:
                 raise RuleBroken("belongs into the section of each column", at=f".{key}")
     sections: list[Any] = list(columns) if long else _short_form(section, columns)
@@ -323,7 +320,7 @@ def _short_form(section: Mapping[str, Any], columns: tuple[object, ...]) -> list
     """The sections of columns of numbers whose bounds are lists."""
     names = [rules.at(f".columns[{n}]", rules.text, each) for n, each in enumerate(columns)]
     bounds: dict[str, tuple[object, ...]] = {}
-    for key in _HYPERCUBE_BOUNDS:
+    for key in _BOUNDS:
         if key not in section:
             raise RuleBroken("is required beside names of columns", at=f".{key}")
         bounds[key] = rules.at(f".{key}", rules.several, section[key])
@@ -339,13 +336,7 @@ def _short_form(section: Mapping[str, Any], columns: tuple[object, ...]) -> list
 
 def _axis(place: int, section: Mapping[str, Any], depth: int, *, long: bool) -> OrderedDomain:
     """The domain of a column; numbers without stated cells have one for each code of the depth."""
-    given = dict(section)
-    halved = given.get("type", "number") == "number" and not {"cells", "categories"} & set(given)
-    if halved and not any(isinstance(moment(given.get(key)), date) for key in _HYPERCUBE_BOUNDS):
-        given["cells"] = 1 << depth
-    if given.get("type") != "category" and "categories" not in given:
-        # One column out of its bounds would take the row from all others.
-        given.setdefault("out_of_range", "clamp")
+    given = _one_of_several(section, 1 << depth)
     try:
         return read_domain(given)
     except RuleBroken as broken:
@@ -357,6 +348,17 @@ def _axis(place: int, section: Mapping[str, Any], depth: int, *, long: bool) -> 
         elif broken.at in (".lower", ".upper"):
             at = f"{broken.at}[{place}]"
         raise RuleBroken(rule, at=at) from None
+
+
+def _one_of_several(section: Mapping[str, Any], cells: int) -> dict[str, Any]:
+    """The section of one column of several; numbers without stated cells have so many."""
+    given = dict(section)
+    if needs_cells(given):
+        given["cells"] = cells
+    if given.get("type") != "category" and "categories" not in given:
+        # One column out of its bounds would take the row from all others.
+        given.setdefault("out_of_range", "clamp")
+    return given
 
 
 def _chosen_depths(section: Mapping[str, Any], columns: int) -> tuple[int, ...] | None:
@@ -450,15 +452,9 @@ def _table_axis(place: int, section: object, cells: int) -> OrderedDomain:
             f"{shown(section)} must be a section such as {{column: age, lower: 0, upper: 100}}",
             at=at,
         )
-    given: dict[str, Any] = dict(section)
-    if needs_cells(given):
-        given["cells"] = cells
-    if given.get("type") != "category" and "categories" not in given:
-        # One column out of its bounds would take the row from all others.
-        given.setdefault("out_of_range", "clamp")
     try:
-        if "labels" in given:
+        if "labels" in section:
             raise RuleBroken("go with the categories of a tree of their own", at=".labels")
-        return read_tree_domain(given)
+        return read_tree_domain(_one_of_several(section, cells))
     except RuleBroken as broken:
         raise RuleBroken(str(broken), at=at + broken.at) from None

@@ -55,6 +55,12 @@ def test_every_type_of_column_and_its_halvings() -> None:
     assert found.depths == (9, 8, 2, 7, 12)
 
 
+def test_a_first_and_a_last_value_are_integers_as_in_a_tree_of_one_column() -> None:
+    stars = {"column": "stars", "values": [1, 5]}
+    found = read_hypercube({"kind": "hypercube", "columns": [stars, DAY]})
+    assert (found.axes[0].kind, found.axes[0].cells, found.depths[0]) == ("integer", 5, 3)
+
+
 def test_numbers_share_the_bits_evenly() -> None:
     for columns, depth in ((1, 32), (2, 32), (3, 21), (4, 16), (64, 1)):
         names = [f"c{place}" for place in range(columns)]
