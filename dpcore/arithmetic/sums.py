@@ -138,6 +138,16 @@ def binary_exponent(value: float | Fraction) -> int:
     return bits if Fraction(2) ** bits >= exact else bits + 1
 
 
+def root_below(square: Fraction) -> Fraction:
+    """Return a rational that is no more than the square root, and less by at most 2^-64.
+
+    >>> root_below(Fraction(9, 4)), 0 < 2 - root_below(Fraction(2)) ** 2 < Fraction(1, 2**62)
+    (Fraction(3, 2), True)
+    """
+    scaled = (square.numerator << 128) // square.denominator
+    return Fraction(math.isqrt(scaled), 1 << 64)
+
+
 def interpolated(x: npt.ArrayLike, places: npt.ArrayLike, values: npt.ArrayLike) -> Floats:
     """Return the values at x on the lines between neighboring points, and at the ends beyond them.
 

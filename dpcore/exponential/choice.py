@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dptrees.dpcore.arithmetic.sums import root_below
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.noise.exact_sampling import exp_bounds
 from dptrees.dpcore.noise.randomness import RandomStream
@@ -119,7 +120,6 @@ def _rounded_exp(exponent: Fraction) -> float:
 # What a choice costs more, because weights are rounded: a probability is a weight by a sum of
 # weights, so its quotient to that of a neighbor is off by 4 ERROR.
 ROUNDING = 8 * ERROR
-_ROOT_BITS = 64
 
 
 def choice_rate(budget: Budget, moved: int) -> Fraction:
@@ -143,13 +143,7 @@ def choice_rate(budget: Budget, moved: int) -> Fraction:
     """
     if budget.measure is Measure.EPSILON:
         return budget.amount / moved - ROUNDING
-    return _root_below(8 * budget.amount) / moved - ROUNDING
-
-
-def _root_below(square: Fraction) -> Fraction:
-    """A rational that is no more than the square root, and less by at most 2^-64."""
-    scaled = (square.numerator << 2 * _ROOT_BITS) // square.denominator
-    return Fraction(math.isqrt(scaled), 1 << _ROOT_BITS)
+    return root_below(8 * budget.amount) / moved - ROUNDING
 
 
 _LIMB, _LIMBS = 31, 4

@@ -36,6 +36,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arithmetic.sums import root_below
 from dptrees.dpcore.exponential.choice import FLOOR, PLACES
 from dptrees.dpcore.privacy.sensitivity import rank_sensitivity
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
@@ -124,7 +125,6 @@ SLACK = Fraction(1, 2**27)
 # rate what lies beyond weighs less than exp(-2^6) < 2^-92 = ERROR FLOOR: FLOOR plus it is off by
 # ERROR.
 _LEAST_RATE = Fraction(1, 2**16)
-_ROOT_BITS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +222,7 @@ class ExponentialPlan(Coded):
         l1, l2_squared = rank_sensitivity(self.unit, part, whole=whole, keyed=self.keyed)
         if self.budget.measure is Measure.EPSILON:
             return amount / l1 - SLACK
-        return _root_below(8 * amount / l2_squared) - SLACK
+        return root_below(8 * amount / l2_squared) - SLACK
 
     @property
     def flips(self) -> bool:
@@ -237,12 +237,6 @@ def _spent(rank: Rank, left: Fraction) -> dict[int, Fraction]:
         if side is not None:
             result |= _spent(side, left - own)
     return result
-
-
-def _root_below(square: Fraction) -> Fraction:
-    """A rational that is no more than the square root, and less by at most 2^-64."""
-    scaled = (square.numerator << 2 * _ROOT_BITS) // square.denominator
-    return Fraction(math.isqrt(scaled), 1 << _ROOT_BITS)
 
 
 class Margin(NamedTuple):
