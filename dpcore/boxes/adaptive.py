@@ -34,80 +34,72 @@ threshold.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dptrees.dpcore.arithmetic.sums import hypotenuse, integer_power
-from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.boxes.domain import HypercubeDomain, Nodes
 from dptrees.dpcore.boxes.partition import (
     BestLinear,
-    GrownLevel,
-    GrownTree,
-    Hierarchy,
-    MeasuredNodes,
+    Estimates,
     Measurement,
     NodeNoise,
-    Nodes,
-    Running,
-    descendant_nodes,
-    least_squares,
+    child_estimates,
+    grow_tree,
+    largest_nodes,
+    measured_nodes,
     measured_variance,
-    whole_counts,
 )
 from dptrees.dpcore.boxes.plan import (
-    HOLDING,
     EstimatedTree,
     Estimation,
+    LevelsPlan,
     LevelVariances,
-    PartitionMechanism,
-    measured_levels,
+    refuse_sketched,
 )
 from dptrees.dpcore.boxes.planner import (
-    GUESSED_ROWS,
     PartitionChoices,
     PartitionSetting,
-    is_dense,
-    level_depths,
+    bits_apart,
+    exact_holding,
+    finest_depth,
+    level_amounts,
     most_split,
     refuse_sketches,
+    requested_depth,
     useful_depth,
 )
 from dptrees.dpcore.noise.laws import NoiseLaw, exact_scale
-from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity, noise_law
-from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
-from dptrees.dpcore.specification import CONTEXT, INLINE, Refusal
+from dptrees.dpcore.privacy.unit import Budget
+from dptrees.dpcore.specification import Refusal
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptivePartitionPlan(PartitionMechanism):
+class AdaptivePartitionPlan(LevelsPlan):
     """The plan of an adaptive partition: how it is measured and grown. Holds no data.
 
     Args:
-        depths: (h + 1,) of the levels, in bits, the root's 0 first, rising; h at least 1.
-        amounts: (h + 1,) of the budget that each level spends, at least 0; above 0 are the last
-            and one of the first two. A root of 0 is not measured, or public, and always split;
-            another level of 0 is not measured.
+        depths, measure, unit, public_total, holding: as of every plan of levels.
+        amounts: (h + 1,) at least 0; above 0 are the last and one of the first two. A root of 0 is
+            not measured, or public, and always split; another level of 0 is not measured.
         thresholds: (h,) in rows: a node of the level is split if its estimate exceeds it; at least
             0.
         most: nodes of a measured level that are split at most, those with the largest estimates.
-        measure: of the amounts.
-        unit: what neighbors differ in.
         decision_part: p, of the budgets above the last level for the numbers that decide; 0: what
             is measured decides.
         shrunk: whether counts are drawn towards even ones by how little is known.
-        public_total: the number of rows is public: under ``substitute``, where no row is dropped.
-        dense: whether a counter for every node of the last level is held.
 
     Raises:
         ValueError: fields out of range, or that do not fit each other.
 
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure
     >>> plan = AdaptivePartitionPlan(
     ...     depths=(0, 4, 8), amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
     ...     thresholds=(0, 9), most=2**14, measure=Measure.EPSILON, unit=ADD_REMOVE_ROW)
@@ -120,31 +112,19 @@ class AdaptivePartitionPlan(PartitionMechanism):
     mechanism: ClassVar[str] = "adaptive"
     written = (
         *("mechanism", "measure", "unit", "public_total", "levels"),
-        *("thresholds", "most", "decision_part", "shrunk", "dense"),
+        *("thresholds", "most", "decision_part", "shrunk", "holding"),
     )
 
-    depths: tuple[int, ...] = field(metadata=CONTEXT)
-    amounts: tuple[Fraction, ...] = field(metadata=CONTEXT)
     thresholds: tuple[int, ...]
     most: int
-    measure: Measure
-    unit: PrivacyUnit = field(metadata=INLINE)
     decision_part: Fraction = Fraction(0)
     shrunk: bool = False
-    public_total: bool = False
-    dense: bool = field(default=False, metadata=HOLDING)
 
     def __post_init__(self) -> None:
-        if self.depths[0] != 0 or len(self.depths) < 2:
-            raise ValueError(f"depths: {self.depths} do not begin with 0 and go on")
-        if any(first >= second for first, second in pairwise(self.depths)):
-            raise ValueError(f"depths: {self.depths} do not rise")
-        if len(self.amounts) != len(self.depths):
-            raise ValueError(f"amounts: {len(self.amounts)} for {len(self.depths)} levels")
+        super().__post_init__()
         if min(self.amounts) < 0 or not (max(self.amounts[:2]) and self.amounts[-1]):
             raise ValueError("amounts: at least 0; the last, and one of the first two, above 0")
-        if self.public_total and (self.unit != SUBSTITUTE_ROW or self.amounts[0]):
-            raise ValueError("public_total: under substitute only, and the root then costs nothing")
+        refuse_sketched(self.holding)
         if len(self.thresholds) != self.height or min(self.thresholds) < 0:
             raise ValueError(f"thresholds: {self.thresholds} are not {self.height} of at least 0")
         if self.most < 1:
@@ -205,30 +185,62 @@ class AdaptivePartitionPlan(PartitionMechanism):
         estimates of nodes that are split too large, and the least squares errors too small."""
         return self.decision_part > 0
 
-    @property
-    def spending(self) -> Spending:
-        """Budget that any path spends.
-
-        Under a rho nothing more is stated: which laws a unit moves depends on what came out, so
-        there is no certificate of them.
-        """
-        total = sum(self.amounts, Fraction())
-        if self.measure is Measure.EPSILON:
-            return Spending(epsilon=total)
-        return Spending(rho=total, moved=None)
-
-    @property
-    def state_bytes(self) -> int | None:
-        return 8 << self.depths[-1] if self.dense else None
-
-    def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
+    def estimated(self, domain: HypercubeDomain, measurement: Measurement) -> EstimatedTree:
         assert isinstance(measurement, NodeNoise)  # which the question holds for it
-        tree = AdaptiveGrowth(plan=self, hierarchy=hierarchy, noise=measurement).tree()
-        solved = least_squares(tree)
-        wanted = [each.estimate for each in solved.estimates]
-        cells = [hierarchy.cells(level.depth, level.nodes) for level in tree.levels]
-        counts = whole_counts(tree, wanted, solved.below, cells if self.shrunk else None)
-        return EstimatedTree(tree=tree, estimates=solved.estimates, counts=tuple(counts))
+        tree, _ = grow_tree(self.depths, partial(self._look_at, domain, measurement))
+        return EstimatedTree.solved(tree, domain if self.shrunk else None)
+
+    def _look_at(
+        self,
+        domain: HypercubeDomain,
+        noise: NodeNoise,
+        level: int,
+        nodes: Nodes,
+        parents: Estimates | None,
+    ) -> tuple[Estimates, Estimates, Integers]:
+        """Return what is measured of the nodes of a level, the estimates that decide, and which
+        nodes are split, as `grow_tree` requests it."""
+        depth = self.depths[level]
+        own = evidence = measured_nodes(domain, noise, level, depth, nodes)
+        if self.decision_part:
+            apart = replace(noise, laws=self.decision_laws, purpose="decision")
+            evidence = measured_nodes(domain, apart, level, depth, nodes)
+        running = _running(parents, evidence)
+        places = self._split(level, domain.is_divisible(depth, nodes), running)
+        return self._ended(noise, level, nodes, own, places), running, places
+
+    def _split(self, level: int, able: Flags, running: Estimates) -> Integers:
+        """(m,) the places of the nodes of a level that are split, rising.
+
+        A root without any measurement is split. On a level that is not measured, all nodes that
+        are large enough are split: the splits above leave few.
+        """
+        if level == self.height:
+            return np.empty(0, np.int64)
+        large = running.estimate > self.thresholds[level]
+        if level == 0:
+            large |= np.isinf(running.variance)
+        places = np.flatnonzero(able & large)
+        return largest_nodes(places, running.estimate, self.most) if self.amounts[level] else places
+
+    def _ended(
+        self, noise: NodeNoise, level: int, nodes: Nodes, own: Estimates, split: Integers
+    ) -> Estimates:
+        """Return the measurements of a level with what its nodes that are not split are measured
+        again."""
+        value, variance = own
+        ended = variance > 0
+        ended[split] = False
+        places = np.flatnonzero(ended)
+        if level < self.height and len(places):
+            last = replace(noise, laws=self.last_laws, purpose="last")
+            again = last.at(level, self.depths[level], nodes[places])
+            both = 1 / (1 / variance[places] + 1 / again.variance)
+            # Of a node that was not measured before the second measurement determines all.
+            first = np.where(np.isinf(variance[places]), 0.0, value[places])
+            value[places] = both * (first / variance[places] + again.estimate / again.variance)
+            variance[places] = both
+        return own
 
     @property
     def levels(self) -> list[dict[str, object]]:
@@ -248,12 +260,6 @@ class AdaptivePartitionPlan(PartitionMechanism):
             )
         ]
 
-    # By hand: depths and amounts are in the entries of the levels.
-    @classmethod
-    def from_entries(cls, left: dict[str, Any], **context: Any) -> AdaptivePartitionPlan:
-        """Read what `spec` writes."""
-        return super().from_entries(left, **measured_levels(left), **context)
-
 
 def _scale(name: str, law: NoiseLaw | None) -> dict[str, str]:
     """The scale of a law, its name after what it is of."""
@@ -261,125 +267,15 @@ def _scale(name: str, law: NoiseLaw | None) -> dict[str, str]:
     return {f"{name}{key}": value for key, value in found.items()}
 
 
-def _combined(first: Floats, second: Floats) -> Floats:
-    """Variances of the best means of two measurements of counts; one of the two is finite."""
-    result: Floats = 1 / (1 / first + 1 / second)
-    return result
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdaptiveGrowth:
-    """A partition on its way from the root.
-
-    Args:
-        plan: the plan.
-        hierarchy: the domain.
-        noise: exact counts with the noise of the first measurements.
-    """
-
-    plan: AdaptivePartitionPlan
-    hierarchy: Hierarchy
-    noise: NodeNoise
-
-    def tree(self) -> GrownTree:
-        """The grown tree with all that was measured of its nodes, decisions apart."""
-        nodes, parents = np.zeros(1, np.uint64), np.zeros(1, np.int64)
-        running: Running | None = None
-        levels: list[GrownLevel] = []
-        for level, depth in enumerate(self.plan.depths):
-            own = self._first(level, nodes)
-            evidence = self._decision(level, nodes) if self.plan.decision_part else own
-            running = _running(running, evidence)
-            places = self._split(level, nodes, running)
-            levels.append(self._ended(level, nodes, parents, own, places))
-            if not len(places):
-                break
-            apart = self.plan.depths[level + 1] - depth
-            running = Running(*(values[places] for values in running))
-            nodes, parents = descendant_nodes(nodes[places], apart), np.repeat(places, 1 << apart)
-        return GrownTree(levels=tuple(levels))
-
-    def _first(self, level: int, nodes: Nodes) -> MeasuredNodes:
-        """First measurements of the inspected nodes of a level."""
-        return self._known(level, nodes, self.noise)
-
-    def _decision(self, level: int, nodes: Nodes) -> MeasuredNodes:
-        """The numbers that decide of nodes of a level; where none are a public total, or nothing.
-
-        At the last level nothing is decided.
-        """
-        if level == self.plan.height:
-            return MeasuredNodes(np.zeros(len(nodes)), np.ones(len(nodes)))
-        return self._known(level, nodes, self._with_laws(self.plan.decision_laws, "decision"))
-
-    def _with_laws(self, laws: tuple[NoiseLaw | None, ...], purpose: str) -> NodeNoise:
-        """The same counts with noise of other laws, in streams of its own."""
-        return replace(self.noise, laws=laws, purpose=purpose)
-
-    def _known(self, level: int, nodes: Nodes, noise: NodeNoise) -> MeasuredNodes:
-        """Measurements of nodes; 0, and known, for nodes without cells."""
-        depth = self.plan.depths[level]
-        filled = self.hierarchy.has_cells(depth, nodes)
-        value, variance = np.zeros(len(nodes)), np.zeros(len(nodes))
-        value[filled], variance[filled] = noise.at(level, depth, nodes[filled])
-        return MeasuredNodes(value, variance)
-
-    def _split(self, level: int, nodes: Nodes, running: Running) -> Integers:
-        """(m,) the places of the nodes of a level that are split, rising.
-
-        A root without any measurement is split. On a level that is not measured, all nodes that
-        are large enough are split: the splits above leave few.
-        """
-        if level == self.plan.height:
-            return np.empty(0, np.int64)
-        able = self.hierarchy.is_divisible(self.plan.depths[level], nodes)
-        large = running.estimate > self.plan.thresholds[level]
-        if level == 0:
-            large |= np.isinf(running.variance)
-        places = np.flatnonzero(able & large)
-        if self.plan.amounts[level] and len(places) > self.plan.most:
-            order = np.argsort(-running.estimate[places], kind="stable")
-            places = np.sort(places[order[: self.plan.most]])
-        return places
-
-    def _ended(
-        self, level: int, nodes: Nodes, parents: Integers, own: MeasuredNodes, split: Integers
-    ) -> GrownLevel:
-        """A level with what its nodes that are not split are measured again."""
-        value, variance = own
-        ended = variance > 0
-        ended[split] = False
-        places = np.flatnonzero(ended)
-        if level < self.plan.height and len(places):
-            last = self._with_laws(self.plan.last_laws, "last")
-            again = last.at(level, self.plan.depths[level], nodes[places])
-            both = _combined(variance[places], again.variance)
-            # Of a node that was not measured before the second measurement determines all.
-            first = np.where(np.isinf(variance[places]), 0.0, value[places])
-            value[places] = both * (first / variance[places] + again.value / again.variance)
-            variance[places] = both
-        return GrownLevel(
-            depth=self.plan.depths[level],
-            nodes=nodes,
-            parents=parents,
-            value=value,
-            variance=variance,
-        )
-
-
-def _running(parents: Running | None, evidence: MeasuredNodes) -> Running:
+def _running(parents: Estimates | None, evidence: Estimates) -> Estimates:
     """The estimates that decide, from the estimates of the parents that were split: nodes that are
     not measured have even parts of their parents', and their children learn nothing from it."""
     if parents is None:
-        return Running(*evidence)
-    shape = len(parents.estimate), -1
+        return evidence
     if np.isinf(evidence.variance).any():
         fanout = len(evidence.variance) // len(parents.estimate)
-        return Running(np.repeat(parents.estimate / fanout, fanout), evidence.variance)
-    below = BestLinear().children(
-        parents, evidence.value.reshape(shape), evidence.variance.reshape(shape)
-    )
-    return Running(*(values.reshape(-1) for values in below))
+        return Estimates(np.repeat(parents.estimate / fanout, fanout), evidence.variance)
+    return child_estimates(BestLinear(), parents, evidence)
 
 
 # Of the budgets above the last level, for numbers that decide and nothing else.
@@ -434,7 +330,7 @@ def plan_adaptive(setting: PartitionSetting, choices: PartitionChoices) -> Adapt
         decision_part=part,
         shrunk=choices.estimation is Estimation.SHRUNK,
         public_total=setting.public_total,
-        dense=is_dense(choices, depths[-1]),
+        holding=exact_holding(choices, depths[-1]),
     )
 
 
@@ -455,33 +351,17 @@ def _refuse(choices: PartitionChoices) -> None:
 def _depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, ...]:
     """Choose depths that step from the root as in other partitions; what remains is a step
     of its own, or joins the last step where it is less than half of one."""
-    apart = choices.bits_apart or _bits_apart(setting.dimensions)
-    finest = _finest(setting, choices, apart)
+    usual = _BITS_APART.get(setting.dimensions, _BITS_APART_MANY)
+    apart = choices.bits_apart or bits_apart(setting.dimensions, usual)
+    useful = useful_depth(setting, choices.guessed_rows)
+    beyond = _LEVELS_BEYOND.get(setting.dimensions, _LEVELS_BEYOND_MANY)
+    finest = requested_depth(setting, choices) or finest_depth(setting, useful, apart, beyond)
     depths = [0]
     while depths[-1] < finest:
         rest = finest - depths[-1]
         joined = 2 * rest < 3 * apart and rest <= _MOST_APART
         depths.append(finest if joined else depths[-1] + min(apart, rest))
     return tuple(depths)
-
-
-def _bits_apart(columns: int) -> int:
-    """Bits between levels, in whole rounds of the columns where there are few.
-
-    >>> [_bits_apart(columns) for columns in (1, 2, 3, 5, 9)]
-    [3, 4, 3, 5, 4]
-    """
-    usual = _BITS_APART.get(columns, _BITS_APART_MANY)
-    return columns * max(1, round(usual / columns)) if columns <= 8 else usual
-
-
-def _finest(setting: PartitionSetting, choices: PartitionChoices, apart: int) -> int:
-    """The depth of the last level: as requested, or by a public guess of the rows."""
-    if choices.depth is not None:
-        return level_depths(setting, replace(choices, bits_apart=apart))[-1]
-    useful = useful_depth(setting, choices.rows or choices.rows_at_most or GUESSED_ROWS)
-    beyond = _LEVELS_BEYOND.get(setting.dimensions, _LEVELS_BEYOND_MANY)
-    return min(apart * (max(1, round(useful / apart)) + beyond), setting.bits)
 
 
 def _with_quarters(measured: tuple[int, ...]) -> tuple[int, ...]:
@@ -502,10 +382,7 @@ def _amounts(
     rises = 1.0 if choices.shares == "equal" else _RISES.get(setting.dimensions, _RISES_MANY)
     root = choices.root and not setting.public_total
     shares = np.array([float(integer_power(rises, level)) for level in range(levels + root)])
-    amounts = setting.budget.split(shares / shares.sum())
-    if min(amounts) <= 0:
-        raise Refusal("depth", f"{levels} levels are too many for this budget")
-    return amounts if root else (Fraction(0), *amounts)
+    return level_amounts(setting, shares / shares.sum(), root=root)
 
 
 def _thresholds(

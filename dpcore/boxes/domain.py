@@ -16,17 +16,20 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Flags, Floats, Integers
-from dptrees.dpcore.boxes.partition import MOST_BITS, Nodes
 from dptrees.dpcore.ordered.columns import ColumnsDomain
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.rows.columns import BLOCK
 from dptrees.dpcore.specification import Refusal
 
+Nodes = npt.NDArray[np.uint64]
+# No code has more bits.
+MOST_BITS = 64
 # Positions are looked up so many bits at a time: a table of 2^12 codes lies in the first cache.
 _DIGIT = 12
 
@@ -232,7 +235,7 @@ class HypercubeDomain(ColumnsDomain):
         return starts, stops
 
     def has_cells(self, depth: int, nodes: Nodes) -> Flags:
-        """Return which nodes hold a cell, as `dpcore.boxes.partition.Hierarchy.has_cells` does."""
+        """(n,) whether any cell of the domain lies in a node: no row can be in the others."""
         starts, stops = self.ranges(depth, nodes)
         result = np.ones(len(nodes), np.bool_)
         for start, stop in zip(starts, stops, strict=True):
@@ -240,16 +243,14 @@ class HypercubeDomain(ColumnsDomain):
         return result
 
     def cells(self, depth: int, nodes: Nodes) -> Floats:
-        """Return the number of cells of each node, as `dpcore.boxes.partition.Hierarchy.cells`
-        does."""
+        """(n,) how many cells of the domain lie in a node, as floats."""
         result = np.ones(len(nodes))
         for start, stop in zip(*self.ranges(depth, nodes), strict=True):
             result *= np.maximum(stop - start, 0)
         return result
 
     def is_divisible(self, depth: int, nodes: Nodes) -> Flags:
-        """Return which nodes can be divided, as `dpcore.boxes.partition.Hierarchy.is_divisible`
-        does."""
+        """(n,) whether a node has more than one cell."""
         if depth >= self.bits:
             return np.zeros(len(nodes), np.bool_)
         starts, stops = self.ranges(depth, nodes)

@@ -8,7 +8,6 @@ same law. Source: Holland, Camtepe, Thapa, Xue, algorithms 1 and 2.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,69 +18,29 @@ import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.boxes.domain import Nodes
 from dptrees.dpcore.boxes.partition import (
     CodeCounts,
-    MeasuredNodes,
-    Measurement,
+    Estimates,
     NodeNoise,
-    Nodes,
     SummedMeasurement,
     measured_variance,
     prefixes,
 )
 from dptrees.dpcore.boxes.plan import LevelSketches, PartitionMechanism, PartitionPlan
-from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise, counts_digest
-from dptrees.dpcore.questions.messages import Counter, Counts, Increments, Partial, Place
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise
+from dptrees.dpcore.questions.messages import (
+    ArrayCounts,
+    BufferedCounter,
+    Counter,
+    Increments,
+    Partial,
+    Place,
+)
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.rows.columns import fixed_width_values, pack, pack_many, unpack, unpack_many
 from dptrees.dpcore.sketches.estimates import ErrorMoments, RowError, SketchEstimator, estimates
 from dptrees.dpcore.sketches.sketch import PrefixSketches, SketchHashes, from_bytes, to_bytes
-
-
-class HeldCounts(ABC):
-    """A way to hold the exact counts of one tree."""
-
-    @property
-    @abstractmethod
-    def places(self) -> list[Place]:
-        """The parts of the counts."""
-
-    @abstractmethod
-    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
-        """Make a counter, as `Question.counter` does."""
-
-    @abstractmethod
-    def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:
-        """Merge partial counts, as `Question.merge` does."""
-
-    @abstractmethod
-    def split_counts(self, counts: NodeCounts, choices: KeyedChoices) -> Iterator[Partial]:
-        """Cut exact counts into partial counts, as `Question.split_counts` does."""
-
-    @abstractmethod
-    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> bytes:
-        """The counts that a place sends to the growing partition: noisy, or exact where the noise
-        of a node is drawn when it is looked at."""
-
-    @abstractmethod
-    def measurement(self, sent: Mapping[Place, bytes], noise: NoiseSource) -> Measurement:
-        """The noisy counts of any node.
-
-        Args:
-            sent: by every place, from `draw`.
-            noise: the release's source.
-        """
-
-    @abstractmethod
-    def together(self, measurements: Sequence[Any]) -> Measurement:
-        """The noisy counts of any node in several measurements together.
-
-        Args:
-            measurements: of different rows, each from `measurement` of counts held as these, at a
-                part of the budget.
-        """
-
 
 # Codes are handled in 2^4 parts, by their first bits: a part follows the other in order.
 _SHARD_BITS = 4
@@ -90,7 +49,7 @@ BUFFERED_ROWS = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldCodes(HeldCounts):
+class HeldCodes:
     """Exact counts of the nodes of the last level that rows touch.
 
     Args:
@@ -105,28 +64,38 @@ class HeldCodes(HeldCounts):
 
     @property
     def places(self) -> list[Place]:
+        """The parts of the counts."""
         return [Place(0, shard) for shard in range(1 << _SHARD_BITS)]
 
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
+        """Make a counter, as `Question.counter` does."""
         if dense and self.plan.state_bytes:
             return DenseCodeCounter(self.bits, self.plan.depths[-1])
         return SortedCodeCounter(self.bits, self.plan.depths[-1])
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> NodeCounts:
+        """Merge partial counts, as `Question.merge` does."""
         parts = [NodeCounts.from_bytes(data) for data in partials if data]
         return NodeCounts.merged([NodeCounts.empty(pa.uint64()), *parts])
 
     def split_counts(self, counts: NodeCounts, choices: KeyedChoices) -> Iterator[Partial]:
+        """Cut exact counts into partial counts, as `Question.split_counts` does."""
         codes = prefixes(fixed_width_values(counts.keys), self.bits, self.plan.depths[-1])
         grouped = NodeCounts.grouped(pa.array(codes), counts.counts)
         return code_partials(fixed_width_values(grouped.keys), grouped.counts, self.plan.depths[-1])
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> bytes:
+        """The counts that a place sends to the growing partition: exact, as the noise of a node is
+        drawn when it is looked at."""
         return counts
 
     def measurement(self, sent: Mapping[Place, bytes], noise: NoiseSource) -> NodeNoise:
-        """Measure the nodes, as `HeldCounts.measurement` does; the noise is bound to the counts as
-        well, as everywhere."""
+        """The noisy counts of any node; the noise is bound to the counts as well, as everywhere.
+
+        Args:
+            sent: by every place, from `draw`.
+            noise: the release's source.
+        """
         parts = [NodeCounts.from_bytes(data) for _, data in sorted(sent.items())]
         content = (each for part in parts for each in part.content)
         own = noise.key.digest("own node counts", *content)
@@ -141,6 +110,12 @@ class HeldCodes(HeldCounts):
         )
 
     def together(self, measurements: Sequence[Any]) -> SummedMeasurement:
+        """The noisy counts of any node in several measurements together.
+
+        Args:
+            measurements: of different rows, each from `measurement` of counts held as these, at a
+                part of the budget.
+        """
         return SummedMeasurement(parts=measurements)
 
 
@@ -198,7 +173,7 @@ class DenseCodeCounter(Counter):
         yield from code_partials(found.view(np.uint64), own, self._depth)
 
 
-class SortedCodeCounter(Counter):
+class SortedCodeCounter(BufferedCounter):
     """The counts of the nodes of one depth that rows touch.
 
     Args:
@@ -207,15 +182,12 @@ class SortedCodeCounter(Counter):
     """
 
     def __init__(self, bits: int, depth: int) -> None:
+        super().__init__()
         self._bits, self._depth = bits, depth
-        self._waiting: list[Nodes] = []
-        self._rows = 0
 
     def add(self, increments: Increments, rows: int, /) -> int:
         nodes = prefixes(_codes(increments), self._bits, self._depth)
-        self._waiting.append(nodes)
-        self._rows += rows
-        return len(nodes)
+        return super().add(Increments(nodes), rows)
 
     @property
     def is_due(self) -> bool:
@@ -224,12 +196,8 @@ class SortedCodeCounter(Counter):
 
     def take(self) -> Iterator[Partial]:
         """The counts of every shard since the last call, and start anew."""
-        waiting, self._waiting, self._rows = self._waiting, [], 0
-        codes = np.concatenate([np.empty(0, np.uint64), *waiting])
-        waiting.clear()
-        codes.sort()
-        new = np.flatnonzero(np.diff(codes, prepend=~codes[:1]) != 0)
-        yield from code_partials(codes[new], np.diff(new, append=len(codes)), self._depth)
+        codes, counts = self._taken()
+        yield from code_partials(codes.view(np.uint64), counts, self._depth)
 
 
 def _codes(increments: Increments) -> Nodes:
@@ -263,20 +231,20 @@ class SketchedCounts:
         does, for a sketch with collisions."""
         if self.plan.is_sketched(level):
             return measured_variance(self._best[level][1].variance)
-        law = self.plan.law(level)
+        law = self.plan.laws[level]
         return np.inf if law is None else measured_variance(law.variance)
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
+    def at(self, level: int, depth: int, nodes: Nodes) -> Estimates:
         """Return measured nodes, as `dpcore.boxes.partition.Measurement.at` does."""
-        law = self.plan.law(level)
+        law = self.plan.laws[level]
         if not self.plan.is_sketched(level):
             value = self.counters[level][nodes.astype(np.int64)].astype(np.float64)
             known = 0.0 if self.plan.is_measured(level) else np.inf
             spread = known if law is None else measured_variance(law.variance)
-            return MeasuredNodes(value, np.full(len(nodes), spread))
+            return Estimates(value, np.full(len(nodes), spread))
         estimator, moments = self._best[level]
         value = estimates(estimator, self.tables[level], self.hashes[level], nodes) - moments.bias
-        return MeasuredNodes(value, np.full(len(nodes), self.variance(level)))
+        return Estimates(value, np.full(len(nodes), self.variance(level)))
 
     @cached_property
     def _best(self) -> dict[int, tuple[SketchEstimator, ErrorMoments]]:
@@ -293,30 +261,8 @@ class SketchedCounts:
 COUNTERS = Place(0, 0)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TableCounts:
-    """The exact counts of one place.
-
-    Args:
-        counts: (cells,) of the counters, or of a sketch's table.
-    """
-
-    counts: Integers
-
-    @property
-    def total(self) -> int:
-        """Their sum; of a sketch what its rows counted, each once a hash row."""
-        return int(self.counts.sum())
-
-    def to_bytes(self) -> bytes:
-        return pack(self.counts)
-
-    def digest(self, key: ReleaseKey, release: str, tree: str, place: Place) -> int:
-        return counts_digest(key, release, tree, *place, self.counts)
-
-
 @dataclass(frozen=True, kw_only=True)
-class HeldTables(HeldCounts):
+class HeldTables:
     """Counters and sketches.
 
     Args:
@@ -341,6 +287,7 @@ class HeldTables(HeldCounts):
 
     @property
     def places(self) -> list[Place]:
+        """The parts of the counts: counters, and a sketch for each level below."""
         return [COUNTERS, *(Place(level, 0) for level in self.levels)]
 
     @cached_property
@@ -355,6 +302,7 @@ class HeldTables(HeldCounts):
         return dict(zip(self.levels, functions, strict=True))
 
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
+        """Make a counter, as `Question.counter` does."""
         return TableCounter(self, self.hashes(choices))
 
     def place_size(self, place: Place) -> int:
@@ -363,23 +311,23 @@ class HeldTables(HeldCounts):
             return 1 << self.plan.depths[self._sketches.counters]
         return self._sketches.shape.cells
 
-    def merge(self, place: Place, partials: Iterable[bytes]) -> TableCounts:
-        total = np.zeros(self.place_size(place), np.int64)
-        for data in partials:
-            if data:
-                total += unpack(data)
-        return TableCounts(counts=total)
+    def merge(self, place: Place, partials: Iterable[bytes]) -> ArrayCounts:
+        """Merge partial counts, as `Question.merge` does; of a sketch each row counts once a hash
+        row."""
+        return ArrayCounts.merged(self.place_size(place), partials)
 
     def split_counts(self, counts: NodeCounts, choices: KeyedChoices) -> Iterator[Partial]:
+        """Cut exact counts into partial counts, as `Question.split_counts` does."""
         counter = TableCounter(self, self.hashes(choices))
         counter.add(Increments(counts.keys, counts.counts), counts.total)
         return counter.take()
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> bytes:
+        """The noisy counts that a place sends to the growing partition."""
         exact = unpack(counts)
         key_noise = noise.for_counts(exact)
         if place != COUNTERS:
-            law = self.plan.law(place.group)
+            law = self.plan.laws[place.group]
             assert law is not None
             return to_bytes(add_noise(law, exact, key_noise.stream(self.tree, 0, -1, place.group)))
         codes = np.arange(len(exact), dtype=np.uint64)
@@ -397,9 +345,10 @@ class HeldTables(HeldCounts):
         """The noisy counts of all nodes of a level that has counters."""
         depth = self.plan.depths[level]
         every = np.arange(1 << depth, dtype=np.uint64)
-        return nodes.at(level, depth, every).value.astype(np.int64)
+        return nodes.at(level, depth, every).estimate.astype(np.int64)
 
     def measurement(self, sent: Mapping[Place, bytes], noise: NoiseSource) -> SketchedCounts:
+        """The noisy counts of any node, as `HeldCodes.measurement` gives them."""
         shape = self._sketches.shape
         return SketchedCounts(
             plan=self.plan,
@@ -459,5 +408,8 @@ class TableCounter(Counter):
             return
         counters, tables = counted
         for place, table in zip(self._held.places, (counters, *tables), strict=True):
-            own = TableCounts(counts=table.reshape(-1))
+            own = ArrayCounts(counts=table.reshape(-1))
             yield Partial(place, own.to_bytes(), own.total)
+
+
+HeldCounts = HeldCodes | HeldTables

@@ -19,41 +19,20 @@ children,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.boxes.domain import HypercubeDomain, Nodes
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.source import NoiseSource, add_noise
 from dptrees.dpcore.trees.consistency import root_count, split_counts
 
-Nodes = npt.NDArray[np.uint64]
-# No code has more bits.
-MOST_BITS = 64
 
-
-class Hierarchy(Protocol):
-    """The properties of the divided domain that a partition needs."""
-
-    @property
-    def bits(self) -> int:
-        """Length of a code in bits: the depth of the finest nodes."""
-
-    def has_cells(self, depth: int, nodes: Nodes) -> Flags:
-        """(n,) whether any cell of the domain lies in a node: no row can be in the others."""
-
-    def cells(self, depth: int, nodes: Nodes) -> Floats:
-        """(n,) how many cells of the domain lie in a node, as floats."""
-
-    def is_divisible(self, depth: int, nodes: Nodes) -> Flags:
-        """(n,) whether a node has more than one cell."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GrownLevel:
     """The nodes of one level that were looked at.
 
@@ -138,16 +117,16 @@ def prefixes(codes: Nodes, bits: int, depth: int) -> Nodes:
 _LEAST_VARIANCE = 2.0**-100
 
 
-class MeasuredNodes(NamedTuple):
-    """Measurements of some nodes.
+class Estimates(NamedTuple):
+    """Estimated counts of some nodes: measured, or estimated from measurements.
 
     Attributes:
-        value: (n,) in rows.
-        variance: (n,) of its error, in rows^2; infinite where nothing is measured, 0 where the
-            count is known.
+        estimate: (n,) in rows.
+        variance: (n,) of its error, in rows^2, given the partition; infinite where nothing is
+            measured, 0 where the count is known, NaN where it is not known how far off it is.
     """
 
-    value: Floats
+    estimate: Floats
     variance: Floats
 
 
@@ -166,7 +145,7 @@ class Measurement(Protocol):
     def variance(self, level: int) -> float:
         """Return the variance of the error of a count of a level below the root, in rows^2."""
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
+    def at(self, level: int, depth: int, nodes: Nodes) -> Estimates:
         """The noisy counts of some nodes.
 
         Args:
@@ -196,14 +175,14 @@ class SummedMeasurement:
         """Return the variance of a level, as `Measurement.variance` does."""
         return math.fsum(part.variance(level) for part in self.parts)
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
+    def at(self, level: int, depth: int, nodes: Nodes) -> Estimates:
         """Return measured nodes, as `Measurement.at` does."""
         value, variance = np.zeros(len(nodes)), np.zeros(len(nodes))
         for part in self.parts:
             own = part.at(level, depth, nodes)
-            value += own.value
+            value += own.estimate
             variance += own.variance
-        return MeasuredNodes(value, variance)
+        return Estimates(value, variance)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -278,39 +257,27 @@ class NodeNoise:
         law = self.laws[level]
         return math.inf if law is None else measured_variance(law.variance)
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
+    def at(self, level: int, depth: int, nodes: Nodes) -> Estimates:
         """Return measured nodes, as `Measurement.at` does."""
         law = self.laws[level]
         if law is None and not (level == 0 and self.public_total):
-            return MeasuredNodes(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
+            return Estimates(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
         exact = self.counts.at(depth, nodes)
         if law is None:
-            return MeasuredNodes(exact.astype(np.float64), np.zeros(len(nodes)))
+            return Estimates(exact.astype(np.float64), np.zeros(len(nodes)))
         streams = self.source.node_streams(self.tree, self.purpose, depth, nodes)
         noisy = add_noise(law, exact, streams)
         spread = measured_variance(law.variance)
-        return MeasuredNodes(noisy.astype(np.float64), np.full(len(nodes), spread))
-
-
-class Running(NamedTuple):
-    """Estimates while a partition grows.
-
-    Attributes:
-        estimate: (n,) in rows.
-        variance: (n,) of its error, in rows^2, given the partition; NaN where it is not known.
-    """
-
-    estimate: Floats
-    variance: Floats
+        return Estimates(noisy.astype(np.float64), np.full(len(nodes), spread))
 
 
 class GrowthConsistency(Protocol):
     """Rule that makes children agree with their parents while a partition grows."""
 
-    def root(self, value: Floats, variance: Floats) -> Running:
+    def root(self, value: Floats, variance: Floats) -> Estimates:
         """Begin with the root, (1,) each."""
 
-    def children(self, parents: Running, value: Floats, variance: Floats) -> Running:
+    def children(self, parents: Estimates, value: Floats, variance: Floats) -> Estimates:
         """Return consistent values of the children of some nodes.
 
         Args:
@@ -335,17 +302,17 @@ class EvenShares(GrowthConsistency):
     Source: Holland, Camtepe, Thapa, Xue, Algorithm 4; a root below 0 is taken as 0, which the paper
     leaves open.
 
-    >>> parent = Running(np.array([5.0]), np.array([np.nan]))
+    >>> parent = Estimates(np.array([5.0]), np.array([np.nan]))
     >>> EvenShares().children(parent, np.array([[3.5, 3.7]]), np.ones((1, 2))).estimate.round(6)
     array([[2.4, 2.6]])
     >>> EvenShares().children(parent, np.array([[-2.0, 9.0]]), np.ones((1, 2))).estimate
     array([[0., 5.]])
     """
 
-    def root(self, value: Floats, variance: Floats) -> Running:
-        return Running(np.maximum(value, 0.0), np.full(value.shape, np.nan))
+    def root(self, value: Floats, variance: Floats) -> Estimates:
+        return Estimates(np.maximum(value, 0.0), np.full(value.shape, np.nan))
 
-    def children(self, parents: Running, value: Floats, variance: Floats) -> Running:
+    def children(self, parents: Estimates, value: Floats, variance: Floats) -> Estimates:
         open_ = variance > 0
         count = np.where(open_, np.maximum(value, 0.0), 0.0)
         total = parents.estimate[:, np.newaxis]
@@ -355,7 +322,7 @@ class EvenShares(GrowthConsistency):
             shared = np.where(open_, count - excess / many, 0.0)
             below = shared < 0
             if not below.any():
-                return Running(shared, np.full(shared.shape, np.nan))
+                return Estimates(shared, np.full(shared.shape, np.nan))
             open_ &= ~below
 
 
@@ -373,15 +340,15 @@ class BestLinear(GrowthConsistency):
     Source: the design, section 5, of a tree in which nothing but the ancestors is split (a Kalman
     filter down the levels); Hay, Rastogi, Miklau, Suciu 2010 for the whole tree.
 
-    >>> parent = Running(np.array([5.0]), np.array([0.0]))
+    >>> parent = Estimates(np.array([5.0]), np.array([0.0]))
     >>> BestLinear().children(parent, np.array([[3.5, 3.7]]), np.ones((1, 2))).estimate.round(6)
     array([[2.4, 2.6]])
     """
 
-    def root(self, value: Floats, variance: Floats) -> Running:
-        return Running(value, variance)
+    def root(self, value: Floats, variance: Floats) -> Estimates:
+        return Estimates(value, variance)
 
-    def children(self, parents: Running, value: Floats, variance: Floats) -> Running:
+    def children(self, parents: Estimates, value: Floats, variance: Floats) -> Estimates:
         sums, spreads = value.sum(axis=1), variance.sum(axis=1)
         # Of a parent that nothing is known of the children determine all.
         blank = np.isinf(parents.variance)
@@ -393,7 +360,65 @@ class BestLinear(GrowthConsistency):
             variance, spreads[:, np.newaxis], out=np.zeros_like(variance), where=variance > 0
         )
         count = value + share * (known - sums)[:, np.newaxis]
-        return Running(count, variance * (1 - share) + np.square(share) * left[:, np.newaxis])
+        return Estimates(count, variance * (1 - share) + np.square(share) * left[:, np.newaxis])
+
+
+def measured_nodes(
+    domain: HypercubeDomain, measurement: Measurement, level: int, depth: int, nodes: Nodes
+) -> Estimates:
+    """(n,) measurements of nodes of a level; 0, and known, where no row can be."""
+    filled = domain.has_cells(depth, nodes)
+    value, variance = np.zeros(len(nodes)), np.zeros(len(nodes))
+    value[filled], variance[filled] = measurement.at(level, depth, nodes[filled])
+    return Estimates(value, variance)
+
+
+def child_estimates(
+    consistency: GrowthConsistency, parents: Estimates, own: Estimates
+) -> Estimates:
+    """(m n,) the estimates of the children of m nodes that agree with those of their parents."""
+    shape = len(parents.estimate), -1
+    below = consistency.children(parents, own.estimate.reshape(shape), own.variance.reshape(shape))
+    return Estimates(*(values.reshape(-1) for values in below))
+
+
+def largest_nodes(places: Integers, estimate: Floats, most: int) -> Integers:
+    """Return at most so many of the places of nodes, rising: those with the largest estimates."""
+    if len(places) <= most:
+        return places
+    order = np.argsort(-estimate[places], kind="stable")
+    return np.sort(places[order[:most]])
+
+
+# Gives, of the nodes of a level, what was measured, the estimates that decide, and the places of
+# those that are split, rising; from the level, the nodes and the estimates of their parents.
+GrowthStep = Callable[[int, Nodes, Estimates | None], tuple[Estimates, Estimates, Integers]]
+
+
+def grow_tree(depths: Sequence[int], step: GrowthStep) -> tuple[GrownTree, list[Estimates]]:
+    """Grow a partition from the root.
+
+    Args:
+        depths: (h + 1,) of the levels, in bits, the root's 0 first, rising.
+        step: what is measured of the nodes of a level, and which of them are split; of the last
+            level none is.
+
+    Returns:
+        the tree; and for each of its levels the estimates that decided.
+    """
+    nodes, parents = np.zeros(1, np.uint64), np.zeros(1, np.int64)
+    above: Estimates | None = None
+    levels, running = [], []
+    for level, depth in enumerate(depths):
+        own, decided, places = step(level, nodes, above)
+        levels.append(GrownLevel(depth, nodes, parents, *own))
+        running.append(decided)
+        if not len(places):
+            break
+        bits = depths[level + 1] - depth
+        above = Estimates(*(values[places] for values in decided))
+        nodes, parents = descendant_nodes(nodes[places], bits), np.repeat(places, 1 << bits)
+    return GrownTree(levels=tuple(levels)), running
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -407,7 +432,7 @@ class GrownEstimate:
     """
 
     tree: GrownTree
-    estimates: tuple[Running, ...]
+    estimates: tuple[Estimates, ...]
     below: tuple[Floats, ...]
 
 
@@ -464,22 +489,22 @@ def least_squares(tree: GrownTree) -> GrownEstimate:
         measured = np.where(np.isinf(own), 0.0, above.value[split])
         z[place - 1][split] = measured * (1 - weight) + sums * weight
         a[place - 1][split] = weight * spread
-    estimates = [Running(z[0], a[0])]
+    estimates = [Estimates(z[0], a[0])]
     for place, above, level in tree.pairs():
         estimates.append(_down(estimates[-1], z[place], a[place], level.split(above)))
     return GrownEstimate(tree=tree, estimates=tuple(estimates), below=tuple(a))
 
 
 def _down(
-    parents: Running, z: Floats, a: Floats, split: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> Running:
+    parents: Estimates, z: Floats, a: Floats, split: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> Estimates:
     """The estimates of a level from those above."""
     z, a = z.reshape(len(split), -1), a.reshape(len(split), -1)
     sums, spread = z.sum(axis=1, keepdims=True), a.sum(axis=1, keepdims=True)
     share = a / spread
     count = z + share * (parents.estimate[split][:, np.newaxis] - sums)
     variance = a - a * share + np.square(share) * parents.variance[split][:, np.newaxis]
-    return Running(count.reshape(-1), np.maximum(variance, 0.0).reshape(-1))
+    return Estimates(count.reshape(-1), np.maximum(variance, 0.0).reshape(-1))
 
 
 def whole_counts(

@@ -23,12 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.arrays import Flags, Floats, Integers
-from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.domain import HypercubeDomain, Nodes
 from dptrees.dpcore.boxes.partition import (
     GrownEstimate,
     GrownLevel,
     GrownTree,
-    Nodes,
     descendant_nodes,
     least_squares,
     weighted_families,
@@ -168,9 +167,7 @@ class ReleasedPartition(BoxParts):
         depth = self.depths[place]
         filled = self.domain.has_cells(depth, nodes)
         variance = np.where(filled, math.inf, 0.0)
-        return GrownLevel(
-            depth=depth, nodes=nodes, parents=parents, value=np.zeros(len(nodes)), variance=variance
-        )
+        return GrownLevel(depth, nodes, parents, np.zeros(len(nodes)), variance)
 
     def _column(self, name: str) -> list[Floats]:
         """A column of the tables of each level (n,) of the tree; 0 for nodes without cells."""

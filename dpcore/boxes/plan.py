@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
@@ -25,21 +25,22 @@ from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from typing_extensions import Self
 
 from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.boxes.domain import HypercubeDomain, Nodes
 from dptrees.dpcore.boxes.partition import (
     BestLinear,
+    Estimates,
     EvenShares,
-    GrownLevel,
     GrownTree,
     GrowthConsistency,
-    Hierarchy,
-    MeasuredNodes,
     Measurement,
-    Nodes,
-    Running,
-    descendant_nodes,
+    child_estimates,
+    grow_tree,
+    largest_nodes,
     least_squares,
+    measured_nodes,
     measured_variance,
     whole_counts,
 )
@@ -102,23 +103,20 @@ class GrowthRule(Coded):
         places = np.flatnonzero(count > least)
         if self.parts is not None:
             places = places[count[places] >= max(total, 0.0) / self.parts]
-        if len(places) > self.most:
-            order = np.argsort(-count[places], kind="stable")
-            places = np.sort(places[order[: self.most]])
-        return places
+        return largest_nodes(places, count, self.most)
 
 
 def grow(
-    hierarchy: Hierarchy,
+    domain: HypercubeDomain,
     depths: Sequence[int],
     measurement: Measurement,
     rule: GrowthRule,
     consistency: GrowthConsistency,
-) -> tuple[GrownTree, list[Running]]:
-    """Grow a partition from the root.
+) -> tuple[GrownTree, list[Estimates]]:
+    """Grow a partition from the root by a rule.
 
     Args:
-        hierarchy: the domain.
+        domain: the domain.
         depths: (h + 1,) of the levels, in bits, the root's 0 first, rising.
         measurement: noisy counts of any node of any level.
         rule: which nodes are split.
@@ -129,55 +127,26 @@ def grow(
 
     Source: Algorithm 3; see the docstring of this module.
     """
-    root = np.zeros(1, np.uint64)
-    measured = measurement.at(0, 0, root)
-    levels = [_level(0, root, np.zeros(1, np.int64), measured)]
-    running = [consistency.root(*measured)]
-    for level, depth in enumerate(depths[1:], 1):
-        last = levels[-1]
-        divisible = hierarchy.is_divisible(last.depth, last.nodes)
-        count = np.where(divisible, running[-1].estimate, np.nan)
-        error = math.sqrt(measurement.variance(level)) if level > 1 else None
-        places = rule.chosen(count, float(running[0].estimate[0]), error)
-        if not len(places):
-            break
-        own = _split(hierarchy, measurement, level, depth, last.nodes[places], last.depth)
-        fanout = 1 << (depth - last.depth)
-        below = consistency.children(
-            Running(*(values[places] for values in running[-1])),
-            own.value.reshape(-1, fanout),
-            own.variance.reshape(-1, fanout),
-        )
-        nodes = descendant_nodes(last.nodes[places], depth - last.depth)
-        levels.append(_level(depth, nodes, np.repeat(places, fanout), own))
-        running.append(Running(*(values.reshape(-1) for values in below)))
-    return GrownTree(levels=tuple(levels)), running
+    total = 0.0
 
+    def step(
+        level: int, nodes: Nodes, above: Estimates | None
+    ) -> tuple[Estimates, Estimates, Integers]:
+        nonlocal total
+        own = measured_nodes(domain, measurement, level, depths[level], nodes)
+        if above is None:
+            running = consistency.root(*own)
+            total = float(running.estimate[0])
+        else:
+            running = child_estimates(consistency, above, own)
+        if level + 1 == len(depths):
+            return own, running, np.empty(0, np.int64)
+        divisible = domain.is_divisible(depths[level], nodes)
+        count = np.where(divisible, running.estimate, np.nan)
+        error = math.sqrt(measurement.variance(level + 1)) if level else None
+        return own, running, rule.chosen(count, total, error)
 
-def _split(
-    hierarchy: Hierarchy,
-    measurement: Measurement,
-    level: int,
-    depth: int,
-    parents: Nodes,
-    above: int,
-) -> MeasuredNodes:
-    """Measurements of the children of nodes; 0, and known, where no row can be."""
-    nodes = descendant_nodes(parents, depth - above)
-    filled = hierarchy.has_cells(depth, nodes)
-    value, variance = np.zeros(len(nodes)), np.zeros(len(nodes))
-    value[filled], variance[filled] = measurement.at(level, depth, nodes[filled])
-    return MeasuredNodes(value, variance)
-
-
-def _level(depth: int, nodes: Nodes, parents: Integers, measured: MeasuredNodes) -> GrownLevel:
-    return GrownLevel(
-        depth=depth,
-        nodes=nodes,
-        parents=parents,
-        value=measured.value,
-        variance=measured.variance,
-    )
+    return grow_tree(depths, step)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -191,8 +160,23 @@ class EstimatedTree:
     """
 
     tree: GrownTree
-    estimates: tuple[Running, ...]
+    estimates: tuple[Estimates, ...]
     counts: tuple[Integers, ...]
+
+    @classmethod
+    def solved(cls, tree: GrownTree, domain: HypercubeDomain | None = None) -> EstimatedTree:
+        """Return the least squares estimates of a tree, and its consistent counts.
+
+        Args:
+            tree: as measured.
+            domain: by whose cells counts are drawn towards even ones; None: they are not.
+        """
+        found, cells = least_squares(tree), None
+        if domain is not None:
+            cells = [domain.cells(level.depth, level.nodes) for level in tree.levels]
+        estimates = [each.estimate for each in found.estimates]
+        counts = whole_counts(tree, estimates, found.below, cells)
+        return cls(tree=tree, estimates=found.estimates, counts=tuple(counts))
 
 
 class LevelVariances(NamedTuple):
@@ -208,20 +192,21 @@ class LevelVariances(NamedTuple):
     ended: tuple[float, ...]
 
 
-# Of exact counts, as specifications name it.
-HOLDING = coded(
-    name="holding",
-    write=lambda plan: "dense" if plan.dense else "sparse",
-    read=lambda holding: holding == "dense",
-)
+class Holding(Enum):
+    """The form in which exact counts are held until noise is added."""
+
+    DENSE = "dense"  # a counter for every node of the last level
+    SPARSE = "sparse"  # a counter for every node of the last level that a row touches
+    SKETCH = "sketch"  # counters for the first levels, a sketch for each level below
 
 
-def measured_levels(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the depths and the amounts of the levels of a specification."""
-    return {
-        "depths": tuple(level["depth"] for level in spec["levels"]),
-        "amounts": tuple(Fraction(level[spec["measure"]]) for level in spec["levels"]),
-    }
+def refuse_sketched(holding: Holding) -> None:
+    """
+    Raises:
+        ValueError: counts are held in sketches.
+    """
+    if holding is Holding.SKETCH:
+        raise ValueError("holding: exact counts are needed until a node is looked at")
 
 
 class PartitionMechanism(Coded, ABC):
@@ -233,6 +218,7 @@ class PartitionMechanism(Coded, ABC):
         measure: of the budget.
         unit: what neighbors differ in.
         public_total: the number of rows is public.
+        holding: of exact counts.
     """
 
     mechanism: ClassVar[str]
@@ -240,6 +226,7 @@ class PartitionMechanism(Coded, ABC):
     measure: Measure
     unit: PrivacyUnit
     public_total: bool
+    holding: Holding
 
     @property
     def height(self) -> int:
@@ -263,10 +250,10 @@ class PartitionMechanism(Coded, ABC):
         return True
 
     @property
-    @abstractmethod
     def state_bytes(self) -> int | None:
-        """Largest size of the exact counts in bytes; None where it is that of the nodes that rows
-        touch."""
+        """Largest size of the exact counts in bytes, wherever they are held together; None where it
+        is that of the nodes that rows touch."""
+        return 8 << self.depths[-1] if self.holding is Holding.DENSE else None
 
     @property
     @abstractmethod
@@ -274,7 +261,7 @@ class PartitionMechanism(Coded, ABC):
         """The budget that is spent."""
 
     @abstractmethod
-    def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
+    def estimated(self, domain: HypercubeDomain, measurement: Measurement) -> EstimatedTree:
         """Grow the partition and estimate its counts: a function of noisy counts alone."""
 
     @property
@@ -283,12 +270,61 @@ class PartitionMechanism(Coded, ABC):
         """Each level's depth, budget and exact noise, as plain JSON values."""
 
 
-class Holding(Enum):
-    """The form in which exact counts are held until noise is added."""
+@dataclass(frozen=True, kw_only=True)
+class LevelsPlan(PartitionMechanism, ABC):
+    """A plan of a partition with a budget for each level.
 
-    DENSE = "dense"  # a counter for every node of the last level
-    SPARSE = "sparse"  # a counter for every node of the last level that a row touches
-    SKETCH = "sketch"  # counters for the first levels, a sketch for each level below
+    Args:
+        depths: (h + 1,) of the levels, in bits, the root's 0 first, rising; h at least 1.
+        amounts: (h + 1,) of the budget that each level spends, at least 0; of the root 0 where it
+            is public.
+        measure: of the amounts.
+        unit: what neighbors differ in.
+        public_total: the number of rows is public: under ``substitute``, where no row is dropped.
+        holding: of exact counts.
+
+    Raises:
+        ValueError: fields out of range, or that do not fit each other.
+    """
+
+    depths: tuple[int, ...] = field(metadata=CONTEXT)
+    amounts: tuple[Fraction, ...] = field(metadata=CONTEXT)
+    measure: Measure
+    unit: PrivacyUnit = field(metadata=INLINE)
+    public_total: bool = False
+    holding: Holding = Holding.SPARSE
+
+    def __post_init__(self) -> None:
+        if self.depths[0] != 0 or len(self.depths) < 2:
+            raise ValueError(f"depths: {self.depths} do not begin with 0 and go on")
+        if any(first >= second for first, second in pairwise(self.depths)):
+            raise ValueError(f"depths: {self.depths} do not rise")
+        if len(self.amounts) != len(self.depths):
+            raise ValueError(f"amounts: {len(self.amounts)} for {len(self.depths)} levels")
+        if self.public_total and (self.unit != SUBSTITUTE_ROW or self.amounts[0]):
+            raise ValueError("public_total: under substitute only, and the root then costs nothing")
+
+    @property
+    def _moved(self) -> MovedCounts | None:
+        """Moves of the counts, or cells, of each law by one unit; None where they depend on what
+        came out."""
+        return None
+
+    @property
+    def spending(self) -> Spending:
+        """Budget that all levels of any path spend together."""
+        total = sum(self.amounts, Fraction())
+        if self.measure is Measure.EPSILON:
+            return Spending(epsilon=total)
+        return Spending(rho=total, moved=self._moved)
+
+    # By hand: depths and amounts are in the entries of the levels.
+    @classmethod
+    def from_entries(cls, left: dict[str, Any], **context: Any) -> Self:
+        """Read what `spec` writes."""
+        depths = tuple(level["depth"] for level in left["levels"])
+        amounts = tuple(Fraction(level[left["measure"]]) for level in left["levels"])
+        return super().from_entries(left, depths=depths, amounts=amounts, **context)
 
 
 class Estimation(Enum):
@@ -327,19 +363,14 @@ class LevelSketches(Coded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionPlan(PartitionMechanism):
+class PartitionPlan(LevelsPlan):
     """The plan of a partition: how it is measured and grown. Holds no data.
 
     Args:
-        depths: (h + 1,) of the measured levels, in bits, the root's 0 first, rising; h at least 1.
-        amounts: (h + 1,) of the budget that each level spends, above 0; the root's may be 0: it is
-            not measured, or public.
-        measure: of the amounts.
-        unit: what neighbors differ in.
-        public_total: the number of rows is public: under ``substitute``, where no row is dropped.
+        depths, measure, unit, public_total, holding: as of every plan of levels.
+        amounts: (h + 1,) above 0; the root's may be 0: it is not measured, or public.
         rule: which nodes are split.
         estimation: of the counts.
-        holding: of exact counts.
         sketches: where `holding` is SKETCH, else None.
 
     Raises:
@@ -350,7 +381,7 @@ class PartitionPlan(PartitionMechanism):
     ...     depths=(0, 4, 8), amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
     ...     measure=Measure.EPSILON, unit=ADD_REMOVE_ROW,
     ...     rule=GrowthRule(most=2**14, errors=4.0))
-    >>> plan.law(1), plan.spending.epsilon
+    >>> plan.laws[1], plan.spending.epsilon
     (DiscreteLaplace(scale=Fraction(2, 1)), Fraction(1, 1))
     >>> PartitionPlan.from_spec(plan.spec()) == plan
     True
@@ -362,23 +393,12 @@ class PartitionPlan(PartitionMechanism):
         *("rule", "estimation", "holding", "sketches"),
     )
 
-    depths: tuple[int, ...] = field(metadata=CONTEXT)
-    amounts: tuple[Fraction, ...] = field(metadata=CONTEXT)
-    measure: Measure
-    unit: PrivacyUnit = field(metadata=INLINE)
     rule: GrowthRule = field(metadata=coded(name="split"))
-    public_total: bool = False
     estimation: Estimation = Estimation.SHRUNK
-    holding: Holding = Holding.SPARSE
     sketches: LevelSketches | None = None
 
     def __post_init__(self) -> None:
-        if self.depths[0] != 0 or len(self.depths) < 2:
-            raise ValueError(f"depths: {self.depths} do not begin with 0 and go on")
-        if any(first >= second for first, second in pairwise(self.depths)):
-            raise ValueError(f"depths: {self.depths} do not rise")
-        if len(self.amounts) != len(self.depths):
-            raise ValueError(f"amounts: {len(self.amounts)} for {len(self.depths)} levels")
+        super().__post_init__()
         if min(self.amounts[1:]) <= 0 or self.amounts[0] < 0:
             raise ValueError("amounts: below the root each must be above 0")
         self._check_root()
@@ -388,8 +408,6 @@ class PartitionPlan(PartitionMechanism):
             raise ValueError("counters: no level is left for a sketch")
 
     def _check_root(self) -> None:
-        if self.public_total and (self.unit != SUBSTITUTE_ROW or self.amounts[0]):
-            raise ValueError("public_total: under substitute only, and the root then costs nothing")
         known = self.public_total or self.amounts[0] > 0
         if not known and (self.estimation is Estimation.EVEN_SHARES or self.rule.parts is not None):
             raise ValueError("amounts: the root must be measured, or public, for this")
@@ -431,10 +449,6 @@ class PartitionPlan(PartitionMechanism):
             results[0] = 0.0
         return LevelVariances(split=tuple(results), ended=tuple(results))
 
-    def law(self, level: int) -> NoiseLaw | None:
-        """The noise of each count, or cell, of a level."""
-        return self.laws[level]
-
     def with_budget(self, budget: Budget) -> PartitionPlan:
         """The same plan at another budget, split over its levels in the same proportions.
 
@@ -471,18 +485,15 @@ class PartitionPlan(PartitionMechanism):
             amounts.append(amount)
         return replace(self, amounts=tuple(amounts))
 
-    def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
+    def estimated(self, domain: HypercubeDomain, measurement: Measurement) -> EstimatedTree:
         consistency = self.estimation.consistency
-        tree, running = grow(hierarchy, self.depths, measurement, self.rule, consistency)
-        if self.estimation is Estimation.EVEN_SHARES:
-            spreads = [np.where(level.variance > 0, 1.0, 0.0) for level in tree.levels]
-        else:
-            solved = least_squares(tree)
-            running, spreads = list(solved.estimates), list(solved.below)
-        cells = None
-        if self.estimation is Estimation.SHRUNK:
-            cells = [hierarchy.cells(level.depth, level.nodes) for level in tree.levels]
-        counts = whole_counts(tree, [each.estimate for each in running], spreads, cells)
+        tree, running = grow(domain, self.depths, measurement, self.rule, consistency)
+        if self.estimation is not Estimation.EVEN_SHARES:
+            return EstimatedTree.solved(
+                tree, domain if self.estimation is Estimation.SHRUNK else None
+            )
+        spreads = [np.where(level.variance > 0, 1.0, 0.0) for level in tree.levels]
+        counts = whole_counts(tree, [each.estimate for each in running], spreads)
         return EstimatedTree(tree=tree, estimates=tuple(running), counts=tuple(counts))
 
     def is_measured(self, level: int) -> bool:
@@ -490,28 +501,15 @@ class PartitionPlan(PartitionMechanism):
         return level > 0 or self.public_total or self.amounts[0] > 0
 
     @property
-    def spending(self) -> Spending:
-        """Budget that all levels spend together."""
-        total = sum(self.amounts, Fraction())
-        if self.measure is Measure.EPSILON:
-            return Spending(epsilon=total)
-        return Spending(rho=total, moved=self._moved)
-
-    @property
     def _moved(self) -> MovedCounts | None:
-        """Moves of the counts, or cells, of each law by one unit."""
         return moved_of_levels(
             (law, self._sensitivity(level)) for level, law in enumerate(self.laws) if law
         )
 
     @property
     def state_bytes(self) -> int | None:
-        """Largest size of the exact counts in bytes, wherever they are held together; None where it
-        is that of the nodes that rows touch."""
-        if self.holding is Holding.SPARSE:
-            return None
         if self.sketches is None:
-            return 8 << self.depths[-1]
+            return super().state_bytes
         sketched = self.height - self.sketches.counters
         counters = 1 << self.depths[self.sketches.counters]
         return 8 * (counters + sketched * self.sketches.shape.cells)
@@ -530,9 +528,3 @@ class PartitionPlan(PartitionMechanism):
                 zip(self.depths, self.amounts, self.laws, strict=True)
             )
         ]
-
-    # By hand: depths and amounts are in the entries of the levels.
-    @classmethod
-    def from_entries(cls, left: dict[str, Any], **context: Any) -> PartitionPlan:
-        """Read what `spec` writes."""
-        return super().from_entries(left, **measured_levels(left), **context)

@@ -152,6 +152,11 @@ class PartitionChoices:
             raise Refusal("split_errors", f"{self.split_errors} is below 0")
 
     @property
+    def guessed_rows(self) -> int:
+        """A public guess of the number of rows."""
+        return self.rows or self.rows_at_most or GUESSED_ROWS
+
+    @property
     def sketch_choice(self) -> str | None:
         """A choice that only sketches have, by its name; None where there is none."""
         names = ("width", "hash_rows", "sketch")
@@ -273,10 +278,8 @@ def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivT
         if getattr(choices, name) != getattr(plain, name):
             raise Refusal(name, "PrivTree has no such choice")
     refuse_sketches(choices, "PrivTree compares exact counts, which a sketch does not have")
-    if choices.depth is not None and choices.depth > setting.bits:
-        raise Refusal("depth", f"{choices.depth} is above {setting.bits}, where parts are one cell")
     apart = choices.bits_apart or min(setting.dimensions, 8)
-    finest = choices.depth or min(setting.bits, 40) // apart * apart
+    finest = requested_depth(setting, choices) or min(setting.bits, 40) // apart * apart
     if finest < 1 or finest % apart:
         field = "bits_apart" if choices.depth is None else "depth"
         raise Refusal(field, f"levels {apart} bits apart do not end at a depth of {finest}")
@@ -287,7 +290,7 @@ def plan_privtree(setting: PartitionSetting, choices: PartitionChoices) -> PrivT
         split_epsilon=half,
         count_epsilon=setting.budget.amount - half,
         unit=setting.unit,
-        dense=is_dense(choices, finest),
+        holding=exact_holding(choices, finest),
     )
 
 
@@ -300,8 +303,8 @@ def refuse_sketches(choices: PartitionChoices, why: str) -> None:
         raise Refusal(choices.sketch_choice or "holding", why)
 
 
-def is_dense(choices: PartitionChoices, finest: int) -> bool:
-    """Whether a counter for every node of the finest level is held, where none is a sketch.
+def exact_holding(choices: PartitionChoices, finest: int) -> Holding:
+    """How exact counts of the finest level are held, where none is a sketch.
 
     Raises:
         Refusal: exact counts may pass a memory limit.
@@ -311,7 +314,7 @@ def is_dense(choices: PartitionChoices, finest: int) -> bool:
     if choices.holding is Holding.DENSE or fits:
         if dense > memory:
             raise Refusal("memory", f"{memory} bytes are below the {dense} that dense counts need")
-        return choices.holding is not Holding.SPARSE
+        return choices.holding or Holding.DENSE
     if choices.memory is not None:
         sparse = CODE_BYTES * (choices.rows_at_most or 2**40)
         if min(sparse, dense) > memory:
@@ -320,7 +323,7 @@ def is_dense(choices: PartitionChoices, finest: int) -> bool:
                 f"{memory} bytes are below the {min(sparse, dense)} that exact counts may need; "
                 "rows_at_most, or a smaller depth, needs less",
             )
-    return False
+    return Holding.SPARSE
 
 
 def useful_depth(setting: PartitionSetting, rows: int) -> int:
@@ -337,28 +340,44 @@ def useful_depth(setting: PartitionSetting, rows: int) -> int:
     return binary_exponent(useful - useful * 2.0**-50)
 
 
-def bits_apart(setting: PartitionSetting, choices: PartitionChoices) -> int:
-    """Bits between levels: about the usual, in whole rounds of the columns where there are few."""
-    if choices.bits_apart is not None:
-        return choices.bits_apart
-    usual, columns = BITS_APART[setting.budget.measure], setting.dimensions
+def bits_apart(columns: int, usual: int) -> int:
+    """Bits between levels: about the usual, in whole rounds of the columns where there are few.
+
+    >>> [bits_apart(columns, 4) for columns in (1, 2, 3, 5, 9)]
+    [4, 4, 3, 5, 4]
+    """
     return usual if columns > 8 else columns * max(1, round(usual / columns))
+
+
+def requested_depth(setting: PartitionSetting, choices: PartitionChoices) -> int | None:
+    """The requested depth of the finest level; None: it is left to the planner.
+
+    Raises:
+        Refusal: the domain is not so deep.
+    """
+    if choices.depth is not None and choices.depth > setting.bits:
+        raise Refusal("depth", f"{choices.depth} is above {setting.bits}, where parts are one cell")
+    return choices.depth
+
+
+def finest_depth(setting: PartitionSetting, useful: int, apart: int, beyond: int) -> int:
+    """Return a depth of whole levels some levels beyond the useful one, or that of all cells."""
+    return min(apart * (max(1, round(useful / apart)) + beyond), setting.bits)
 
 
 def level_depths(setting: PartitionSetting, choices: PartitionChoices) -> tuple[int, ...]:
     """Return the depths of the levels, evenly spaced as far as possible."""
-    if choices.depth is not None and choices.depth > setting.bits:
-        raise Refusal("depth", f"{choices.depth} is above {setting.bits}, where parts are one cell")
-    apart, finest = bits_apart(setting, choices), choices.depth
+    usual = BITS_APART[setting.budget.measure]
+    apart = choices.bits_apart or bits_apart(setting.dimensions, usual)
+    finest = requested_depth(setting, choices)
     if finest is None:
-        useful = useful_depth(setting, choices.rows or choices.rows_at_most or GUESSED_ROWS)
-        if choices.shares == "lemma_5":
-            finest = useful
-        else:
-            useful -= setting.dimensions == 1
-            beyond, _ = _LEVELS_BEYOND.get(setting.dimensions, _LEVELS_BEYOND_MANY)
-            finest = apart * (max(1, round(useful / apart)) + beyond)
-        finest = min(finest, setting.bits)
+        useful = useful_depth(setting, choices.guessed_rows)
+        beyond, _ = _LEVELS_BEYOND.get(setting.dimensions, _LEVELS_BEYOND_MANY)
+        finest = (
+            min(useful, setting.bits)
+            if choices.shares == "lemma_5"
+            else finest_depth(setting, useful - (setting.dimensions == 1), apart, beyond)
+        )
     levels = -(-finest // apart)
     return (0, *(finest * level // levels for level in range(1, levels + 1)))
 
@@ -395,14 +414,28 @@ def _amounts(
     measure = setting.budget.measure
     if choices.shares == "lemma_5":
         shares = lemma_5_shares(depths, setting.diameters, most, measure)
-        shares = shares if root else shares[1:] / shares[1:].sum()
+        shares = shares if root else np.asarray(shares[1:] / shares[1:].sum())
     else:
         beyond = _LEVELS_BEYOND.get(setting.dimensions, _LEVELS_BEYOND_MANY)
         falls = 0.0 if choices.shares == "equal" else beyond[1]
         shares = falling_shares(len(depths) - (not root), falls)
-    amounts = setting.budget.split(np.asarray(shares))
+    return level_amounts(setting, shares, root=root)
+
+
+def level_amounts(setting: PartitionSetting, shares: Floats, *, root: bool) -> tuple[Fraction, ...]:
+    """Return the budget of each level; 0 for a root that is public or not measured.
+
+    Args:
+        setting: with the budget.
+        shares: of the measured levels, of sum 1.
+        root: whether the root is one of them.
+
+    Raises:
+        Refusal: the budget is too small for so many levels.
+    """
+    amounts = setting.budget.split(shares)
     if min(amounts) <= 0:
-        raise Refusal("depth", f"{len(depths) - 1} levels are too many for this budget")
+        raise Refusal("depth", f"{len(shares) - root} levels are too many for this budget")
     return amounts if root else (Fraction(0), *amounts)
 
 

@@ -30,25 +30,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dptrees.dpcore.arithmetic.elementary import log
-from dptrees.dpcore.arrays import Flags
-from dptrees.dpcore.boxes.partition import (
-    GrownLevel,
-    GrownTree,
-    Hierarchy,
-    Measurement,
-    NodeNoise,
-    Nodes,
-    descendant_nodes,
-    least_squares,
-    whole_counts,
+from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.boxes.domain import HypercubeDomain, Nodes
+from dptrees.dpcore.boxes.partition import Estimates, Measurement, NodeNoise, grow_tree
+from dptrees.dpcore.boxes.plan import (
+    EstimatedTree,
+    Holding,
+    PartitionMechanism,
+    refuse_sketched,
 )
-from dptrees.dpcore.boxes.plan import HOLDING, EstimatedTree, PartitionMechanism
 from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.source import LARGEST_DIVIDED, add_noise
 from dptrees.dpcore.privacy.composition import Spending
@@ -67,7 +63,7 @@ class PrivTreePlan(PartitionMechanism):
         split_epsilon: epsilon_1, for the splits.
         count_epsilon: epsilon_2, for the counts of the parts.
         unit: what neighbors differ in.
-        dense: whether a counter for every node of the finest depth is held.
+        holding: of exact counts; no sketches.
 
     Raises:
         ValueError: a field out of range.
@@ -84,7 +80,7 @@ class PrivTreePlan(PartitionMechanism):
     mechanism: ClassVar[str] = "privtree"
     written = (
         *("mechanism", "unit", "levels", "bits_apart", "split_epsilon", "count_epsilon"),
-        *("split_scale", "decay", "dense"),
+        *("split_scale", "decay", "holding"),
     )
 
     bits_apart: int
@@ -92,7 +88,7 @@ class PrivTreePlan(PartitionMechanism):
     split_epsilon: Fraction
     count_epsilon: Fraction
     unit: PrivacyUnit = field(metadata=INLINE)
-    dense: bool = field(default=False, metadata=HOLDING)
+    holding: Holding = Holding.SPARSE
     measure: Measure = field(default=Measure.EPSILON, init=False)
     public_total: bool = field(default=False, init=False)
 
@@ -103,6 +99,7 @@ class PrivTreePlan(PartitionMechanism):
             )
         if min(self.split_epsilon, self.count_epsilon) <= 0:
             raise ValueError("split_epsilon, count_epsilon: both must be above 0")
+        refuse_sketched(self.holding)
 
     @cached_property
     def depths(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -146,77 +143,45 @@ class PrivTreePlan(PartitionMechanism):
         return (self.count_law,) * len(self.depths)
 
     @property
-    def state_bytes(self) -> int | None:
-        return 8 << self.finest if self.dense else None
-
-    @property
     def spending(self) -> Spending:
         return Spending(epsilon=self.split_epsilon + self.count_epsilon)
 
-    def estimated(self, hierarchy: Hierarchy, measurement: Measurement) -> EstimatedTree:
+    def estimated(self, domain: HypercubeDomain, measurement: Measurement) -> EstimatedTree:
         assert isinstance(measurement, NodeNoise)  # which the question holds for it
-        tree = self._measured(hierarchy, measurement, self._grown(hierarchy, measurement))
-        solved = least_squares(tree)
-        estimates = [each.estimate for each in solved.estimates]
-        counts = whole_counts(tree, estimates, solved.below)
-        return EstimatedTree(tree=tree, estimates=solved.estimates, counts=tuple(counts))
+        tree, _ = grow_tree(self.depths, partial(self._look_at, domain, measurement))
+        return EstimatedTree.solved(tree)
 
-    def _grown(self, hierarchy: Hierarchy, measurement: NodeNoise) -> list[GrownLevel]:
-        """The levels, without counts."""
-        nodes, parents = np.zeros(1, np.uint64), np.zeros(1, np.int64)
-        levels = []
-        for level, depth in enumerate(self.depths):
-            levels.append(
-                GrownLevel(
-                    depth=depth,
-                    nodes=nodes,
-                    parents=parents,
-                    value=np.zeros(len(nodes)),
-                    variance=np.full(len(nodes), np.inf),
-                )
-            )
-            if level == self.height:
-                break
-            places = np.flatnonzero(self._is_split(hierarchy, measurement, level, nodes))
-            if not len(places):
-                break
-            nodes = descendant_nodes(nodes[places], self.bits_apart)
-            parents = np.repeat(places, 1 << self.bits_apart)
-        return levels
+    def _look_at(
+        self,
+        domain: HypercubeDomain,
+        noise: NodeNoise,
+        level: int,
+        nodes: Nodes,
+        parents: Estimates | None,
+    ) -> tuple[Estimates, Estimates, Integers]:
+        """Return the noisy counts of the parts among the nodes of a level, and which nodes are
+        split, as `grow_tree` requests it."""
+        depth, places = self.depths[level], np.empty(0, np.int64)
+        if level < self.height:
+            places = np.flatnonzero(self._is_split(domain, noise, level, nodes))
+        parts = domain.has_cells(depth, nodes)
+        value, variance = np.zeros(len(nodes)), np.where(parts, np.inf, 0.0)
+        parts[places] = False
+        value[parts], variance[parts] = noise.at(level, depth, nodes[parts])
+        own = Estimates(value, variance)
+        return own, own, places
 
     def _is_split(
-        self, hierarchy: Hierarchy, measurement: NodeNoise, level: int, nodes: Nodes
+        self, domain: HypercubeDomain, noise: NodeNoise, level: int, nodes: Nodes
     ) -> Flags:
         """(n,) which nodes of a level are split."""
         depth = self.depths[level]
-        biased = np.maximum(-self.decay, measurement.counts.at(depth, nodes) - level * self.decay)
-        streams = measurement.source.node_streams(measurement.tree, "split", depth, nodes)
+        biased = np.maximum(-self.decay, noise.counts.at(depth, nodes) - level * self.decay)
+        streams = noise.source.node_streams(noise.tree, "split", depth, nodes)
         # No number of rows is so large: a refusal would say more than decisions pay for.
         noisy = add_noise(self.split_law, biased, streams, largest=LARGEST_DIVIDED)
-        result: Flags = (noisy > 0) & hierarchy.is_divisible(depth, nodes)
+        result: Flags = (noisy > 0) & domain.is_divisible(depth, nodes)
         return result
-
-    def _measured(
-        self, hierarchy: Hierarchy, measurement: NodeNoise, levels: list[GrownLevel]
-    ) -> GrownTree:
-        """The same levels with the noisy counts of the parts."""
-        ends = GrownTree(levels=tuple(levels)).leaves()
-        results = []
-        for level, (own, parts) in enumerate(zip(levels, ends, strict=True)):
-            filled = hierarchy.has_cells(own.depth, own.nodes)
-            value, variance = own.value, np.where(filled, np.inf, 0.0)
-            parts &= filled
-            value[parts], variance[parts] = measurement.at(level, own.depth, own.nodes[parts])
-            results.append(
-                GrownLevel(
-                    depth=own.depth,
-                    nodes=own.nodes,
-                    parents=own.parents,
-                    value=value,
-                    variance=variance,
-                )
-            )
-        return GrownTree(levels=tuple(results))
 
     @property
     def levels(self) -> list[dict[str, object]]:

@@ -133,7 +133,8 @@ def privhp_choices(choices: PartitionChoices) -> PartitionChoices:
 
 def _fits(plan: AdaptivePartitionPlan, choices: PartitionChoices) -> bool:
     """Whether exact counts are expected to fit memory, as PrivHP's planner expects it."""
-    if plan.dense or choices.holding is not None or choices.memory is not None:
+    chosen = choices.holding is not None or choices.memory is not None
+    if chosen or plan.holding is Holding.DENSE:
         return True
     rows = choices.rows_at_most or choices.rows or GUESSED_ROWS
     return 2 * CODE_BYTES * min(rows, 1 << plan.depths[-1]) <= DEFAULT_MEMORY

@@ -161,6 +161,43 @@ class Drawn(NamedTuple):
     kept: bytes | None
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ArrayCounts(Counts):
+    """The exact counts of a place as one array.
+
+    Args:
+        counts: (n,) int64.
+        times: how many of them each row is counted in.
+    """
+
+    counts: Integers
+    times: int = 1
+
+    @classmethod
+    def merged(cls, size: int, partials: Iterable[bytes], times: int = 1) -> ArrayCounts:
+        """Add partial counts, in any order.
+
+        Args:
+            size: n.
+            partials: `Partial.data`, packed; empty bytes count nothing.
+            times: how many of the counts each row is counted in.
+        """
+        sums = np.zeros(size, np.int64)
+        for data in filter(None, partials):
+            sums += unpack(data)
+        return cls(counts=sums, times=times)
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum()) // self.times
+
+    def to_bytes(self) -> bytes:
+        return pack(self.counts)
+
+    def digest(self, key: ReleaseKey, release: str, tree: str, place: Place) -> int:
+        return counts_digest(key, release, tree, *place, self.counts)
+
+
 # The kind of part that a run of a series carries on to the next run.
 STATE = "state"
 # The kind of part that holds in how many periods of a series each unit has been counted.

@@ -20,7 +20,7 @@ from benchmarks.audit import exact
 from benchmarks.audit.exact import KINDS, MEASURES, audit
 from benchmarks.audit.published import PrivacyLoss, audit_sparse, audit_thresholds
 from dptrees.dpcore.boxes import plan as partition_plan
-from dptrees.dpcore.boxes.partition import MeasuredNodes, NodeNoise
+from dptrees.dpcore.boxes.partition import Estimates, NodeNoise
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.irregular import forest as irregular_forest
 from dptrees.dpcore.irregular import plan as irregular_plan
@@ -223,11 +223,9 @@ def signs_of_a_sketch_forgotten(patch: Patch) -> None:
 def an_unmeasured_root_read_exactly(patch: Patch) -> None:
     own = NodeNoise.at
 
-    def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> MeasuredNodes:
+    def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> Estimates:
         if level == 0 and self.laws[0] is None:
-            return MeasuredNodes(
-                self.counts.at(depth, nodes).astype(np.float64), np.zeros(len(nodes))
-            )
+            return Estimates(self.counts.at(depth, nodes).astype(np.float64), np.zeros(len(nodes)))
         return own(self, level, depth, nodes)
 
     patch.setattr(NodeNoise, "at", at)
@@ -237,12 +235,12 @@ def nodes_without_rows_left_without_noise(patch: Patch) -> None:
     """Plant a fault: nodes without rows get no noise, as if only nodes with rows needed it."""
     own = NodeNoise.at
 
-    def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> MeasuredNodes:
+    def at(self: NodeNoise, level: int, depth: int, nodes: Any) -> Estimates:
         touched = self.counts.at(depth, nodes) > 0
         found = own(self, level, depth, nodes[touched])
         value, variance = np.zeros(len(nodes)), np.ones(len(nodes))
         value[touched], variance[touched] = found
-        return MeasuredNodes(value, variance)
+        return Estimates(value, variance)
 
     patch.setattr(NodeNoise, "at", at)
 

@@ -15,7 +15,7 @@ import pytest
 
 from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan
 from dptrees.dpcore.boxes.partition import NodeNoise
-from dptrees.dpcore.boxes.plan import EstimatedTree
+from dptrees.dpcore.boxes.plan import EstimatedTree, Holding
 from dptrees.dpcore.boxes.question import mechanism_from_spec
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.source import NoiseSource
@@ -310,7 +310,7 @@ def test_spending_and_state() -> None:
     plan = make_plan()
     assert plan.spending == Spending(epsilon=Fraction(9, 2))
     assert make_plan(measure=Measure.RHO).spending == Spending(rho=Fraction(9, 2), moved=None)
-    assert plan.state_bytes is None and make_plan(dense=True).state_bytes == 8 * 2**8
+    assert plan.state_bytes is None and make_plan(holding=Holding.DENSE).state_bytes == 8 * 2**8
 
 
 def test_a_specification_is_read_back() -> None:

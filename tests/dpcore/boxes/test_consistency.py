@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from dptrees.dpcore.boxes.partition import (
     BestLinear,
+    Estimates,
     EvenShares,
     GrownLevel,
     GrownTree,
     GrowthConsistency,
-    Running,
 )
 from tests.dpcore.boxes.grown_trees import ROOTS, DenseTree, random_tree
 
@@ -36,7 +36,7 @@ def algorithm_4(parent: float, left: float, right: float) -> tuple[float, float]
 def even(parent: float, *children: float, empty: tuple[int, ...] = ()) -> list[float]:
     variance = np.ones((1, len(children)))
     variance[0, list(empty)] = 0.0
-    parents = Running(np.array([parent]), np.array([np.nan]))
+    parents = Estimates(np.array([parent]), np.array([np.nan]))
     found = EvenShares().children(parents, np.array([children]), variance)
     assert np.isnan(found.variance).all()
     shares: list[float] = found.estimate[0].tolist()
@@ -95,7 +95,7 @@ def test_families_of_one_level_do_not_touch_each_other() -> None:
     parents, values = rng.uniform(0, 50, 40), rng.normal(5, 20, (40, 4))
     variance = np.where(rng.random((40, 4)) < 0.3, 0.0, 1.0)
     variance[:, 0] = 1.0
-    both = Running(parents, np.full(40, np.nan))
+    both = Estimates(parents, np.full(40, np.nan))
     together = EvenShares().children(both, values, variance).estimate
     for k in range(40):
         empty = tuple(np.flatnonzero(variance[k] == 0).tolist())
@@ -107,18 +107,18 @@ def test_a_root_below_0_is_0() -> None:
     assert root.estimate.tolist() == [0.0] and np.isnan(root.variance).all()
 
 
-def so_far(tree: GrownTree, consistency: GrowthConsistency) -> list[Running]:
+def so_far(tree: GrownTree, consistency: GrowthConsistency) -> list[Estimates]:
     """The running estimates of a tree, level by level."""
     root = tree.levels[0]
     found = [consistency.root(root.value, root.variance)]
     for _, above, level in tree.pairs():
         fanout, split = level.fanout(above), level.split(above)
         own = consistency.children(
-            Running(*(values[split] for values in found[-1])),
+            Estimates(*(values[split] for values in found[-1])),
             level.value.reshape(-1, fanout),
             level.variance.reshape(-1, fanout),
         )
-        found.append(Running(*(values.reshape(-1) for values in own)))
+        found.append(Estimates(*(values.reshape(-1) for values in own)))
     return found
 
 
@@ -165,7 +165,7 @@ def test_the_best_linear_estimate_is_that_of_the_way_from_the_root(root: str) ->
                 assert np.allclose(running[height].variance[own], variance, rtol=1e-9, atol=1e-9)
                 parent = running[height - 1].estimate[level.parents[family]]
                 taken = BestLinear().children(
-                    Running(np.array([parent]), np.zeros(1)),
+                    Estimates(np.array([parent]), np.zeros(1)),
                     level.value[own][np.newaxis],
                     level.variance[own][np.newaxis],
                 )
@@ -175,7 +175,7 @@ def test_the_best_linear_estimate_is_that_of_the_way_from_the_root(root: str) ->
 
 def test_nothing_known_above_leaves_what_is_measured() -> None:
     value, variance = np.array([[4.0, -2.0, 0.0]]), np.array([[1.0, 2.0, 0.0]])
-    blank = Running(np.zeros(1), np.full(1, np.inf))
+    blank = Estimates(np.zeros(1), np.full(1, np.inf))
     found = BestLinear().children(blank, value, variance)
     assert np.array_equal(found.estimate, value) and np.array_equal(found.variance, variance)
 
@@ -185,7 +185,7 @@ def test_next_to_no_noise_divides_nothing_by_zero() -> None:
     with np.errstate(all="raise"):
         for parent in (0.0, tiny, 4.0, np.inf):
             found = BestLinear().children(
-                Running(np.array([9.0]), np.array([parent])),
+                Estimates(np.array([9.0]), np.array([parent])),
                 np.array([[4.0, 5.0, 0.0]]),
                 np.array([[tiny, tiny, 0.0]]),
             )

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dptrees.dpcore.boxes.partition import CodeCounts, MeasuredNodes, NodeNoise, Nodes
+from dptrees.dpcore.boxes.partition import CodeCounts, Estimates, NodeNoise, Nodes
 from dptrees.dpcore.boxes.plan import EstimatedTree
 from dptrees.dpcore.boxes.question import HypercubeQuestion, interval, standard_margin
 from dptrees.dpcore.noise.randomness import ReleaseKey
@@ -41,10 +41,10 @@ def exact_at(depth: int) -> CodeCounts:
 class WiderNoise(NodeNoise):
     """Planted: noise 30 % wider than stated."""
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
+    def at(self, level: int, depth: int, nodes: Nodes) -> Estimates:
         found = super().at(level, depth, nodes)
         exact = self.counts.at(depth, nodes)
-        return MeasuredNodes(exact + 1.3 * (found.value - exact), found.variance)
+        return Estimates(exact + 1.3 * (found.estimate - exact), found.variance)
 
 
 def grown(

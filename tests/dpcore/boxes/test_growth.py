@@ -9,7 +9,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from dptrees.dpcore.boxes.partition import BestLinear, EvenShares, GrownTree, MeasuredNodes, Nodes
+from dptrees.dpcore.boxes.partition import BestLinear, Estimates, EvenShares, GrownTree, Nodes
 from dptrees.dpcore.boxes.plan import GrowthRule, grow
 from tests.dpcore.refusals import check_refusals
 
@@ -38,12 +38,12 @@ class NoisyCounts:
         self.counts = counts
         self.seen: list[tuple[int, int]] = []
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
+    def at(self, level: int, depth: int, nodes: Nodes) -> Estimates:
         requested = [(depth, node) for node in nodes.tolist()]
         assert len(set(requested)) == len(requested)
         self.seen += requested
         value = np.array([self.counts[each] for each in requested], np.float64)
-        return MeasuredNodes(value, np.ones(len(nodes)))
+        return Estimates(value, np.ones(len(nodes)))
 
     def variance(self, level: int) -> float:
         return 1.0

@@ -136,7 +136,7 @@ def draw_noise(question: HypercubeQuestion, codes: np.ndarray) -> list[np.ndarra
             continue
         nodes = np.arange(2**depth, dtype=np.uint64)
         truth = np.bincount((codes >> np.uint64(12 - depth)).astype(np.int64), minlength=2**depth)
-        noise.append(measured.at(level, depth, nodes).value - truth)
+        noise.append(measured.at(level, depth, nodes).estimate - truth)
     return noise
 
 

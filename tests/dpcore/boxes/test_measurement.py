@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dptrees.dpcore.boxes.partition import CodeCounts, MeasuredNodes, NodeNoise, Nodes
+from dptrees.dpcore.boxes.partition import CodeCounts, Estimates, NodeNoise, Nodes
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import add_noise
@@ -67,17 +67,17 @@ def test_the_last_code_of_64_bits_counts_at_every_depth() -> None:
 
 
 def dense(noise: NodeNoise, level: int) -> np.ndarray:
-    return noise.at(level, DEPTHS[level], np.arange(2 ** DEPTHS[level], dtype=np.uint64)).value
+    return noise.at(level, DEPTHS[level], np.arange(2 ** DEPTHS[level], dtype=np.uint64)).estimate
 
 
 class OneStream(NodeNoise):
     """Planted: a level's noise from one stream, in the order in which nodes are looked at."""
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
+    def at(self, level: int, depth: int, nodes: Nodes) -> Estimates:
         law, exact = self.laws[level], self.counts.at(depth, nodes)
         assert law is not None
         stream = self.source.stream(self.tree, 0, 0, level)
-        return MeasuredNodes(add_noise(law, exact, stream).astype(np.float64), np.ones(len(nodes)))
+        return Estimates(add_noise(law, exact, stream).astype(np.float64), np.ones(len(nodes)))
 
 
 def is_lazy(first: NodeNoise, again: NodeNoise, seed: int) -> bool:
@@ -88,7 +88,7 @@ def is_lazy(first: NodeNoise, again: NodeNoise, seed: int) -> bool:
         level = int(rng.integers(1, 4))
         nodes = rng.permutation(2 ** DEPTHS[level])[: rng.integers(1, 60)]
         found = again.at(level, DEPTHS[level], nodes.astype(np.uint64))
-        if not np.array_equal(found.value, whole[level - 1][nodes]):
+        if not np.array_equal(found.estimate, whole[level - 1][nodes]):
             return False
     return True
 
@@ -125,10 +125,10 @@ def test_everything_that_distinguishes_a_draw_changes_the_noise() -> None:
             }.items()
         ),
     ]
-    seen = [value for each in variants for value in each.value.tolist()]
+    seen = [value for each in variants for value in each.estimate.tolist()]
     # 640 draws of a law of 2^31 likely values.
     assert len(set(seen)) > len(seen) - 5
-    assert len({tuple(each.value.tolist()) for each in variants}) == len(variants)
+    assert len({tuple(each.estimate.tolist()) for each in variants}) == len(variants)
 
 
 @pytest.mark.parametrize("law", [each for each in LAWS if each is not None][:2])
@@ -142,7 +142,7 @@ def test_the_noise_of_nodes_has_its_law(law: NoiseLaw, depth: int) -> None:
     assert np.allclose(found.variance, law.variance)
     edges = np.arange(-8, 9)
     cuts = np.concatenate([[-np.inf], edges, [np.inf]])
-    seen = np.histogram(found.value, bins=cuts + 0.5)[0]
+    seen = np.histogram(found.estimate, bins=cuts + 0.5)[0]
 
     def chance(each: NoiseLaw) -> float:
         above = np.concatenate([[1.0], each.survival(edges), [0.0]])
@@ -161,15 +161,15 @@ def test_an_unmeasured_root_is_not_read() -> None:
     for counts in (1, 10**6):
         noise = node_noise(CodeCounts.from_codes(9, np.array([3], np.uint64), np.array([counts])))
         found = noise.at(0, 0, root)
-        assert found.value.tolist() == [0.0] and found.variance.tolist() == [np.inf]
+        assert found.estimate.tolist() == [0.0] and found.variance.tolist() == [np.inf]
         reported = replace(noise, public_total=True).at(0, 0, root)
-        assert reported.value.tolist() == [counts] and reported.variance.tolist() == [0.0]
+        assert reported.estimate.tolist() == [counts] and reported.variance.tolist() == [0.0]
 
 
 def test_a_level_without_a_law_is_read_at_no_depth_but_the_public_root() -> None:
     noise = node_noise(laws=(None, None), public_total=True)
     found = noise.at(1, 2, np.arange(4, dtype=np.uint64))
-    assert not found.value.any() and np.isinf(found.variance).all()
+    assert not found.estimate.any() and np.isinf(found.variance).all()
 
 
 def test_next_to_no_noise_is_not_none() -> None:

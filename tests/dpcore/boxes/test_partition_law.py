@@ -21,7 +21,7 @@ import pytest
 
 from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan
 from dptrees.dpcore.boxes.domain import HypercubeDomain
-from dptrees.dpcore.boxes.partition import CodeCounts, MeasuredNodes, NodeNoise, Nodes
+from dptrees.dpcore.boxes.partition import CodeCounts, Estimates, NodeNoise, Nodes
 from dptrees.dpcore.boxes.plan import Estimation, GrowthRule, PartitionPlan
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import ReleaseKey
@@ -63,16 +63,16 @@ class Prescribed(NodeNoise):
 
     run: Run
 
-    def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
+    def at(self, level: int, depth: int, nodes: Nodes) -> Estimates:
         law = self.laws[level]
         if law is None:
-            return MeasuredNodes(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
+            return Estimates(np.zeros(len(nodes)), np.full(len(nodes), np.inf))
         assert isinstance(law, DiscreteLaplace)
         self.run.requests.append((law, depth, nodes.tolist()))
         if len(self.run.requests) > len(self.run.values):
             raise LookupError
         value = np.array(self.run.values[len(self.run.requests) - 1], np.float64)
-        return MeasuredNodes(value, np.full(len(nodes), law.variance))
+        return Estimates(value, np.full(len(nodes), law.variance))
 
 
 def ways(plan: Plan, window: Sequence[int]) -> Iterator[tuple[Run, bytes]]:

@@ -64,7 +64,7 @@ def make_plan(
         split_epsilon=Fraction(split),
         count_epsilon=Fraction(count),
         unit=unit,
-        dense=dense,
+        holding=Holding.DENSE if dense else Holding.SPARSE,
     )
 
 
@@ -227,7 +227,8 @@ def test_laws_and_spending() -> None:
         assert plan.spending == Spending(epsilon=Fraction(10, 21))
         assert plan.measure is Measure.EPSILON and not plan.public_total
     assert make_plan(bits_apart=1, finest=1).split_law.scale == Fraction(3, 4)
-    assert once.state_bytes is None and replace(once, dense=True).state_bytes == 8 * 2**10
+    assert once.state_bytes is None
+    assert replace(once, holding=Holding.DENSE).state_bytes == 8 * 2**10
 
 
 def test_a_specification_is_read_back() -> None:
@@ -282,7 +283,8 @@ def test_planned() -> None:
         ({"bits": 60, "dimensions": 20}, (8, 40, False)),
     ):
         found = make_planned(**fields)
-        assert (found.bits_apart, found.finest, found.dense) == shape, fields
+        assert (found.bits_apart, found.finest) == shape[:2], fields
+        assert (found.holding is Holding.DENSE) == shape[2], fields
         assert found.split_epsilon == found.count_epsilon == Fraction(3, 14)
         assert found.unit == SUBSTITUTE_ROW and found.spending.epsilon == Fraction(3, 7)
 

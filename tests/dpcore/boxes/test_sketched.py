@@ -58,9 +58,9 @@ def test_counters_are_reported_as_they_are() -> None:
     counts = sketch_counts(make_plan(SketchKind.COUNT_MIN, 1), 0)
     found = counts.at(1, 2, np.array([3, 1], np.uint64))
     law = DiscreteLaplace(scale=Fraction(2))
-    assert found.value.tolist() == [8.0, -6.0] and found.variance.tolist() == [law.variance] * 2
+    assert found.estimate.tolist() == [8.0, -6.0] and found.variance.tolist() == [law.variance] * 2
     root = counts.at(0, 0, np.zeros(1, np.uint64))
-    assert root.value.tolist() == [0.0] and root.variance.tolist() == [np.inf]
+    assert root.estimate.tolist() == [0.0] and root.variance.tolist() == [np.inf]
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -73,8 +73,8 @@ def test_the_error_of_absent_codes_is_the_one_reported(kind: SketchKind, rows: i
     means, ratios = np.empty(draws), np.empty(draws)
     for draw in range(draws):
         found = sketch_counts(plan, draw).at(2, 20, absent)
-        means[draw] = found.value.mean() / np.sqrt(found.variance[0])
-        ratios[draw] = (found.value**2).mean() / found.variance[0]
+        means[draw] = found.estimate.mean() / np.sqrt(found.variance[0])
+        ratios[draw] = (found.estimate**2).mean() / found.variance[0]
     for values, expected, planted in ((means, 0.0, 0.3), (ratios, 1.0, 1.69)):
         margin = Z * values.std(ddof=1) / np.sqrt(draws)
         assert abs(values.mean() - expected) < margin + 0.03
@@ -88,7 +88,7 @@ def test_an_estimator_that_is_requested_is_taken() -> None:
         for each in (None, SketchEstimator.MEAN, SketchEstimator.MEDIAN, SketchEstimator.MINIMUM)
     }
     variances = {each: found.variance[0] for each, found in by.items()}
-    assert len({found.value.tobytes() for each, found in by.items() if each}) == 3
+    assert len({found.estimate.tobytes() for each, found in by.items() if each}) == 3
     least = min(value for each, value in variances.items() if each)
     assert variances[None] == least
 
@@ -97,4 +97,4 @@ def test_a_table_of_zeros_is_no_table_of_known_counts() -> None:
     counts = sketch_counts(make_plan(SketchKind.COUNT_SKETCH, 1), 0, np.zeros(300, np.int64))
     counts.tables[2][:] = 0
     found = counts.at(2, 20, CODES)
-    assert not found.value.any() and (found.variance > 0).all()
+    assert not found.estimate.any() and (found.variance > 0).all()

@@ -8,9 +8,9 @@ import pytest
 from scipy import optimize
 
 from dptrees.dpcore.boxes.partition import (
+    Estimates,
     EvenShares,
     GrownTree,
-    MeasuredNodes,
     Nodes,
     least_squares,
     whole_counts,
@@ -116,8 +116,8 @@ def test_counts_of_even_shares_are_close_to_them() -> None:
     rng = np.random.default_rng(6)
 
     class Noise:
-        def at(self, level: int, depth: int, nodes: Nodes) -> MeasuredNodes:
-            return MeasuredNodes(rng.normal(4.0, 5.0, len(nodes)), np.ones(len(nodes)))
+        def at(self, level: int, depth: int, nodes: Nodes) -> Estimates:
+            return Estimates(rng.normal(4.0, 5.0, len(nodes)), np.ones(len(nodes)))
 
         def variance(self, level: int) -> float:
             return 1.0
