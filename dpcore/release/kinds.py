@@ -136,6 +136,11 @@ def _by_unit(read: Any, spec: Spec, terms: ReadTerms) -> Question:
     return question
 
 
+def _by_terms(read: Any, spec: Spec, terms: ReadTerms) -> Question:
+    question: Question = read.from_spec(spec, unit=terms.unit, measure=terms.measure)
+    return question
+
+
 def _of_first_stage(read: Any, spec: Spec, terms: ReadTerms) -> Question:
     question: Question = read.from_spec(spec, unit=terms.unit.once, measure=terms.measure)
     return question
@@ -194,9 +199,7 @@ KINDS: dict[str, TreeKind] = {
     "hypercube": _kind(
         _by_spec, "boxes.question:HypercubeQuestion", "boxes.released:ReleasedHypercube"
     ),
-    "table": _kind(
-        _by_unit, "tables.question:table_question_from_spec", "tables.released:ReleasedTable"
-    ),
+    "table": _kind(_by_terms, "tables.question:TableQuestion", "tables.released:ReleasedTable"),
     "distinct": _kind(_by_unit, "numbers:number_question_from_spec", "numbers:ReleasedDistinct"),
     "mean": _kind(_by_unit, "numbers:number_question_from_spec", "numbers:ReleasedMean"),
     "series": TreeKind(_read_series, _released_series),

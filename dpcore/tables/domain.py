@@ -9,7 +9,7 @@ a character for each cell below 128, for the steps that bound contributions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -19,11 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.noise.source import counts_digest
 from dptrees.dpcore.ordered.columns import ColumnsDomain
-from dptrees.dpcore.questions.messages import Counter, Counts, Increments, Partial, Place
-from dptrees.dpcore.rows.columns import pack, unpack
+from dptrees.dpcore.questions.messages import Counter, Increments, Partial, Place
+from dptrees.dpcore.rows.columns import pack
 from dptrees.dpcore.rows.numbers import text_buffers
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.tables.plan import MOST_COLUMNS, MOST_COUNTERS, TableShape
@@ -147,22 +145,13 @@ ALL_TABLES = Place(0, 0)
 _BLOCK = 2**16
 
 
-def table_number(columns: int) -> int:
-    """Number of tables of all columns and all pairs of them.
-
-    >>> table_number(4)
-    10
-    """
-    return columns * (columns + 1) // 2
-
-
 class TableCounter(Counter):
     """The counts of all tables of some rows.
 
     Args:
         shape: the layout of the counts.
 
-    >>> from dptrees.dpcore.tables.domain import row_texts
+    >>> from dptrees.dpcore.rows.columns import unpack
     >>> counter = TableCounter(TableShape(sizes=(2, 2)))
     >>> rows = row_texts([np.array([0, 1, 1]), np.array([1, 1, 0])], (2, 2))
     >>> counter.add(Increments(rows), 3)
@@ -222,44 +211,6 @@ class TableCounter(Counter):
         counts, self._counts = self._counts, None
         is_empty = counts is None or not counts.any()
         yield Partial(ALL_TABLES, b"" if counts is None or is_empty else pack(counts))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TableCounts(Counts):
-    """The exact counts of all tables.
-
-    Args:
-        counts: (length,) int64.
-        tables: how many they are.
-    """
-
-    counts: Integers
-    tables: int
-
-    @property
-    def total(self) -> int:
-        """The number of rows: the sum of all counts, over the number of tables."""
-        return int(self.counts.sum()) // self.tables
-
-    def to_bytes(self) -> bytes:
-        return pack(self.counts)
-
-    def digest(self, key: ReleaseKey, release: str, tree: str, place: Place) -> int:
-        return counts_digest(key, release, tree, *place, self.counts)
-
-
-def merged_tables(shape: TableShape, partials: Iterable[bytes]) -> TableCounts:
-    """The sum of partial counts, in any order.
-
-    Args:
-        shape: their layout.
-        partials: `Partial.data`; empty bytes count nothing.
-    """
-    sums = np.zeros(shape.length, np.int64)
-    for data in partials:
-        if data:
-            sums += unpack(data)
-    return TableCounts(counts=sums, tables=table_number(len(shape.sizes)))
 
 
 # Cells of a column of numbers, dates or times where nothing is said: the first number with which
@@ -367,7 +318,8 @@ class TableDomain(ColumnsDomain):
         counter = TableCounter(self.shape)
         codes, _ = self.row_codes(columns)
         counter.add(Increments(row_texts(codes, self.sizes)), len(codes[0]))
-        return merged_tables(self.shape, (partial.data for partial in counter.take())).counts
+        (partial,) = counter.take()
+        return self.shape.merged([partial.data]).counts
 
     def starts(self, place: int) -> Integers:
         """(size + 1,) the first cell of a column's domain of each cell of the tables, and K."""

@@ -38,16 +38,6 @@ MOST_GROUPS = 64
 _LEAST_CELLS = 4.0
 
 
-def base_groups(estimate: Floats, *, ordered: bool) -> Integers:
-    """(n,) the base group of each cell of a column.
-
-    Args:
-        estimate: (n,) of the counts by the one-way counts alone.
-        ordered: whether the column is.
-    """
-    return column_groups(estimate, MOST_GROUPS, ordered=ordered)
-
-
 def pair_groups(
     bases: tuple[Integers, Integers],
     estimates: tuple[Floats, Floats],
@@ -323,7 +313,7 @@ class MeasuredTables:
         shape = self.plan.shape
         estimates = estimated_columns(self.columns, self.plan, row_estimate(self.columns))
         return tuple(
-            base_groups(each, ordered=shape.is_ordered(column))
+            column_groups(each, MOST_GROUPS, ordered=shape.is_ordered(column))
             for column, each in enumerate(estimates)
         )
 

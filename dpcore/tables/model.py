@@ -391,6 +391,11 @@ class TableModel:
             cliques.append(Clique(members=(*parents, column), joint=joint))
         return cls(rows=rows, cells=tuple(cells), cliques=tuple(cliques), graph=graph)
 
+    @property
+    def total(self) -> int:
+        """The number of rows, rounded."""
+        return round(self.rows)
+
     def column(self, column: int) -> Floats:
         """(n_i,) estimated counts of a column, in rows."""
         return self.cells[column].counts

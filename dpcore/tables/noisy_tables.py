@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from dptrees.dpcore.arrays import Flags, Floats, Integers
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.questions.released import NODES_SCHEMA
 from dptrees.dpcore.tables.domain import TableDomain, cells_text, text_cells
-from dptrees.dpcore.tables.estimates import MeasuredTables, PairTable
+from dptrees.dpcore.tables.estimates import MeasuredTables, PairTable, grouped_estimates
 from dptrees.dpcore.tables.model import TableModel
 from dptrees.dpcore.tables.plan import MarginalsPlan
 from dptrees.dpcore.trees.error_laws import ROUNDING, ErrorLaw
@@ -122,7 +122,7 @@ class NoisyTables:
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """The chosen pairs of columns, in the order of their choice."""
-        return [(pair.first, pair.second) for pair in self.measured.pairs]
+        return [table.pair for table in self.measured.pairs]
 
     def column_sum(self, place: int, start: int, stop: int) -> NoisySum:
         """The count of the cells start..stop-1 of a column; of all cells the number of rows."""
@@ -224,157 +224,123 @@ CELL_FIELDS = ("first", "first_cells", "second", "second_cells", "amount")
 TABLE_SCHEMA = pa.schema([*NODES_SCHEMA, *((name, _NAME) for name in CELL_FIELDS)])
 
 
-class ReleasedTable(Protocol):
-    """What rows say of a table, besides its numbers."""
+def released_rows(
+    tree: str, domain: TableDomain, measured: MeasuredTables, confidence: float
+) -> list[pa.Table]:
+    """The released rows of each level, as `TABLE_SCHEMA`.
 
-    @property
-    def name(self) -> str:
-        """The name of the tree."""
+    Args:
+        tree: its name.
+        domain: its columns.
+        measured: its noisy tables.
+        confidence: of the intervals.
+    """
+    noisy, model = NoisyTables(measured=measured), TableModel.fitted(measured)
+    columns = _column_rows(tree, domain, noisy, model, confidence)
+    pairs = _pair_rows(tree, domain, noisy, model, confidence)
+    return [
+        pa.concat_tables([TABLE_SCHEMA.empty_table(), *tables])
+        .unify_dictionaries()
+        .combine_chunks()
+        for tables in ([_total_row(tree, noisy, model, confidence)], columns, pairs)
+    ]
 
-    @property
-    def domain(self) -> TableDomain:
-        """The columns."""
 
-    @property
-    def plan(self) -> MarginalsPlan:
-        """The plan of its counts."""
-
-    @property
-    def confidence(self) -> float:
-        """The confidence of the intervals."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Rows:
+def _table(
+    tree: str,
+    level: int,
+    nodes: Integers,
+    labels: list[str],
+    estimates: Floats,
+    error: tuple[float, float],
+    counts: Integers,
+    cells: Sequence[Sequence[str] | None],
+) -> pa.Table:
     """Rows of one table.
 
     Args:
+        tree: its name.
         level: how many columns it is of.
         nodes: (n,) places in the layout of counts.
         labels: (n,)
         estimates: (n,) noisy counts.
-        std_error: of each.
-        half: half of the width of each interval.
+        error: the standard error of each, and half of the width of its interval.
         counts: (n,) of the model.
         cells: of each of `CELL_FIELDS` (n,) strings, or None for all rows.
     """
-
-    level: int
-    nodes: Integers
-    labels: list[str]
-    estimates: Floats
-    std_error: float
-    half: float
-    counts: Integers
-    cells: Sequence[Sequence[str] | None]
-
-
-def released_rows(question: ReleasedTable, measured: MeasuredTables) -> list[pa.Table]:
-    """The released rows of each level, as `TABLE_SCHEMA`.
-
-    Args:
-        question: the tree.
-        measured: its noisy tables.
-    """
-    noisy, model = NoisyTables(measured=measured), TableModel.fitted(measured)
-    total = _total_rows(noisy, model, question.confidence)
-    columns = _column_rows(question, noisy, model)
-    pairs = _pair_rows(question, noisy, model)
-    return [
-        pa.concat_tables(
-            [TABLE_SCHEMA.empty_table(), *(_table(question.name, each) for each in rows)]
-        )
-        .unify_dictionaries()
-        .combine_chunks()
-        for rows in ([total], columns, pairs)
-    ]
-
-
-def _table(tree: str, rows: _Rows) -> pa.Table:
-    number = len(rows.nodes)
+    number, (std_error, half) = len(nodes), error
     names = pa.array([tree] * number, pa.string())
     columns = [
         names.dictionary_encode(),
         pa.nulls(number, NODES_SCHEMA.field("key").type),
-        pa.array(np.full(number, rows.level, np.int32)),
-        pa.array(rows.nodes),
-        pa.array(rows.labels, pa.string()),
-        pa.array(rows.estimates),
-        pa.array(np.full(number, rows.std_error)),
-        pa.array(np.maximum(rows.estimates - rows.half, 0.0)),
-        pa.array(np.maximum(rows.estimates + rows.half, 0.0)),
-        pa.array(rows.counts),
+        pa.array(np.full(number, level, np.int32)),
+        pa.array(nodes),
+        pa.array(labels, pa.string()),
+        pa.array(estimates),
+        pa.array(np.full(number, std_error)),
+        pa.array(np.maximum(estimates - half, 0.0)),
+        pa.array(np.maximum(estimates + half, 0.0)),
+        pa.array(counts),
     ]
     columns += [
         pa.nulls(number, _NAME) if each is None else pa.array(each, pa.string()).dictionary_encode()
-        for each in rows.cells
+        for each in cells
     ]
     return pa.Table.from_arrays(columns, schema=TABLE_SCHEMA)
 
 
-def _total_rows(noisy: NoisyTables, model: TableModel, confidence: float) -> _Rows:
-    total = noisy.total
-    return _Rows(
-        level=0,
-        nodes=np.zeros(1, np.int64),
-        labels=["all"],
-        estimates=np.array([total.estimate]),
-        std_error=total.std_error,
-        half=total.half_width(confidence),
-        counts=np.array([model_rows(model)]),
-        cells=[None] * len(CELL_FIELDS),
-    )
+def _total_row(tree: str, noisy: NoisyTables, model: TableModel, confidence: float) -> pa.Table:
+    total, none = noisy.total, [None] * len(CELL_FIELDS)
+    estimate, error = np.array([total.estimate]), (total.std_error, total.half_width(confidence))
+    count = np.array([model.total])
+    return _table(tree, 0, np.zeros(1, np.int64), ["all"], estimate, error, count, none)
 
 
-def _column_rows(question: ReleasedTable, noisy: NoisyTables, model: TableModel) -> Iterator[_Rows]:
+def _column_rows(
+    tree: str, domain: TableDomain, noisy: NoisyTables, model: TableModel, confidence: float
+) -> Iterator[pa.Table]:
     """The cells of each column."""
-    domain, law = question.domain, noisy.plan.column_law
-    half = _half(law, question.confidence)
+    error = _cell_error(noisy.plan.column_law, confidence)
     for place, counts in enumerate(noisy.measured.columns):
         cells = [np.array([cell]) for cell in range(len(counts))]
-        start = domain.shape.column_slice(place).start
-        yield _Rows(
-            level=1,
-            nodes=start + np.arange(len(counts)),
-            labels=[domain.label(place, each) for each in cells],
-            estimates=counts.astype(np.float64),
-            std_error=math.sqrt(law.variance),
-            half=half,
-            counts=whole_counts(model.column(place)),
-            cells=[
-                [domain.columns[place]] * len(counts),
-                list(map(cells_text, cells)),
-                None,
-                None,
-                None,
-            ],
+        names = [domain.columns[place]] * len(counts)
+        yield _table(
+            tree,
+            1,
+            domain.shape.column_slice(place).start + np.arange(len(counts)),
+            [domain.label(place, each) for each in cells],
+            counts.astype(np.float64),
+            error,
+            whole_counts(model.column(place)),
+            [names, list(map(cells_text, cells)), None, None, None],
         )
 
 
-def _pair_rows(question: ReleasedTable, noisy: NoisyTables, model: TableModel) -> Iterator[_Rows]:
+def _pair_rows(
+    tree: str, domain: TableDomain, noisy: NoisyTables, model: TableModel, confidence: float
+) -> Iterator[pa.Table]:
     """The groups of cells of each chosen pair."""
-    domain, shape = question.domain, question.domain.shape
+    shape = domain.shape
     for pair in noisy.measured.pairs:
-        law = noisy.plan.law(pair.amount)
         groups, others = group_cells(pair.rows), group_cells(pair.columns)
-        start, width = shape.pair_slice(pair.first, pair.second).start, shape.sizes[pair.second]
+        start, width = shape.pair_slice(*pair.pair).start, shape.sizes[pair.second]
         firsts = np.array([each[0] for each in groups]) * width
         nodes = start + firsts[:, np.newaxis] + np.array([each[0] for each in others])
-        number = nodes.size
-        yield _Rows(
-            level=2,
-            nodes=nodes.reshape(-1),
-            labels=_pair_labels(domain, pair, groups, others),
-            estimates=pair.counts.reshape(-1).astype(np.float64),
-            std_error=math.sqrt(law.variance),
-            half=_half(law, question.confidence),
-            counts=whole_counts(_grouped(model.pair(pair.first, pair.second), pair).reshape(-1)),
-            cells=[
-                [domain.columns[pair.first]] * number,
+        modelled = grouped_estimates(model.pair(*pair.pair), pair.rows, pair.columns)
+        yield _table(
+            tree,
+            2,
+            nodes.reshape(-1),
+            _pair_labels(domain, pair, groups, others),
+            pair.counts.reshape(-1).astype(np.float64),
+            _cell_error(noisy.plan.law(pair.amount), confidence),
+            whole_counts(modelled.reshape(-1)),
+            [
+                [domain.columns[pair.first]] * nodes.size,
                 [text for text in map(cells_text, groups) for _ in others],
-                [domain.columns[pair.second]] * number,
+                [domain.columns[pair.second]] * nodes.size,
                 list(map(cells_text, others)) * len(groups),
-                [str(pair.amount)] * number,
+                [str(pair.amount)] * nodes.size,
             ],
         )
 
@@ -387,21 +353,10 @@ def _pair_labels(
     return [f"{one}, {other}" for one in ones for other in twos]
 
 
-def _grouped(table: Floats, pair: PairTable) -> Floats:
-    """(g, h) the sums of a table over groups of rows and of columns, in the order of cells."""
-    sums = np.zeros(pair.counts.shape)
-    np.add.at(sums, (pair.rows[:, np.newaxis], pair.columns[np.newaxis]), table)
-    return sums
-
-
-def _half(law: NoiseLaw, confidence: float) -> float:
-    """Half of the width of the interval of one cell."""
-    return NoisySum(estimate=0.0, terms=((law, 1.0, 1),)).half_width(confidence)
-
-
-def model_rows(model: TableModel) -> int:
-    """The number of rows of a model, rounded."""
-    return round(model.rows)
+def _cell_error(law: NoiseLaw, confidence: float) -> tuple[float, float]:
+    """The standard error of one cell, and half of the width of its interval."""
+    cell = NoisySum(estimate=0.0, terms=((law, 1.0, 1),))
+    return math.sqrt(law.variance), cell.half_width(confidence)
 
 
 def whole_counts(counts: Floats) -> Integers:
@@ -421,28 +376,24 @@ def whole_counts(counts: Floats) -> Integers:
 
 
 def measured_from_rows(
-    question: ReleasedTable, columns: pa.Table, pairs: pa.Table
+    domain: TableDomain, plan: MarginalsPlan, columns: pa.Table, pairs: pa.Table
 ) -> MeasuredTables:
     """The noisy tables of the released rows.
 
     Args:
-        question: the tree.
+        domain: the columns.
+        plan: how they were measured.
         columns: the rows of level 1.
         pairs: the rows of level 2.
     """
-    domain, ones = question.domain, _noisy(columns)
+    ones = np.rint(columns["estimate"].to_numpy()).astype(np.int64)
     return MeasuredTables(
-        plan=question.plan,
+        plan=plan,
         columns=tuple(
             ones[domain.shape.column_slice(place)] for place in range(len(domain.columns))
         ),
         pairs=tuple(_pairs(domain, pairs)),
     )
-
-
-def _noisy(rows: pa.Table) -> Integers:
-    noisy: Integers = np.rint(rows["estimate"].to_numpy()).astype(np.int64)
-    return noisy
 
 
 def _pairs(domain: TableDomain, rows: pa.Table) -> Iterator[PairTable]:

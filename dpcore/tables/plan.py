@@ -26,20 +26,20 @@ Cesar, Rogers 2021, lemma 3.4. Layout: the columns' counts, then each pair i < j
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 
-import numpy as np
-
+from dptrees.dpcore.arithmetic.sums import root_below
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.exponential.plan import SLACK
 from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.sensitivity import distance_sensitivity, level_sensitivity, noise_law
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.messages import ArrayCounts
 from dptrees.dpcore.specification import CONTEXT, INLINE, Coded, Refusal, coded
 
 MOST_COLUMNS = 64
@@ -147,24 +147,13 @@ class TableShape(Coded):
         table = counts[self.pair_slice(first, second)]
         return table.reshape(self.sizes[first], self.sizes[second])
 
-    def counted(self, columns: Sequence[Integers]) -> Integers:
-        """(length,) all counters of some rows.
+    def merged(self, partials: Iterable[bytes]) -> ArrayCounts:
+        """Add partial counts, in any order: a row counts in each column and in each pair.
 
         Args:
-            columns: (rows,) each, the cell of every row.
-
-        >>> TableShape(sizes=(2, 2)).counted([np.array([0, 1, 1]), np.array([1, 1, 0])]).tolist()
-        [1, 2, 1, 2, 0, 1, 1, 1]
+            partials: `Partial.data`; empty bytes count nothing.
         """
-        parts = [
-            np.bincount(column, minlength=size)
-            for column, size in zip(columns, self.sizes, strict=True)
-        ]
-        for first, second in self.pairs:
-            width = self.sizes[second]
-            codes = columns[first] * width + columns[second]
-            parts.append(np.bincount(codes, minlength=self.sizes[first] * width))
-        return np.concatenate(parts)
+        return ArrayCounts.merged(self.length, partials, times=self.columns + len(self.pairs))
 
 
 # Of the budget: what the one-way counts spend, and what the choices of pairs may spend.
@@ -174,7 +163,6 @@ MOST_CLIQUE_COLUMNS = 4
 # No pair gets less than this part of an equal part (`dpcore.tables.question.pair_amounts`).
 _SMALLEST_PART = 256
 _LEAST_VARIANCE = 1e-9
-_ROOT_BITS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,7 +341,7 @@ class MarginalsPlan(Coded):
         amount, moved = self.choice_amount / self.choices(design), distance_sensitivity(self.unit)
         if self.flips:
             return amount / (2 * moved) - SLACK
-        return _root_below(2 * amount) / moved - SLACK
+        return root_below(2 * amount) / moved - SLACK
 
     @property
     def flips(self) -> bool:
@@ -390,9 +378,3 @@ def mean_size(law: NoiseLaw) -> float:
         return float(law.scale)
     # The variance of almost no noise is 0 as a float.
     return max(math.sqrt(law.variance * 2 / math.pi), 1e-9)
-
-
-def _root_below(square: Fraction) -> Fraction:
-    """A rational that is no more than the square root, and less by at most 2^-64."""
-    scaled = (square.numerator << 2 * _ROOT_BITS) // square.denominator
-    return Fraction(math.isqrt(scaled), 1 << _ROOT_BITS)

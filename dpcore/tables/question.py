@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,9 @@ from dptrees.dpcore.exponential.choice import FLOOR, cached_weights, flipped, we
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise
 from dptrees.dpcore.ordered.columns import ColumnsQuestion
-from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
+from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.questions.messages import (
+    ArrayCounts,
     Drawn,
     Gathered,
     Increments,
@@ -43,9 +44,7 @@ from dptrees.dpcore.rows.columns import pack, pack_many, unpack, unpack_many
 from dptrees.dpcore.tables.domain import (
     ALL_TABLES,
     TableCounter,
-    TableCounts,
     TableDomain,
-    merged_tables,
     row_texts,
 )
 from dptrees.dpcore.tables.estimates import (
@@ -149,8 +148,7 @@ _COLUMNS, _CHOICES, _PAIRS = 0, 1, 2
 Groups = tuple[Integers, Integers]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Round:
+class _Round(NamedTuple):
     """Choices of pairs by one model.
 
     Attributes:
@@ -199,18 +197,11 @@ def measure_tables(
 
 def _rounds(plan: MarginalsPlan, design: PairDesign) -> list[_Round]:
     further = plan.pair_amount * design.further_part
-    tree = _Round(
-        first=0, pairs=plan.tree_pairs, amount=plan.pair_amount - further, clique_columns=2
-    )
-    if not further:
-        return [tree]
-    second = _Round(
-        first=tree.pairs,
-        pairs=design.further_pairs,
-        amount=further,
-        clique_columns=design.clique_columns,
-    )
-    return [tree, second]
+    rounds = [_Round(0, plan.tree_pairs, plan.pair_amount - further, 2)]
+    if further:
+        columns = design.clique_columns
+        rounds.append(_Round(plan.tree_pairs, design.further_pairs, further, columns))
+    return rounds
 
 
 def _extended(
@@ -346,8 +337,8 @@ class TableQuestion(ColumnsQuestion):
     def places(self) -> list[Place]:
         return [ALL_TABLES]
 
-    def merge(self, place: Place, partials: Iterable[bytes]) -> TableCounts:
-        return merged_tables(self.domain.shape, partials)
+    def merge(self, place: Place, partials: Iterable[bytes]) -> ArrayCounts:
+        return self.domain.shape.merged(partials)
 
     def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Give the exact counts of all tables, laid out as `TableShape` says, as partial counts.
@@ -363,7 +354,7 @@ class TableQuestion(ColumnsQuestion):
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         exact = unpack(counts)
         measured = measure_tables(exact, self.plan, noise.for_counts(exact), self.name)
-        tables = map(_ipc_bytes, released_rows(self, measured))
+        tables = map(_ipc_bytes, released_rows(self.name, self.domain, measured, self.confidence))
         return Drawn(sent=pack_many(list(tables)), kept=None)
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
@@ -403,13 +394,6 @@ def _ipc_bytes(table: pa.Table) -> bytes:
 def _ipc_table(data: bytes) -> pa.Table:
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         return reader.read_all()
-
-
-def table_question_from_spec(
-    spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure
-) -> TableQuestion:
-    """The question of a specification, as `TableQuestion.spec` writes it."""
-    return TableQuestion.from_spec(spec, unit=unit, measure=measure)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,6 @@ from dptrees.dpcore.tables.noisy_tables import (
     NoisyTables,
     margins,
     measured_from_rows,
-    model_rows,
 )
 from dptrees.dpcore.tables.question import LEVELS, TableQuestion
 
@@ -63,7 +62,7 @@ class TableSampler:
     @property
     def total(self) -> int:
         """The released number of rows."""
-        return model_rows(self.model)
+        return self.model.total
 
     @property
     def schema(self) -> pa.Schema:
@@ -137,7 +136,9 @@ class ReleasedTable(ReleasedColumns):
     @cached_property
     def noisy(self) -> NoisyTables:
         """The noisy tables."""
-        return NoisyTables(measured=measured_from_rows(self.question, self._rows(1), self._rows(2)))
+        domain, plan = self.question.domain, self.question.plan
+        measured = measured_from_rows(domain, plan, self._rows(1), self._rows(2))
+        return NoisyTables(measured=measured)
 
     @cached_property
     def model(self) -> TableModel:
@@ -147,7 +148,7 @@ class ReleasedTable(ReleasedColumns):
     @property
     def total(self) -> int:
         """The number of rows of the model."""
-        return model_rows(self.model)
+        return self.model.total
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

@@ -91,7 +91,7 @@ def both_rounds_given_the_budget_of_pairs(patch: Patch) -> None:
     patch.setattr(
         question,
         "_rounds",
-        lambda plan, design: [replace(each, amount=plan.pair_amount) for each in own(plan, design)],
+        lambda plan, design: [each._replace(amount=plan.pair_amount) for each in own(plan, design)],
     )
 
 

@@ -10,9 +10,7 @@ from dptrees.dpcore.tables import domain
 from dptrees.dpcore.tables.domain import (
     ALL_TABLES,
     TableCounter,
-    merged_tables,
     row_texts,
-    table_number,
 )
 from tests.dpcore.tables.tables import people, people_domain
 
@@ -38,7 +36,7 @@ def test_parts_of_the_rows_add_up_in_any_order(monkeypatch) -> None:
     ones, twos = texts(100, 1), texts(70, 2)
     together = unpack(taken(ones, twos))
     for parts in ([taken(ones), taken(twos)], [taken(twos), b"", taken(ones)]):
-        np.testing.assert_array_equal(merged_tables(DOMAIN.shape, parts).counts, together)
+        np.testing.assert_array_equal(DOMAIN.shape.merged(parts).counts, together)
     monkeypatch.setattr(domain, "_BLOCK", 7)
     np.testing.assert_array_equal(unpack(taken(ones, twos)), together)
 
@@ -51,10 +49,9 @@ def test_no_rows_leave_no_bytes_and_a_second_take_none() -> None:
 
 
 def test_the_total_is_the_number_of_rows() -> None:
-    assert table_number(5) == 15
-    counts = merged_tables(DOMAIN.shape, [taken(texts(40)), taken(texts(2, 3))])
+    counts = DOMAIN.shape.merged([taken(texts(40)), taken(texts(2, 3))])
     assert counts.total == 42
     # A cell that is lost anywhere is missing from the total.
     lost = counts.counts.copy()
     lost[np.flatnonzero(lost)[-1]] -= 1
-    assert merged_tables(DOMAIN.shape, [pack(lost)]).total == 41
+    assert DOMAIN.shape.merged([pack(lost)]).total == 41

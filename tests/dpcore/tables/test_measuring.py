@@ -14,9 +14,9 @@ from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.tables.estimates import MeasuredTables, grouped_table
 from dptrees.dpcore.tables.model import ChordalGraph, TableModel
 from dptrees.dpcore.tables.question import choose_pairs, choose_score, measure_tables, pair_amounts
-from tests.dpcore.tables.tiny_tables import SHAPE, chained_rows, make_plan, make_source
+from tests.dpcore.tables.tiny_tables import SHAPE, chained_rows, count_rows, make_plan, make_source
 
-COUNTS = SHAPE.counted(chained_rows())
+COUNTS = count_rows(SHAPE, chained_rows())
 
 
 def released_arrays(measured: MeasuredTables) -> list[Integers]:
@@ -64,7 +64,7 @@ def test_dependent_pairs_are_chosen() -> None:
     pairs = {each.pair for each in measured.pairs}
     assert {(0, 1), (1, 2)} <= pairs
     assert len(pairs) > 3
-    few = SHAPE.counted(chained_rows(300))
+    few = count_rows(SHAPE, chained_rows(300))
     assert len(measure_tables(few, make_plan(1), make_source(), "t").pairs) <= 3
 
 

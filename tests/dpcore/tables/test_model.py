@@ -15,9 +15,9 @@ from dptrees.dpcore.tables.estimates import MeasuredTables, PairTable
 from dptrees.dpcore.tables.model import TableModel
 from dptrees.dpcore.tables.plan import Pair
 from dptrees.dpcore.tables.question import measure_tables
-from tests.dpcore.tables.tiny_tables import SHAPE, chained_rows, make_plan, make_source
+from tests.dpcore.tables.tiny_tables import SHAPE, chained_rows, count_rows, make_plan, make_source
 
-COUNTS = SHAPE.counted(chained_rows())
+COUNTS = count_rows(SHAPE, chained_rows())
 GRAPHS: dict[str, list[Pair]] = {
     "none": [],
     "forest": [(0, 1), (2, 3)],
@@ -113,14 +113,14 @@ def test_synthetic_rows_have_the_law(name: str, grouped: bool) -> None:
     model = TableModel.fitted(measured(GRAPHS[name], grouped=grouped))
     rows = 50_000
     columns = model.sample(rows, public_stream("rows"))
-    counts = SHAPE.counted(columns)
+    counts = count_rows(SHAPE, columns)
     for pair in SHAPE.pairs:
         wanted = model.pair(*pair) / model.rows
         off = np.abs(SHAPE.pair_counts(counts, *pair) - rows * wanted)
         assert (off <= 6 * np.sqrt(rows * wanted * (1 - wanted)) + 1).all()
     # Shown to fail: of rows whose columns are independent.
     apart = [public_stream(each).uint16(rows).argsort() for each in range(4)]
-    counts = SHAPE.counted([own[order] for own, order in zip(columns, apart, strict=True)])
+    counts = count_rows(SHAPE, [own[order] for own, order in zip(columns, apart, strict=True)])
     wanted = model.pair(0, 1) / model.rows
     off = np.abs(SHAPE.pair_counts(counts, 0, 1) - rows * wanted)
     assert (off > 6 * np.sqrt(rows * wanted * (1 - wanted)) + 1).any()

@@ -30,7 +30,7 @@ from dptrees.dpcore.tables.model import ChordalGraph
 from dptrees.dpcore.tables.plan import MarginalsPlan, Pair, PairDesign, TableShape
 from dptrees.dpcore.tables.question import choose_pairs, choose_score, is_small, table_distance
 from tests.dpcore.exponential.enumerated_law import Choices
-from tests.dpcore.tables.tiny_tables import make_plan
+from tests.dpcore.tables.tiny_tables import count_rows, make_plan
 
 UNITS = {
     "row": ADD_REMOVE_ROW,
@@ -47,7 +47,7 @@ AMOUNTS = {Measure.EPSILON: 30, Measure.RHO: 1}
 def counted(rows: tuple[int, ...]) -> Integers:
     """All counters of rows, each by the number of its cells in `KINDS`."""
     cells = np.array([KINDS[each] for each in rows], np.int64).reshape(-1, 3)
-    return SHAPE.counted(list(cells.T))
+    return count_rows(SHAPE, list(cells.T))
 
 
 def neighbors(unit: PrivacyUnit, shared: int) -> Iterator[tuple[Integers, Integers]]:

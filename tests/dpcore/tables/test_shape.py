@@ -7,6 +7,7 @@ import pytest
 
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.tables.plan import TableShape
+from tests.dpcore.tables.tiny_tables import count_rows
 
 
 def test_slices_part_the_counters() -> None:
@@ -20,7 +21,7 @@ def test_slices_part_the_counters() -> None:
 def test_counts_are_where_the_layout_has_them() -> None:
     shape = TableShape(sizes=(2, 3, 4))
     rows = np.array([[0, 2, 3], [1, 2, 0], [0, 2, 3]])
-    counts = shape.counted(list(rows.T))
+    counts = count_rows(shape, list(rows.T))
     assert counts.shape == (shape.length,)
     assert shape.column_counts(counts, 1).tolist() == [0, 0, 3]
     table = shape.pair_counts(counts, 0, 2)

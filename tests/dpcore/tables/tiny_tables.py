@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +14,23 @@ from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Privacy
 from dptrees.dpcore.tables.plan import MarginalsPlan, TableShape
 
 SHAPE = TableShape(sizes=(6, 3, 4, 5), ordered=(True, False, False, True))
+
+
+def count_rows(shape: TableShape, columns: Sequence[Integers]) -> Integers:
+    """(length,) all counters of some rows.
+
+    >>> count_rows(TableShape(sizes=(2, 2)), [np.array([0, 1, 1]), np.array([1, 1, 0])]).tolist()
+    [1, 2, 1, 2, 0, 1, 1, 1]
+    """
+    parts = [
+        np.bincount(column, minlength=size)
+        for column, size in zip(columns, shape.sizes, strict=True)
+    ]
+    for first, second in shape.pairs:
+        width = shape.sizes[second]
+        codes = columns[first] * width + columns[second]
+        parts.append(np.bincount(codes, minlength=shape.sizes[first] * width))
+    return np.concatenate(parts)
 
 
 def make_plan(
