@@ -152,7 +152,7 @@ def test_later_runs_look_at_the_noise_of_the_run_that_drew_it(holding: str, look
     assert len(again) >= 3
     for seen in again:
         for level in range(3):
-            values = [each[level].value for each in seen]
+            values = [each[level].estimate for each in seen]
             assert all((values[0] == other).all() for other in values[1:])
 
 
@@ -164,7 +164,7 @@ def test_other_noise_in_later_runs_would_be_seen(monkeypatch: Patch, looks: Look
     for _ in runs(plans("sparse")):
         pass
     again = [seen for seen in looks.values.values() if len(seen) > 1]
-    assert any((one[0].value != other[0].value).any() for one, other, *_ in again)
+    assert any((one[0].estimate != other[0].estimate).any() for one, other, *_ in again)
 
 
 def test_nodes_of_time_with_the_same_rows_have_other_noise(looks: Looks) -> None:
@@ -173,7 +173,7 @@ def test_nodes_of_time_with_the_same_rows_have_other_noise(looks: Looks) -> None
     made = runs(plans("sparse"))
     next(made), next(made)
     one, two, pair = (seen[0] for seen in looks.values.values())
-    noise = [np.concatenate([level.value for level in each]) for each in (one, two, pair)]
+    noise = [np.concatenate([level.estimate for level in each]) for each in (one, two, pair)]
     assert (noise[0] != noise[2]).mean() > 0.5 and (noise[1] != noise[2] - noise[0]).any()
 
 
@@ -190,11 +190,11 @@ def test_all_periods_are_the_sum_of_the_largest_nodes_of_time(
     assert [len(parts) - 1 for parts in looks.together] == [each for each in roots if each > 1]
     for whole, *parts in looks.together:
         for level, node in enumerate(whole):
-            values = [part[level].value for part in parts]
+            values = [part[level].estimate for part in parts]
             variances = [part[level].variance for part in parts]
             if holding != "sketch of three rows" or level == 0:  # medians do not add up
                 bias = 0.0 if holding in ("dense", "sparse") or level == 0 else 10.0
-                assert np.allclose(node.value, np.sum(values, axis=0), atol=1e-9 + bias)
+                assert np.allclose(node.estimate, np.sum(values, axis=0), atol=1e-9 + bias)
             if holding in ("dense", "sparse"):
                 assert np.allclose(node.variance, np.sum(variances, axis=0), rtol=1e-9)
 
