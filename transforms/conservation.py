@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dptrees.dpcore.bounding.unit_ids import mixed_families
 from dptrees.dpcore.questions.messages import UNIT_SHARDS, Place
-from dptrees.dpcore.questions.question import TreeCounting
+from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import ConservationError, InputError
 
@@ -61,7 +61,7 @@ def unit_shards(tree: str) -> str:
     return f"shards of units of tree {tree}"
 
 
-def balance_name(question: TreeCounting, place: Place) -> str:
+def balance_name(question: Question, place: Place) -> str:
     """The name of the balance that the counts of a place take part in: between the rows kept and
     the total of the counts, or between partial counts and their sums."""
     number = question.place_balance(place)

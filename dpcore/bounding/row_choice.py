@@ -58,7 +58,7 @@ from dptrees.dpcore.bounding.unit_ids import Blocks, Units, value_ids
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices, counts_digest
 from dptrees.dpcore.questions.messages import Increments, RowIncrements
-from dptrees.dpcore.questions.question import UnitRows
+from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.rows.columns import fixed_width_values, narrowed
 
 # Occurrences that are hashed and sorted at a time: their arrays stay near the processor.
@@ -445,7 +445,7 @@ class TreeBounding:
         shards: of units; which of their rows stay does not depend on it.
     """
 
-    def __init__(self, question: UnitRows, choices: KeyedChoices, shards: int = SHARDS) -> None:
+    def __init__(self, question: Question, choices: KeyedChoices, shards: int = SHARDS) -> None:
         unit = question.unit
         bounds = RowBounds(rows=unit.rows, keys=unit.keys, rows_per_key=unit.rows_per_key)
         if not question.is_keyed:

@@ -1,9 +1,8 @@
-"""A question: one tree of a release, from rows to its released tables, in roles for each step.
+"""A question: one tree of a release, from rows to its released tables.
 
 Beam (`transforms`), the loop in memory (`dpcore.release.released`) and the commands
-(`pipelines`) know a tree by this interface alone, and each caller uses one role of it, so it sees
-no more of the tree than its step needs; `dpcore.release.kinds` and the package of a kind name the
-kind.
+(`pipelines`) know a tree by this interface alone; `dpcore.release.kinds` and the package of a kind
+name the kind.
 
 The order of calls, for a tree of 4 cells whose places need no rounds and no branches:
 
@@ -24,16 +23,15 @@ The order of calls, for a tree of 4 cells whose places need no rounds and no bra
 ...     unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
 >>> key = ReleaseKey(bytes(32))
 
-Workers count the rows that they read, and merge the partial counts of each place (`TreeCounting`;
-where the privacy unit is not the row, `UnitRows` chooses the rows before that):
+Workers count the rows that they read, and merge the partial counts of each place (where
+the privacy unit is not the row, `dpcore.bounding` chooses the rows before that):
 
 >>> counter = tree.counter(dense=True, choices=KeyedChoices(key=key, release="ages"))
 >>> added = counter.add(tree.increments({"age": pa.array([0, 3, 3, 2])}), 4)
 >>> (partial,) = counter.take()
 >>> counts = tree.merge(partial.place, [partial.data])
 
-Noise is drawn from the exact counts of all places (`TreeDrawing`; before it `TreeRounds`, where a
-tree has rounds):
+Noise is drawn from the exact counts of all places (before it there may be rounds):
 
 >>> digest = (counts.digest(key, "ages", "age", partial.place) % 2**64).to_bytes(8, "big")
 >>> noise = NoiseSource(key=key, release="ages", spec_digest="0", global_digest=digest)
@@ -41,7 +39,7 @@ tree has rounds):
 >>> gathered = tree.gather(tree.gathered_by(partial.place), {partial.place: drawn.sent}, noise)
 >>> parts = tree.finish(partial.place, drawn.kept, gathered.returned[partial.place])
 
-The commit writes the parts and the tables that follow from all of them (`TreeTables`):
+The commit writes the parts and the tables that follow from all of them:
 
 >>> [each.part for each in parts] == list(tree.parts())
 True
@@ -82,17 +80,114 @@ from dptrees.dpcore.rows.keys import Keys
 from dptrees.dpcore.rows.policies import RowOutcome
 from dptrees.dpcore.specification import Coded
 
-R = TypeVar("R", bound="_ReadTree")
+R = TypeVar("R", bound="Question")
 
 
-class _Named(ABC):
-    """A tree of a release, which its name identifies."""
+class SeriesRun(NamedTuple):
+    """One run of a series of releases that spend one budget together.
+
+    Attributes:
+        period: which, from 1 on.
+        periods: how many there are, fixed before the first.
+        max_periods: in how many of them a unit is counted at most, where all its rows are protected
+            together; None: its rows of one period are.
+    """
+
+    period: int
+    periods: int
+    max_periods: int | None = None
+
+
+class PublicTable(Protocol):
+    """A large public table that a tree needs, which may lie in a file: a universe, listed keys."""
+
+    @property
+    def digest(self) -> str:
+        """Digest of the table's content, in hexadecimal."""
+
+    def to_table(self) -> pa.Table:
+        """Return the table as it is written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(Coded, ABC):
+    """One tree of a release.
+
+    Args:
+        name: of the tree; names the rows of the output.
+        keys: the public group-by keys, None for one tree over all rows.
+        confidence: of the intervals, above 0 and at most 0.9999.
+        weight: the question's share of the budget, relative to the others'.
+
+    Raises:
+        ValueError: a confidence out of range.
+    """
+
+    # Its name in configurations and in `dpcore.release.kinds`.
+    kind: ClassVar[str]
+    # Fields of the specification that shape the output alone.
+    output_only: ClassVar[tuple[str, ...]]
 
     name: str
+    keys: Keys | None = None
+    confidence: float = 0.95
+    weight: Fraction = Fraction(1)
 
+    def __post_init__(self) -> None:
+        if not 0 < self.confidence <= 0.9999:
+            raise ValueError(f"confidence: {self.confidence} is not above 0 and at most 0.9999")
 
-class _ReadTree(_Named):
-    """A tree that is counted from columns of the rows."""
+    @property
+    def key_count(self) -> int:
+        """Number of trees."""
+        return 1 if self.keys is None else self.keys.size
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether cells are under keys, so that bounds of keys and of rows under one apply."""
+        return self.keys is not None
+
+    @property
+    def key_labels(self) -> list[str | None]:
+        """The name of every key, in the order of key codes; one None without keys."""
+        return self.labels_between(0, self.key_count)
+
+    def labels_between(self, start: int, stop: int) -> list[str | None]:
+        """The names of the keys of the codes start..stop-1; one None without keys."""
+        if self.keys is None:
+            return [None]
+        labels: list[str | None] = self.keys.labels_between(start, stop).to_pylist()
+        return labels
+
+    def key_label(self, code: int) -> str | None:
+        """The name of one key."""
+        return self.labels_between(code, code + 1)[0]
+
+    @property
+    def run(self) -> SeriesRun | None:
+        """The run of a series that the release is; None for a single release."""
+        return None
+
+    @property
+    def needs_one_key(self) -> bool:
+        """Whether all runs of the series must be made under one release key."""
+        return False
+
+    @property
+    def measured_trees(self) -> Sequence[Question]:
+        """The trees as they are measured: itself, or in a series one for each temporal level."""
+        return (self,)
+
+    @property
+    def public_tables(self) -> tuple[PublicTable, ...]:
+        """The large public tables, which travel by reference."""
+        return ()
+
+    def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> Question:
+        """Return the same tree with its public tables by reference."""
+        return self
+
+    # --- Columns, and their types.
 
     @property
     @abstractmethod
@@ -106,19 +201,6 @@ class _ReadTree(_Named):
             choices: where the random choices of counting come from.
         """
         return self
-
-
-class _PlacedTree(_Named):
-    """A tree whose exact counts are divided into places, which follow from the plan alone."""
-
-    @property
-    @abstractmethod
-    def places(self) -> Sequence[Place]:
-        """The parts of the exact counts; a place without rows has counts too."""
-
-
-class TreeColumns(_ReadTree):
-    """The columns that a tree reads, and their roles."""
 
     @property
     @abstractmethod
@@ -153,9 +235,12 @@ class TreeColumns(_ReadTree):
         """Whether the root counts rows, not a sum or privacy units."""
         return True
 
+    # --- Counting: from rows to exact counts, on workers.
 
-class TreeCounting(_ReadTree, _PlacedTree):
-    """Counting: from rows to exact counts, on workers."""
+    @property
+    @abstractmethod
+    def places(self) -> Sequence[Place]:
+        """The parts of the exact counts; a place without rows has counts too."""
 
     @abstractmethod
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
@@ -235,23 +320,16 @@ class TreeCounting(_ReadTree, _PlacedTree):
             ValueError: they do not fit this tree.
         """
 
-
-class UnitRows(_ReadTree):
-    """Contribution bounding: some rows of a privacy unit are left out before rows are counted."""
+    # --- Contribution bounding: some rows of a privacy unit are left out before rows are counted.
 
     @property
     @abstractmethod
     def unit(self) -> PrivacyUnit:
         """The privacy unit, its bounds and the neighboring relation that the plan is for."""
 
-    @property
-    @abstractmethod
-    def is_keyed(self) -> bool:
-        """Whether cells are under keys, so that bounds of keys and of rows under one apply."""
-
     @abstractmethod
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
-        """Return the increments of each row by itself; see `TreeCounting.increments`."""
+        """Return the increments of each row by itself; see `increments`."""
 
     @property
     def counted_periods(self) -> int | None:
@@ -294,7 +372,7 @@ class UnitRows(_ReadTree):
         raise ValueError(f"tree {self.name} leaves no units to a next run")
 
     def regrouped(self, increments: Increments) -> Increments:
-        """Return increments row by row as `TreeCounting.counter` takes them."""
+        """Return increments row by row as `counter` takes them."""
         return increments
 
     def unit_increments(self, rows: Integers) -> Increments | None:
@@ -322,24 +400,16 @@ class UnitRows(_ReadTree):
         """
         return None
 
-
-class _GroupedTree(_PlacedTree):
-    """A tree whose places send messages to a group, and get an answer back."""
+    # --- Rounds between places and their groups before noise is drawn, where a tree needs them. In
+    # each round a group requests something of its places, and each place answers.
 
     def gathered_by(self, place: Place) -> int:
         """Return the group in which a place, or a branch, is gathered."""
         return place.group
 
-
-class TreeRounds(_GroupedTree):
-    """Rounds between places and their groups before noise is drawn, where a tree needs them.
-
-    In each round a group requests something of its places, and each place answers.
-    """
-
     @property
     def rounds(self) -> int:
-        """Number of rounds before `TreeDrawing.draw`; 0: none. After rounds, `draw` gets the last
+        """Number of rounds before `draw`; 0: none. After rounds, `draw` gets the last
         request in place of the exact counts."""
         return 0
 
@@ -367,13 +437,8 @@ class TreeRounds(_GroupedTree):
         """
         raise ValueError(f"tree {self.name} has no rounds")
 
-
-class TreeDrawing(_GroupedTree):
-    """Drawing: from exact counts to released parts.
-
-    `draw`, `draw_branch` and `gather` are pure functions of counts and key: an engine may call them
-    any number of times.
-    """
+    # --- Drawing: from exact counts to released parts. `draw`, `draw_branch` and `gather` are pure
+    # functions of counts and key: an engine may call them any number of times.
 
     @abstractmethod
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
@@ -436,9 +501,7 @@ class TreeDrawing(_GroupedTree):
         """
         return ()
 
-
-class TreeTables(_Named):
-    """The released parts of a tree, and the tables that follow from all of them."""
+    # --- The released parts, and the tables that follow from all of them.
 
     @abstractmethod
     def parts(self) -> Iterator[Part]:
@@ -456,14 +519,7 @@ class TreeTables(_Named):
         """
         return {}
 
-
-class TreePrivacy(_Named):
-    """The privacy unit that a tree protects, and the budget that it spends."""
-
-    @property
-    @abstractmethod
-    def unit(self) -> PrivacyUnit:
-        """The privacy unit, its bounds and the neighboring relation that the plan is for."""
+    # --- The budget that is spent, and what is public.
 
     @property
     def budget(self) -> Budget | None:
@@ -487,12 +543,7 @@ class TreePrivacy(_Named):
         """The bounds that values are clamped to before they are summed, in words."""
         return None
 
-
-class TreeRecord(_Named, Coded):
-    """The record of a tree, and its values that are large or slow to compute."""
-
-    # Fields of the specification that shape the output alone.
-    output_only: ClassVar[tuple[str, ...]]
+    # --- The record, and values that are large or slow to compute.
 
     @abstractmethod
     def entry(self) -> dict[str, object]:
@@ -512,116 +563,3 @@ class TreeRecord(_Named, Coded):
     def follow(self, entry: Mapping[str, object]) -> None:
         """Compute by the rules of the version that wrote a manifest entry, where they changed; no
         value is taken from the entry."""
-
-
-class SeriesRun(NamedTuple):
-    """One run of a series of releases that spend one budget together.
-
-    Attributes:
-        period: which, from 1 on.
-        periods: how many there are, fixed before the first.
-        max_periods: in how many of them a unit is counted at most, where all its rows are protected
-            together; None: its rows of one period are.
-    """
-
-    period: int
-    periods: int
-    max_periods: int | None = None
-
-
-class PublicTable(Protocol):
-    """A large public table that a tree needs, which may lie in a file: a universe, listed keys."""
-
-    @property
-    def digest(self) -> str:
-        """Digest of the table's content, in hexadecimal."""
-
-    def to_table(self) -> pa.Table:
-        """Return the table as it is written."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question(
-    TreeColumns,
-    TreeCounting,
-    UnitRows,
-    TreeRounds,
-    TreeDrawing,
-    TreeTables,
-    TreePrivacy,
-    TreeRecord,
-    ABC,
-):
-    """One tree of a release, in all its roles.
-
-    Args:
-        name: of the tree; names the rows of the output.
-        keys: the public group-by keys, None for one tree over all rows.
-        confidence: of the intervals, above 0 and at most 0.9999.
-        weight: the question's share of the budget, relative to the others'.
-
-    Raises:
-        ValueError: a confidence out of range.
-    """
-
-    # Its name in configurations and in `dpcore.release.kinds`.
-    kind: ClassVar[str]
-
-    name: str
-    keys: Keys | None = None
-    confidence: float = 0.95
-    weight: Fraction = Fraction(1)
-
-    def __post_init__(self) -> None:
-        if not 0 < self.confidence <= 0.9999:
-            raise ValueError(f"confidence: {self.confidence} is not above 0 and at most 0.9999")
-
-    @property
-    def key_count(self) -> int:
-        """Number of trees."""
-        return 1 if self.keys is None else self.keys.size
-
-    @property
-    def is_keyed(self) -> bool:
-        """Whether cells are under keys, so that bounds of keys and of rows under one apply."""
-        return self.keys is not None
-
-    @property
-    def key_labels(self) -> list[str | None]:
-        """The name of every key, in the order of key codes; one None without keys."""
-        return self.labels_between(0, self.key_count)
-
-    def labels_between(self, start: int, stop: int) -> list[str | None]:
-        """The names of the keys of the codes start..stop-1; one None without keys."""
-        if self.keys is None:
-            return [None]
-        labels: list[str | None] = self.keys.labels_between(start, stop).to_pylist()
-        return labels
-
-    def key_label(self, code: int) -> str | None:
-        """The name of one key."""
-        return self.labels_between(code, code + 1)[0]
-
-    @property
-    def run(self) -> SeriesRun | None:
-        """The run of a series that the release is; None for a single release."""
-        return None
-
-    @property
-    def needs_one_key(self) -> bool:
-        """Whether all runs of the series must be made under one release key."""
-        return False
-
-    @property
-    def measured_trees(self) -> Sequence[Question]:
-        """The trees as they are measured: itself, or in a series one for each temporal level."""
-        return (self,)
-
-    @property
-    def public_tables(self) -> tuple[PublicTable, ...]:
-        """The large public tables, which travel by reference."""
-        return ()
-
-    def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> Question:
-        """Return the same tree with its public tables by reference."""
-        return self

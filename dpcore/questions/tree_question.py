@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -63,15 +63,11 @@ from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, SPINE, Chunk
 from dptrees.dpcore.trees.error_laws import QuantileWidths
 from dptrees.dpcore.trees.forests import Forest, Known, LevelSolution, Measurements, RootSolutions
 
-if TYPE_CHECKING:
-    from dptrees.dpcore.questions.question import TreePrivacy
-
-
 Q = TypeVar("Q", bound="KeyedQuestion")
 T = TypeVar("T", bound="TreeQuestion[Any]")
 
 
-def budget_entry(question: TreePrivacy) -> dict[str, object]:
+def budget_entry(question: Question) -> dict[str, object]:
     """Budget of a tree, by its measure; nothing where that is an epsilon with a delta."""
     own = question.budget
     return {} if own is None else {own.measure.value: str(own.amount)}
@@ -513,7 +509,7 @@ class Measured(NamedTuple):
 
     Attributes:
         tree: an `AccumulatedTree`, as it is measured.
-        sent: by every place, from `TreeDrawing.draw` of that tree.
+        sent: by every place, from `Question.draw` of that tree.
         noise: its source.
     """
 

@@ -20,7 +20,7 @@ from dptrees.dpcore.bounding.unit_ids import declared_values
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices
 from dptrees.dpcore.privacy.unit import Neighbors, NullUnits, PrivacyUnit
-from dptrees.dpcore.questions.question import Question, TreeColumns
+from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.columns import is_text, large_texts, plain_values, readable_texts
 from dptrees.dpcore.rows.policies import MISSING_VALUE, RowOutcome, missing_flags
@@ -66,7 +66,7 @@ class _TextColumns:
     """A substitute for a plan whose columns are all read as strings, as unit ids are."""
 
     columns: tuple[str, ...]
-    questions: tuple[TreeColumns, ...] = ()
+    questions: tuple[Question, ...] = ()
 
     @property
     def unit(self) -> PrivacyUnit:

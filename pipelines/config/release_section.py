@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.questions.question import TreeColumns
+from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.series.runs import Lateness, Series, check_late_rows, check_whole_units
 from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.config.registry import DEFAULT_KIND, KINDS
@@ -383,7 +383,7 @@ _TYPES = (
 )
 
 
-def check_shared_columns(questions: Sequence[TreeColumns]) -> None:
+def check_shared_columns(questions: Sequence[Question]) -> None:
     """Refuse trees that read one column as incompatible types.
 
     Args:
@@ -417,14 +417,14 @@ def _check_column(column: str, refused: Mapping[int, Mapping[pa.DataType, str]])
             )
 
 
-def _refused(question: TreeColumns, column: str) -> dict[pa.DataType, str]:
+def _refused(question: Question, column: str) -> dict[pa.DataType, str]:
     """The types that a tree does not read a column as, with what it says of them; none where it
     says so of all, since then another column is at fault."""
     refused = dict(_refusals(question, column))
     return {} if len(refused) == len(_TYPES) else refused
 
 
-def _refusals(question: TreeColumns, column: str) -> Iterator[tuple[pa.DataType, str]]:
+def _refusals(question: Question, column: str) -> Iterator[tuple[pa.DataType, str]]:
     for type in _TYPES:
         try:
             question.check_types(dict.fromkeys(question.columns, pa.null()) | {column: type})

@@ -19,7 +19,7 @@ import pyarrow as pa
 from dptrees.dpcore.noise.randomness import NONCE_BYTES
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
 from dptrees.dpcore.questions.messages import DENSE_CELLS, Counter, Increments, Place
-from dptrees.dpcore.questions.question import TreeCounting
+from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms import flow
 from dptrees.transforms.conservation import (
@@ -93,14 +93,14 @@ class CountingStep(KeyedStep):
         self._counters: dict[str, Counter] = {}
         self._balance = Increases(dict.fromkeys(self._names, 0))
 
-    def counter(self, question: TreeCounting) -> Counter:
+    def counter(self, question: Question) -> Counter:
         """The bundle's counter of a tree."""
         if question.name not in self._counters:
             made = question.counter(dense=self._dense, choices=self._choices)
             self._counters[question.name] = made
         return self._counters[question.name]
 
-    def counted(self, question: TreeCounting, increments: Increments, rows: int) -> Iterator[Any]:
+    def counted(self, question: Question, increments: Increments, rows: int) -> Iterator[Any]:
         """Counts rows, and gives what is due: as `dpcore.questions.messages.Counter.add`."""
         counter = self.counter(question)
         rows_name = (tree_slots if question.is_matched else tree_rows)(question.name)
@@ -108,7 +108,7 @@ class CountingStep(KeyedStep):
         if counter.is_due:
             yield from self.taken(question)
 
-    def taken(self, question: TreeCounting) -> Iterator[Any]:
+    def taken(self, question: Question) -> Iterator[Any]:
         """The partial counts of a tree since the last time; tagged where they are yet to be matched
         with the leaves."""
         for place, data, total in self.counter(question).take():
@@ -135,12 +135,12 @@ class CountingStep(KeyedStep):
             yield flow.Tagged(BALANCE, (name, residue(increment)))
 
 
-def _partials_name(question: TreeCounting) -> str:
+def _partials_name(question: Question) -> str:
     return (slot_partials if question.is_matched else tree_partials)(question.name)
 
 
 def read_rows(
-    question: TreeCounting, reading: Callable[[dict[str, pa.Array]], Read], batch: pa.RecordBatch
+    question: Question, reading: Callable[[dict[str, pa.Array]], Read], batch: pa.RecordBatch
 ) -> Read:
     """What a question reads of a batch.
 
@@ -160,7 +160,7 @@ def read_rows(
         ) from None
 
 
-def matched_trees(plan: ReleasePlan) -> list[TreeCounting]:
+def matched_trees(plan: ReleasePlan) -> list[Question]:
     """The trees of a plan whose counts are matched with their leaves."""
     return [question for question in plan.questions if question.is_matched]
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from dptrees.dpcore.noise.source import LargeSumError
 from dptrees.dpcore.questions.messages import Gathered, Place, ReleasedPart
-from dptrees.dpcore.questions.question import TreeRounds
+from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.columns import pack_many, unpack_many
 from dptrees.transforms import flow
@@ -418,7 +418,7 @@ class _Ask(KeyedStep):
         is_last = number + 1 == question.rounds
         yield flow.Tagged(_LAST, found) if is_last else found
 
-    def _group_places(self, question: TreeRounds) -> dict[int, list[Place]]:
+    def _group_places(self, question: Question) -> dict[int, list[Place]]:
         if question.name not in self._places:
             self._places[question.name] = listed(question.places, question.gathered_by)
         return self._places[question.name]

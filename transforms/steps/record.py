@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dptrees.dpcore.noise.source import NoiseSource, combine_digests
 from dptrees.dpcore.questions.messages import Part
-from dptrees.dpcore.questions.question import TreeTables
+from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms import flow
@@ -342,7 +342,7 @@ def _by_part(receipts: Iterable[Receipt]) -> dict[Part, Receipt]:
     return dict(sorted(chosen.items()))
 
 
-def _notes(question: TreeTables, receipts: Mapping[Part, Receipt]) -> dict[Part, bytes]:
+def _notes(question: Question, receipts: Mapping[Part, Receipt]) -> dict[Part, bytes]:
     """Return the notes of the parts of a tree, in their order."""
     return {
         part: base64.b64decode(receipt.note)
