@@ -43,7 +43,7 @@ from dptrees.dpcore.uniform.objectives import (
 )
 from dptrees.dpcore.uniform.plan import Consistency, Estimator
 from dptrees.pipelines.kinds.domains import ordered_schema, read_tree_domain, with_finest_cells
-from dptrees.pipelines.kinds.ordered_mechanisms import (
+from dptrees.pipelines.kinds.ordered_metrics import (
     COUNT,
     MEAN,
     MEAN_REFUSED,
