@@ -7,7 +7,7 @@ is spent; the memory does not grow with the rows. Examples of malformed rows are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.rows.policies import FRACTION
-from dptrees.pipelines.check.dry_run import dry_run
-from dptrees.pipelines.check.places import NOT_FOR_PUBLICATION, Finding
+from dptrees.pipelines.check.places import NOT_FOR_PUBLICATION, Finding, several
+from dptrees.pipelines.check.release_check import check_release
 from dptrees.pipelines.check.tally import (
     OF_TEXT,
     UNREAD,
@@ -53,7 +53,6 @@ from dptrees.transforms.readers.formats import find_reader, text_stream
 from dptrees.transforms.readers.listing import match_files
 from dptrees.transforms.readers.read import FileSplit, check_contract, joined_families, open_file
 from dptrees.transforms.tables.read import table_batches, table_splits
-from dptrees.transforms.tables.table import InputTable, TableSplit
 
 
 @dataclass(kw_only=True)
@@ -260,12 +259,12 @@ def input_lines(check: InputCheck, number: int, size: int) -> Iterator[str]:
     paths, form = ", ".join(configuration.input_paths), configuration.input_format
     yield ""
     if configuration.table is None:
-        yield f"{escaped(paths)}: {_several(number, 'file')} of {form}, {size:,} bytes"
+        yield f"{escaped(paths)}: {several(number, 'file')} of {form}, {size:,} bytes"
     else:
         known = f", {size:,} bytes" if size else ""
-        yield f"{escaped(configuration.table.name)}: {_several(number, 'part')}{known}"
+        yield f"{escaped(configuration.table.name)}: {several(number, 'part')}{known}"
     for layout in check.layouts[:_LAYOUTS_SHOWN]:
-        others = f" and {_several(layout.files - 1, 'other')}" if layout.files > 1 else ""
+        others = f" and {several(layout.files - 1, 'other')}" if layout.files > 1 else ""
         yield f"  {escaped(layout.first)}{others}:"
         for name, type in layout.columns.items():
             read = "" if name in check.tally.plan.columns else "  (not read)"
@@ -279,15 +278,15 @@ def input_lines(check: InputCheck, number: int, size: int) -> Iterator[str]:
 def check_lines(check: InputCheck) -> Iterator[str]:
     tally, unit = check.tally, check.tally.plan.unit
     yield ""
-    yield f"{_several(tally.rows, 'row')} read{'' if check.whole else ', not all'}"
+    yield f"{several(tally.rows, 'row')} read{'' if check.whole else ', not all'}"
     if check.malformed:
         outcome = "left out" if check.configuration.guarantee.drops_rows else "refused"
-        yield f"{_several(check.malformed, 'malformed row')} {outcome}"
+        yield f"{several(check.malformed, 'malformed row')} {outcome}"
         for each in _malformed_classes(check):
             yield f'  {each.rows:>12,} like "{escaped(each.like)}": {each.reason}'
             yield f"  advice: {each.advice}"
     if tally.without_unit:
-        yield f"{_several(tally.without_unit, 'row')} left out, without a {escaped(unit.name)}"
+        yield f"{several(tally.without_unit, 'row')} left out, without a {escaped(unit.name)}"
     advice = spelling_advice(unit, tally.spellings)
     if advice is not None:
         yield f"  advice: {escaped(advice)}"
@@ -316,16 +315,13 @@ def _tree_lines(tree: TreeTally, check: InputCheck) -> Iterator[str]:
     yield f"  {tree.counted:>12,} counted"
     for cause in tree.in_order:
         becomes = _BECOMES.get(cause.policy, f"counted as {cause.policy!r}")
-        yield f"  {cause.rows:>12,} {becomes}: {escaped(cause.column)} {_in_words(cause.cause)}"
+        reason = _CAUSES.get(cause.cause, f"is {cause.cause}")
+        yield f"  {cause.rows:>12,} {becomes}: {escaped(cause.column)} {reason}"
         if cause.looks:
             looks = ", ".join(f'"{escaped(each)}"' for each in most_common(cause.looks))
             yield f"  {'':>12}   they look like: {looks} (a is a letter, 9 is a digit)"
     for sentence in tree_advice(tree, check):
         yield f"  advice: {escaped(sentence)}"
-
-
-def _in_words(cause: str) -> str:
-    return _CAUSES.get(cause, f"is {cause}")
 
 
 def check_entry(check: InputCheck, number: int) -> dict[str, Any]:
@@ -365,41 +361,18 @@ def check_entry(check: InputCheck, number: int) -> dict[str, Any]:
     }
 
 
-def _several(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
-def find_splits(check: InputCheck, table: InputTable) -> list[TableSplit]:
-    """The parts of a pinned table, whose columns are noted first.
+def count_batches(check: InputCheck, batches: Iterable[SeenBatch], most: int | None) -> bool:
+    """Add batches to the tally of a check; return whether there may be more.
 
     Args:
-        check: that notes them.
-        table: pinned.
-
-    Raises:
-        InputError: it cannot be read, or lacks what the plan reads.
-    """
-    columns = described(table.schema())
-    if (contract := check.configuration.input_schema) is not None:
-        contract.check(columns, table.name)
-    check.layouts.append(ColumnLayout(columns=columns, files=1, first=table.name))
-    return table_splits(table, check.tally.plan)
-
-
-def count_split(check: InputCheck, table: InputTable, split: TableSplit, most: int | None) -> bool:
-    """Counts the rows of a part; whether there may be more.
-
-    Args:
-        check: whose tally they are added to.
-        table: pinned.
-        split: of it.
-        most: at most so many rows are read of all parts; None: all.
+        check: the check.
+        batches: the batches, read one by one.
+        most: the largest number of rows to read of all batches; None: all.
     """
     tally = check.tally
-    for batch in table_batches(table, split, tally.plan):
-        seen = SeenBatch(rows=batch, texts=None)
+    for seen in batches:
         left = None if most is None else most - tally.rows
-        if left is not None and batch.num_rows > left:
+        if left is not None and seen.rows.num_rows > left:
             tally.add(seen.first(left))
             check.whole = False
             return False
@@ -460,7 +433,7 @@ def run_check(
     if not as_json:
         print_line(NOT_PRIVATE if with_rows else NOT_FOR_PUBLICATION)
     configuration = load_configuration(path, parameters)
-    found, plan = dry_run(configuration, arguments), configuration.plan()
+    found, plan = check_release(configuration, arguments), configuration.plan()
     entry, lines, code = found.to_entry(), found.to_lines(), 0
     if with_rows:
         check = InputCheck(configuration=configuration, tally=Tally(plan=plan))
@@ -520,13 +493,17 @@ def _count_files(check: InputCheck, most: int | None, *, shown: bool) -> int:
 def _count_table(check: InputCheck, most: int | None, *, shown: bool) -> int:
     """Counts the rows of a table; returns how many parts it has."""
     assert check.configuration.table is not None
+    plan, contract = check.tally.plan, check.configuration.input_schema
     with check.configuration.table.pinned() as table:
-        splits = find_splits(check, table)
+        columns = described(table.schema())
+        if contract is not None:
+            contract.check(columns, table.name)
+        check.layouts.append(ColumnLayout(columns=columns, files=1, first=table.name))
+        splits = table_splits(table, plan)
         if shown:
             _print_input(check, len(splits), sum(split.size for split in splits))
-        for split in splits:
-            if not count_split(check, table, split, most):
-                break
+        batches = (each for split in splits for each in table_batches(table, split, plan))
+        count_batches(check, (SeenBatch(rows=each, texts=None) for each in batches), most)
     return len(splits)
 
 
@@ -572,13 +549,10 @@ def _count_file(check: InputCheck, path: str, size: int, most: int | None) -> bo
     before = tally.rows
     for start, stop in runs:
         split = FileSplit(path, start, stop, size)
-        for seen in seen_batches(reader, split, tally.plan, options, of_text=of_text):
-            left = None if most is None else most - tally.rows
-            if left is not None and seen.rows.num_rows > left:
-                tally.add(seen.first(left))
-                check.whole, check.malformed = False, None
-                return False
-            tally.add(seen)
+        batches = seen_batches(reader, split, tally.plan, options, of_text=of_text)
+        if not count_batches(check, batches, most):
+            check.malformed = None
+            return False
     if of_text and check.malformed is not None:
         check.malformed_csv += counted
         lines = count_lines(path) - (tally.rows - before) if csv is None else counted.total()

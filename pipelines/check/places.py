@@ -1,16 +1,16 @@
-"""Places that a release needs beside its input: the output, the keys, the engine and the ledger."""
+"""Places that a release needs: its input, its output, the keys, the engine and the ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime, timezone
+from typing import Any, TypeVar
 
 from dptrees.pipelines.ledger.accounts import Account
 from dptrees.pipelines.monitoring import Outcome, failure_outcome
-from dptrees.pipelines.process import ExitCode, Later, stopped_by
+from dptrees.pipelines.process import Later, stopped_by
 from dptrees.pipelines.proof.signature import SigningKey
-from dptrees.pipelines.report.planning import totals_lines
 from dptrees.pipelines.run.first_stage import FirstStage
 from dptrees.pipelines.run.output import check_folder, described_job
 from dptrees.pipelines.run.stage import Stage
@@ -18,13 +18,20 @@ from dptrees.pipelines.terminal_text import escaped
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.existing_release import begun
 from dptrees.transforms.folder.layout import SIGNATURE
+from dptrees.transforms.folder.stores import FileInfo
 from dptrees.transforms.keys import KeyReference
+from dptrees.transforms.readers.read import check_readable, file_types, spread
 from dptrees.transforms.steps.carry import check_turn
 
+Found = TypeVar("Found")
 NOT_FOR_PUBLICATION = (
     "No row is read, nothing is written, and no budget is spent. For operators: the guarantee does "
     "not cover names, sizes and times of files. Do not publish this report."
 )
+
+
+# Objects have names, too, but these are in the rows.
+_WITHOUT_HEADS = ("json",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +65,12 @@ class Finding:
         return [f"REFUSED, exit code {int(outcome.code)}: {outcome.sentence}"]
 
 
-def found(name: str, look: Callable[[], Finding]) -> Finding:
-    """What a look finds, or the fault that a run would end with.
+def found(name: str, look: Callable[[], Found]) -> Found | Finding:
+    """Return what a look finds, or the finding of the fault that a run would end with.
 
     Args:
-        name: of the place.
-        look: at it.
+        name: the name of the place.
+        look: looks at it.
 
     Raises:
         Exception: a fault of the program; or the command was stopped.
@@ -76,90 +83,95 @@ def found(name: str, look: Callable[[], Finding]) -> Finding:
         return Finding(name=name, fault=error)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DryRun:
-    """What a run of one release would meet.
+def input_finding(stages: Sequence[Stage]) -> Finding:
+    """The input of stages, which read the same rows.
 
     Args:
-        release: the id of the release.
-        folder: its output.
-        findings: in the order in which a run would come to them.
-        state: ``finished`` (nothing is to be done), ``begun``, ``new``; or ``unknown``, if the
-            output could not be looked at.
-        totals: the predicted errors (`pipelines.report.planning`); None if there is no plan.
+        stages: at least one; each reads columns of its own.
+
+    Raises:
+        ReleaseError, UserError: the run would end here.
     """
-
-    release: str
-    folder: str
-    findings: Sequence[Finding]
-    state: str
-    totals: dict[str, Any] | None = None
-
-    @property
-    def fault(self) -> Exception | None:
-        """The fault that the run would end with; None: it would start."""
-        return next((each.fault for each in self.findings if each.fault is not None), None)
-
-    @property
-    def outcome(self) -> Outcome:
-        """How the run would end before its job."""
-        fault = self.fault
-        outcome = None if fault is None else failure_outcome(fault)
-        return outcome or Outcome(code=ExitCode.DONE, sentence="")
-
-    def to_entry(self) -> dict[str, Any]:
-        """The report as plain JSON values."""
-        places = {}
-        for each in self.findings:
-            outcome = each.outcome
-            ended = {} if outcome is None else _ended(outcome)
-            places[each.name] = {"ok": outcome is None} | each.entry | ended
-        return {
-            "release": self.release,
-            "folder": self.folder,
-            "state": self.state,
-            "would_start": self.fault is None,
-            **_ended(self.outcome),
-            **places,
-            **({} if self.totals is None else {"total": self.totals}),
-        }
-
-    def to_lines(self) -> Iterator[str]:
-        """The report for a person."""
-        yield ""
-        yield f"{escaped(self.release)} in {escaped(self.folder)}"
-        for each in self.findings:
-            yield from _titled(each.name, [*each.lines, *each.refusal])
-        if self.state != "finished" and self.totals is not None:
-            yield from totals_lines(self.totals)
-        yield ""
-        yield self.conclusion
-
-    def to_faults(self) -> Iterator[str]:
-        """The faults alone, with the conclusion, for a person."""
-        yield ""
-        for each in self.findings:
-            yield from _titled(each.name, each.refusal)
-        yield self.conclusion
-
-    @property
-    def conclusion(self) -> str:
-        """Whether the release would start, as a sentence."""
-        if self.fault is not None:
-            return f"the release would not start: exit code {int(self.outcome.code)}"
-        if self.state == "finished":
-            return "the release exists: a run would read no row and spend nothing; exit code 0"
-        return "the release would start"
+    sizes, *_ = [stage.check_input() for stage in stages]
+    columns = tuple(dict.fromkeys(name for stage in stages for name in stage.plan.columns))
+    first = stages[0]
+    if first.source is not None:
+        (name, size), types = sizes[0], first.source.types()
+        # A driver of a database does not report the size of what it reads.
+        entry: dict[str, Any] = {"table": name, "bytes": size or None}
+        heads = [f"{escaped(name)}: {f'{size:,} bytes' if size else 'size unknown'}"]
+    else:
+        files = first.files()
+        entry = _files_entry(files) | {"format": first.configuration.input_format}
+        heads = list(_files_lines(files, first.configuration.input_format))
+        types, looked = _types(stages, files)
+        entry["heads_read"] = looked
+        if looked:
+            heads.append(f"columns that are read, in the heads of {several(looked, 'file')}:")
+    entry["columns"] = {name: types.get(name) for name in columns} if types else None
+    lines = [*heads, *(f"  {escaped(name)}: {types[name]}" for name in columns if name in types)]
+    if not types:
+        lines.append("columns are not looked for: the names are in the rows")
+    contract = first.configuration.input_schema
+    if contract is not None:
+        entry["schema"] = dict(contract.types)
+        lines.append(f"input.schema: {several(len(contract.types), 'column')} as stated")
+    return Finding(name="input", lines=lines, entry=entry)
 
 
-def _ended(outcome: Outcome) -> dict[str, Any]:
-    return {"exit_code": int(outcome.code), "message": outcome.sentence}
+def _types(stages: Sequence[Stage], files: Sequence[FileInfo]) -> tuple[dict[str, str], int]:
+    """The types of the columns of the first file, and the number of heads that were read.
+
+    Raises:
+        InputError: a head lacks a column, or cannot be read; the job would find that.
+    """
+    configuration = stages[0].configuration
+    format, options = configuration.input_format, configuration.input_options
+    if format in _WITHOUT_HEADS:
+        return {}, 0
+    paths = spread([file.path for file in files])
+    if options.get("missing_column") != "null":
+        for stage in stages:
+            for path in paths:
+                check_readable([path], format, stage.plan, options)
+    return file_types(paths[0], format, options), len(paths)
 
 
-def _titled(name: str, lines: Iterable[str]) -> Iterator[str]:
-    """Lines behind the name of a place."""
-    for number, line in enumerate(lines):
-        yield f"  {name if number == 0 else '':<8}{line}"
+def _files_entry(files: Sequence[FileInfo]) -> dict[str, Any]:
+    times = _times(files)
+    return {
+        "files": len(files),
+        "bytes": sum(file.size for file in files),
+        "oldest": times[0] if times else None,
+        "newest": times[-1] if times else None,
+    }
+
+
+def _files_lines(files: Sequence[FileInfo], format: str) -> Iterator[str]:
+    size = sum(file.size for file in files)
+    yield f"{several(len(files), 'file')} of {format}, {size:,} bytes"
+    times = _times(files)
+    if times:
+        yield f"oldest change {times[0]}, newest {times[-1]}"
+
+
+def several(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> several(1, "file"), several(1000, "file")
+    ('1 file', '1,000 files')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _times(files: Sequence[FileInfo]) -> list[str]:
+    """The times of the first and the last change, in UTC; none if no file states one."""
+    known = [file.changed for file in files if file.changed]
+    return [_moment(each) for each in (min(known), max(known))] if known else []
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")
 
 
 def output_finding(stage: Stage, first: FirstStage | None) -> Finding:
@@ -226,16 +238,6 @@ def signing_finding(stage: Stage) -> Finding:
     SigningKey(reference=place).load()
     line = f"{escaped(place)} can be read"
     return Finding(name="signing", lines=[line], entry={"place": place})
-
-
-def room_finding(first: FirstStage) -> Finding:
-    """The budget for all stages that are to come.
-
-    Raises:
-        LedgerError: it does not suffice.
-    """
-    first.check_room()
-    return Finding(name="ledger")
 
 
 def series_finding(stage: Stage) -> Finding:

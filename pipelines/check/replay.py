@@ -20,11 +20,11 @@ import pyarrow
 import pyarrow.parquet as pq
 
 from dptrees.dpcore import __version__
-from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION, CHECKSUM, LATER_NUMBERS
+from dptrees.dpcore.release.guarantee import CHECKSUM, LATER_NUMBERS
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.config.configuration import Configuration, load_configuration
 from dptrees.pipelines.proof.check import CheckFailed
-from dptrees.pipelines.proof.manifest import first_difference, plain
+from dptrees.pipelines.proof.manifest import first_difference, is_exact, plain
 from dptrees.pipelines.proof.verified import Verified
 from dptrees.pipelines.run.first_stage import selected_keys
 from dptrees.pipelines.run.job import job_options, run_job
@@ -148,8 +148,7 @@ def check_replay(
         ReleaseError: the rows cannot be read.
     """
     # Parts whose floats may differ are compared themselves, others by their checksums.
-    exact = _is_exact(manifest)
-    held, scheme = (HELD_FILES, SCHEME) if exact else (KEPT_FILES, KEPT_SCHEME)
+    held, scheme = (HELD_FILES, SCHEME) if is_exact(manifest) else (KEPT_FILES, KEPT_SCHEME)
     place = f"{scheme}://{uuid.uuid4().hex}/release"
     plan = share_universes(plan, place)
     nonce, parameters = bytes.fromhex(manifest["nonce"]), manifest.get("parameters")
@@ -195,7 +194,7 @@ class _Comparison:
 
     @property
     def _is_exact(self) -> bool:
-        return _is_exact(self.manifest)
+        return is_exact(self.manifest)
 
     def result(self) -> str:
         """What is the same, in words.
@@ -251,10 +250,6 @@ class _Comparison:
             and one.num_rows == other.num_rows
             and all(map(_near_columns, one.columns, other.columns))
         )
-
-
-def _is_exact(manifest: Mapping[str, Any]) -> bool:
-    return bool(manifest.get("arithmetic") == ARITHMETIC_VERSION)
 
 
 def _near_columns(one: pyarrow.ChunkedArray, other: pyarrow.ChunkedArray) -> bool:

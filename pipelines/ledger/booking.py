@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -22,27 +23,21 @@ from dptrees.transforms.folder.existing_release import (
 )
 from dptrees.transforms.folder.layout import MANIFEST, NONCE
 from dptrees.transforms.keys import KeyReference
+from dptrees.transforms.steps.record import Witness
 
 
-@dataclass(frozen=True, kw_only=True)
-class Witness:
-    """Takes a draw down in the ledger before its noise is drawn; travels to the worker that does.
+def record_draw(url: LedgerUrl, number: int, record: bytes) -> None:
+    """Record a draw in the ledger before its noise is drawn, on the worker that draws it.
 
     Args:
         url: of the ledger, from the root.
         number: of the release's entry.
+        record: of the draw.
+
+    Raises:
+        LedgerError: another draw was recorded, or the ledger cannot be reached from here.
     """
-
-    url: LedgerUrl
-    number: int
-
-    def __call__(self, record: bytes) -> None:
-        """Takes down a record.
-
-        Raises:
-            LedgerError: another draw was taken down, or the ledger cannot be reached from here.
-        """
-        Ledger(self.url).record(self.number, record)
+    Ledger(url).record(number, record)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,8 +185,8 @@ class Booking:
         return entry
 
     def witness(self, entry: LedgerEntry) -> Witness:
-        """What takes the draw down."""
-        return Witness(url=self.ledger.url, number=entry.number)
+        """What records the draw; it travels to the worker that draws the noise."""
+        return partial(record_draw, self.ledger.url, entry.number)
 
     def _manifest(self) -> Mapping[str, Any]:
         return read_manifest(files.join(self.output, MANIFEST))

@@ -160,6 +160,11 @@ def _version(manifest: Mapping[str, Any]) -> str:
     return "" if made == __version__ else f" (made by dptrees {made}; verify it with that one)"
 
 
+def is_exact(manifest: Mapping[str, Any]) -> bool:
+    """Whether floats of a release have this version's arithmetic, the same on every processor."""
+    return bool(manifest.get("arithmetic") == ARITHMETIC_VERSION)
+
+
 def plain(value: object) -> Any:
     """A value as it is read back from JSON."""
     return json.loads(json.dumps(value))

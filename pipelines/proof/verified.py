@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 from dptrees.dpcore.choices.key_selection import ReleasedSelection, SelectionQuestion
 from dptrees.dpcore.choices.unit_bounds import ReleasedBound
 from dptrees.dpcore.choices.value_bounds import ReleasedValueBounds
-from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys
 from dptrees.pipelines.process import UserError
@@ -22,6 +20,7 @@ from dptrees.pipelines.proof.manifest import (
     check_guarantee,
     check_noise,
     check_sensitivities,
+    is_exact,
     read_plan,
 )
 from dptrees.pipelines.proof.signature import is_signed, load_signer
@@ -55,18 +54,16 @@ def chosen_bounds(folder: str) -> tuple[tuple[str, float], ...]:
     Args:
         folder: of the first stage.
     """
-    return tuple(_bounds(folder))
-
-
-def _bounds(folder: str) -> Iterator[tuple[str, float]]:
     release = ReleaseFolder(folder).release
+    bounds: dict[str, float] = {}
     for question in release.plan.questions:
         tree = release.tree(question.name)
         if isinstance(tree, ReleasedValueBounds):
-            yield from ((f"{question.name}.{side}", each) for side, each in tree.bounds.items())
+            bounds |= {f"{question.name}.{side}": each for side, each in tree.bounds.items()}
         else:
             assert isinstance(tree, ReleasedBound)
-            yield question.name, tree.bound
+            bounds[question.name] = tree.bound
+    return tuple(bounds.items())
 
 
 def check_selected(folder: str, plan: ReleasePlan) -> None:
@@ -120,25 +117,9 @@ class Verified:
         Raises:
             CheckFailed: it cannot be planned.
         """
-        return read_plan(self.manifest, self._universe, self._keys)
-
-    @cached_property
-    def _universes(self) -> dict[str, Universe]:
-        return {}
-
-    def _universe(self, digest: str) -> Universe:
-        if digest not in self._universes:
-            self._universes[digest] = read_universe(self.folder, self.manifest, digest)
-        return self._universes[digest]
-
-    @cached_property
-    def _key_tables(self) -> dict[str, KeyTable]:
-        return {}
-
-    def _keys(self, digest: str) -> KeyTable:
-        if digest not in self._key_tables:
-            self._key_tables[digest] = read_keys(self.folder, self.manifest, digest)
-        return self._key_tables[digest]
+        universe = cache(partial(read_universe, self.folder, self.manifest))
+        keys = cache(partial(read_keys, self.folder, self.manifest))
+        return read_plan(self.manifest, universe, keys)
 
     def specification(self) -> str:
         """The specification can be planned, and the universes it names are there."""
@@ -162,9 +143,7 @@ class Verified:
     def file_checks(self) -> list[Check]:
         """The checks of what lies beside the manifest."""
         manifest = self.manifest
-        selecting = [Check(name="selection", made=self.selection, after=("files",))]
-        bounding = [Check(name="bounds", made=self.bounds, after=("files",))]
-        return [
+        checks = [
             Check(
                 name="draw", made=partial(check_draw, self.folder, manifest), after=("manifest",)
             ),
@@ -175,18 +154,18 @@ class Verified:
             ),
             Check(name="tables", made=self.tables, after=("files",)),
             Check(name="page", made=lambda: check_page(self.folder), after=("guarantee", "files")),
-            *(self._series_checks() if isinstance(manifest.get("series"), dict) else []),
-            *(bounding if self.has_chosen_bounds else []),
-            *(selecting if self.is_staged else []),
         ]
+        if isinstance(manifest.get("series"), dict):
+            checks.append(Check(name="to date", made=self.to_date, after=("guarantee", "files")))
+        if self.has_chosen_bounds:
+            checks.append(Check(name="bounds", made=self.bounds, after=("files",)))
+        if self.is_staged:
+            checks.append(Check(name="selection", made=self.selection, after=("files",)))
+        return checks
 
-    def _series_checks(self) -> list[Check]:
-        exact = self.manifest.get("arithmetic") == ARITHMETIC_VERSION
-        made = partial(self._to_date, is_exact=exact)
-        return [Check(name="to date", made=made, after=("guarantee", "files"))]
-
-    def _to_date(self, *, is_exact: bool) -> str:
-        return check_to_date(self.folder, self.plan, is_exact=is_exact)
+    def to_date(self) -> str:
+        """The totals to date are those of the released periods."""
+        return check_to_date(self.folder, self.plan, is_exact=is_exact(self.manifest))
 
     def selection(self) -> str:
         """Check that the first stage, which selected the keys, is the release that the

@@ -9,11 +9,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dptrees.pipelines.python.error import quiet_import, short_traceback, user_errors
+from dptrees.pipelines.python.error import quiet_import, short_traceback, user_errors, warn_caller
 from dptrees.transforms.errors import sentence_in
 
 if TYPE_CHECKING:
     from dptrees.dpcore.release.plan import ReleasePlan
+    from dptrees.pipelines.config.configuration import Configuration
     from dptrees.pipelines.python.checked import RowCheck
     from dptrees.pipelines.python.config import AnyConfig
     from dptrees.pipelines.python.release import Plan, Release
@@ -153,7 +154,9 @@ def plan(
             place = None if units is None else os.fspath(units)
         else:
             place = units.place
-        made: Plan = release.planned(config, set, place)
+        made: Plan = release.Plan(_requested(config, set), place)
+        for line in made.warnings:
+            warn_caller(line)
     return made
 
 
@@ -175,10 +178,13 @@ def load(config: AnyConfig, *, set: Mapping[str, object] | None = None) -> Relea
     Raises:
         Error: in one sentence that says what to fix.
     """
-    requested = quiet_import("config").requested_configuration
     with user_errors():
-        plan: ReleasePlan = requested(config, {}, set).plan()
-    return plan
+        return _requested(config, set).plan()
+
+
+def _requested(config: AnyConfig, parameters: Mapping[str, object] | None) -> Configuration:
+    found: Configuration = quiet_import("config").requested_configuration(config, {}, parameters)
+    return found
 
 
 def key(place: _Path) -> KeyReference:

@@ -12,6 +12,7 @@ from dptrees.pipelines.check.checking import (
     InputCheck,
     check_entry,
     check_lines,
+    count_batches,
     count_input,
 )
 from dptrees.pipelines.check.tally import SeenBatch, Tally
@@ -111,9 +112,5 @@ def _count_held(check: InputCheck, rows: Any, most: int | None) -> None:
     HeldSource(batches, 0).checked(tally.plan)
     types = {field.name: str(field.type) for field in batches[0].schema}
     check.layouts.append(ColumnLayout(columns=types, files=1, first="rows"))
-    for batch in batches:
-        left = batch.num_rows if most is None else most - tally.rows
-        tally.add(SeenBatch(rows=batch.slice(0, left), texts=None))
-        if left < batch.num_rows:
-            check.whole, check.malformed = False, None
-            return
+    if not count_batches(check, (SeenBatch(rows=each, texts=None) for each in batches), most):
+        check.malformed = None

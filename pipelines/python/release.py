@@ -19,13 +19,11 @@ from dptrees.pipelines.config.configuration import Configuration
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.proof.verified import raise_first
 from dptrees.pipelines.python.answers import table_html
-from dptrees.pipelines.python.config import AnyConfig, requested_configuration
 from dptrees.pipelines.python.error import (
     Error,
     reports_edits,
     short_tracebacks,
     user_errors,
-    warn_caller,
 )
 from dptrees.pipelines.python.tree import TreeAnswers
 from dptrees.pipelines.query.querying import sample_stream, trees_with_rows
@@ -180,25 +178,6 @@ def _wanted(error: Any) -> TargetError:
     if not isinstance(error, Real) or not 0 < float(error) < math.inf:
         raise Error(f"error: {error!r} must be a number above 0, in the unit of the tree")
     return TargetError(amount=float(error), is_part=False)
-
-
-def planned(
-    config: AnyConfig, parameters: Mapping[str, object] | None, units: str | None = None
-) -> Plan:
-    """Return the plan of a configuration, and warn if its guarantee is weak.
-
-    Args:
-        config: the configuration of the release.
-        parameters: parameters of the configuration, by name.
-        units: the folder of a release of the numbers of rows per unit, as for `Plan`.
-
-    Raises:
-        ConfigurationError, Error: in one sentence.
-    """
-    made = Plan(requested_configuration(config, {}, parameters), units)
-    for line in made.warnings:
-        warn_caller(line)
-    return made
 
 
 # The most synthetic rows in memory.

@@ -1,4 +1,5 @@
-"""No value of a row decides how a dry run ends or what it prints, whichever reader has the rows."""
+"""No value of a row decides how a check without rows ends, or what it prints, whichever reader has
+the rows."""
 
 from __future__ import annotations
 
@@ -132,7 +133,7 @@ def ended(folder: Path, made: Made, values: list[Any], **schema: Any) -> tuple[i
 
 
 @pytest.mark.parametrize(("made", "others"), READERS, ids=[each.__name__ for each, _ in READERS])
-def test_no_value_decides_a_dry_run(
+def test_no_value_decides_a_check(
     made: Made, others: tuple[list[Any], ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []

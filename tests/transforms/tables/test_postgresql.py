@@ -140,7 +140,7 @@ def test_types(run: Callable[[str], None], read_pinned: RowsOf) -> None:
     assert found[None][:5] == (float("-inf"), None, None, "bad", 2)
 
 
-def test_a_dry_run_reads_no_row(run: Callable[[str], None]) -> None:
+def test_a_check_reads_no_row(run: Callable[[str], None]) -> None:
     run("CREATE VIEW broken AS SELECT 1.5 AS n, place::int AS age FROM visits")
     with KeptQuery(source=query("SELECT * FROM broken").source, heads=True).pinned() as table:
         assert table.schema().types == [pa.float64(), pa.int32()]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dptrees.pipelines.check import dry_run as dry_input
+from dptrees.pipelines.check import places
 from dptrees.pipelines.run import engine
 from dptrees.pipelines.run import stage as stages
 from dptrees.transforms.errors import InputError
@@ -40,7 +40,7 @@ def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def dry(workspace: Workspace, *options: str) -> Outcome:
-    """A dry run of the written configuration, which leaves everything as it was."""
+    """A check of the written configuration, which leaves everything as it was."""
     before = everything(workspace.folder)
     outcome = workspace.run("check", workspace.folder / "release.yaml", "--no-rows", *options)
     assert everything(workspace.folder) == before
@@ -49,7 +49,7 @@ def dry(workspace: Workspace, *options: str) -> Outcome:
 
 
 def ended_as_the_run(workspace: Workspace, *options: str) -> Outcome:
-    """A dry run, which ends with the exit code and the sentence of the run that follows it."""
+    """A check, which ends with the exit code and the sentence of the run that follows it."""
     outcome = dry(workspace, *options)
     run = workspace.run("release", workspace.folder / "release.yaml", *options)
     assert (outcome.code, outcome.err) == (run.code, run.err)
@@ -57,7 +57,7 @@ def ended_as_the_run(workspace: Workspace, *options: str) -> Outcome:
 
 
 def report(workspace: Workspace, *options: str) -> dict[str, Any]:
-    """The report of a dry run for a program."""
+    """The report of a check for a program."""
     result = json.loads(dry(workspace, "--json", *options).out)
     assert isinstance(result, dict)
     return result
@@ -161,7 +161,7 @@ def a_file(workspace: Workspace) -> None:
         (None, {}, ("--no_such_option",), 2),
     ],
 )
-def test_a_dry_run_ends_as_the_run(
+def test_a_check_ends_as_the_run(
     prepare: Callable[[Workspace], object] | None,
     settings: Settings,
     options: tuple[str, ...],
@@ -205,7 +205,7 @@ def test_a_budget_that_does_not_suffice(workspace: Workspace) -> None:
 
 
 def test_a_ledger_that_is_locked_stays_free(workspace: Workspace) -> None:
-    """After a dry run another process takes its lock at once, and finds no entry."""
+    """After a check another process takes its lock at once, and finds no entry."""
     workspace.configure(ledgered(workspace))
     assert dry(workspace).code == 0
     with sqlite3.connect(workspace.folder / "budget.db", timeout=0.1) as connection:
@@ -316,7 +316,7 @@ def test_heads_of_many_files(workspace: Workspace, monkeypatch: pytest.MonkeyPat
     pq.write_table(pa.table({"x": pa.array(["a"]), "place": pa.array(["a"])}), workspace.file(2))
     outcome = dry(workspace)
     assert outcome.code == 2 and "part-2.parquet" in outcome.err
-    for module in (dry_input, reading):
+    for module in (places, reading):
         monkeypatch.setattr(module, "spread", lambda paths, *_: paths[:1])
     assert dry(workspace).code == 0
 
