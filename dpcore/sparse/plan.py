@@ -340,32 +340,27 @@ def _root(weight: Fraction | int) -> int:
     return max(1, math.isqrt(math.floor(Fraction(weight) * 2 ** (2 * _ROOT_BITS))))
 
 
-def pure_epsilon_refusal(
-    leaves: int | None, *, most: int = MOST_DENSE_LEAVES, tree: str | None = None
-) -> str | None:
+def pure_epsilon_refusal(leaves: int | None) -> str | None:
     """Why a tree cannot be measured under pure epsilon; None if it can.
 
     Args:
         leaves: how many leaves the domain has; None: no list of them is public.
-        most: so many leaves can be visited.
-        tree: its name, for the sentence.
 
     >>> pure_epsilon_refusal(2**20)
-    >>> pure_epsilon_refusal(2**64, tree="addresses")
-    'tree addresses: it has 18446744073709551616 leaves, and under pure epsilon every one of them \
-must get noise and may appear, touched or not; beyond 1099511627776 leaves give a delta as well'
+    >>> pure_epsilon_refusal(2**64)
+    'it has 18446744073709551616 leaves, and under pure epsilon every one of them must get noise \
+and may appear, touched or not; beyond 1099511627776 leaves give a delta as well'
     """
-    where = "" if tree is None else f"tree {tree}: "
     if leaves is None:
         return (
-            f"{where}no list of its leaves is public, and under pure epsilon a node that one row "
+            "no list of its leaves is public, and under pure epsilon a node that one row "
             "alone touches must never appear because of that row; give a delta as well"
         )
-    if leaves <= most:
+    if leaves <= MOST_DENSE_LEAVES:
         return None
     return (
-        f"{where}it has {leaves} leaves, and under pure epsilon every one of them must get noise "
-        f"and may appear, touched or not; beyond {most} leaves give a delta as well"
+        f"it has {leaves} leaves, and under pure epsilon every one of them must get noise and may "
+        f"appear, touched or not; beyond {MOST_DENSE_LEAVES} leaves give a delta as well"
     )
 
 

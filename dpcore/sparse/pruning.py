@@ -14,14 +14,14 @@ that do not, in squares weighted by the variances v_c and v, are y + e v / (v + 
 e v_c / (v + sum v_c). Bottom up every node meets its children so, and then has the variance v sum
 v_c / (v + sum v_c); top down children become integers within the certain bounds. Estimates are
 the noisy counts; small ones, of at most 2 R, are overstated on average. Pruning folds subtrees that
-noise does not distinguish from few rows into their parents; to fold by `Pruning.rows` selects by
-the intervals again, so nodes near it may be covered more rarely. All of it is post-processing.
+noise does not distinguish from few rows into their parents; to fold below a number of rows selects
+by the intervals again, so nodes near it may be covered more rarely. All of it is post-processing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -84,13 +84,7 @@ def known_tree(domain: SparseDomain, published: Sequence[NodeCounts]) -> list[Kn
     for level in range(domain.height, -1, -1):
         own, measured = _with_implied(published[level], below)
         if levels:
-            parents = _places(below, own.keys)
-            levels[-1] = KnownLevel(
-                keys=levels[-1].keys,
-                noisy=levels[-1].noisy,
-                measured=levels[-1].measured,
-                parents=parents,
-            )
+            levels[-1] = replace(levels[-1], parents=_places(below, own.keys))
         below = domain.parent_keys(level, own.keys) if level else None
         levels.append(
             KnownLevel(
@@ -342,55 +336,33 @@ def _lowered(wanted: Integers, least: Integers, parents: Integers, totals: Integ
     return lowered
 
 
-LevelBounds = Sequence[tuple[Integers, Integers]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pruning:
-    """Rule by which subtrees are folded into their parents.
+def pruning_in_words(rows: int, confidence: float) -> str:
+    """The rule by which subtrees are folded into their parents, for the manifest.
 
     The mechanism itself folds counts that the noise does not distinguish from 0: a published node
     is not empty, and a node of a single unit's rows is published with a probability of at most
-    delta_l. A larger `rows` folds counts that are not distinguished from less than so many rows.
-    It selects nodes by their intervals, whose coverage holds over the nodes before it.
+    delta_l. A larger number of rows folds counts that are not distinguished from fewer rows. It
+    selects nodes by their intervals, whose coverage holds over the nodes before it.
 
     Args:
         rows: a node is kept if its interval begins at so many rows or more, or one below it does;
             0: every published node is kept.
+        confidence: of the intervals.
 
-    Raises:
-        ValueError: a negative number.
-
-    >>> Pruning(rows=100).rule, Pruning().sentence(0.95)
-    ('interval', 'A node whose noisy count is at most the threshold of its level is folded into \
-its parent.')
+    >>> pruning_in_words(0, 0.95)
+    'A node whose noisy count is at most the threshold of its level is folded into its parent.'
     """
-
-    rows: int = 0
-
-    def __post_init__(self) -> None:
-        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 0:
-            raise ValueError(f"rows is {self.rows!r}; it must be an integer of at least 0")
-
-    @property
-    def rule(self) -> str:
-        """The rule's name: threshold or interval."""
-        return "interval" if self.rows else "threshold"
-
-    def sentence(self, confidence: float) -> str:
-        """The rule in words, for the manifest."""
-        sentence = (
-            "A node whose noisy count is at most the threshold of its level is folded into its "
-            "parent."
+    sentence = (
+        "A node whose noisy count is at most the threshold of its level is folded into its parent."
+    )
+    if rows:
+        sentence += (
+            f" So is a subtree in which no node's interval, at confidence {confidence:g}, "
+            f"begins at {rows} rows or more. The intervals cover at this confidence the "
+            "counts of the nodes that passed their thresholds, before this folding, which "
+            "selects by the intervals; of the nodes that stay fewer may be covered."
         )
-        if self.rows:
-            sentence += (
-                f" So is a subtree in which no node's interval, at confidence {confidence:g}, "
-                f"begins at {self.rows} rows or more. The intervals cover at this confidence the "
-                "counts of the nodes that passed their thresholds, before this folding, which "
-                "selects by the intervals; of the nodes that stay fewer may be covered."
-            )
-        return sentence
+    return sentence
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -422,7 +394,7 @@ def solve_levels(
     published: Sequence[NodeCounts],
     *,
     confidence: float = 0.95,
-    pruning: Pruning | None = None,
+    prune_below: int = 0,
 ) -> list[PrunedLevel]:
     """All levels of one tree from its published nodes, root first.
 
@@ -432,7 +404,8 @@ def solve_levels(
         published: (h + 1,) from `dpcore.sparse.plan.publish_shard`, the parts of a level
             merged.
         confidence: of the intervals, above 0 and at most 0.9999, or 1.
-        pruning: the rule; by default every published node is kept.
+        prune_below: a node is kept if its interval begins at so many rows or more, or one below it
+            does; 0: every published node is kept.
 
     Raises:
         ValueError: another number of levels, or a confidence out of range.
@@ -458,11 +431,21 @@ def solve_levels(
         _intervals(plan, number, level, own, confidence)
         for number, (level, own) in enumerate(zip(tree, bounds, strict=True))
     ]
-    kept = _kept(tree, intervals, Pruning() if pruning is None else pruning)
+    kept = _kept(tree, intervals, prune_below)
     counts = consistent_counts(plan, tree, bounds, kept)
+    parts = zip(tree, bounds, intervals, kept, counts, strict=True)
     return [
-        _pruned_level(plan, number, *parts)
-        for number, parts in enumerate(zip(tree, bounds, intervals, kept, counts, strict=True))
+        PrunedLevel(
+            keys=level.keys.filter(pa.array(stays)),
+            estimate=np.where(level.measured, level.noisy.astype(np.float64), np.nan)[stays],
+            std_error=np.where(level.measured, plan.standard_error(number), np.nan)[stays],
+            ci_low=low[stays],
+            ci_high=high[stays],
+            least=least[stays],
+            most=most[stays],
+            count=count[stays],
+        )
+        for number, (level, (least, most), (low, high), stays, count) in enumerate(parts)
     ]
 
 
@@ -482,34 +465,13 @@ def _intervals(
     return np.clip(low, *bounds), np.clip(high, *bounds)
 
 
-def _kept(tree: Sequence[KnownLevel], intervals: LevelBounds, pruning: Pruning) -> list[Flags]:
+def _kept(tree: Sequence[KnownLevel], intervals: Bounds, prune_below: int) -> list[Flags]:
     """Flags of the nodes that are not folded; with a node all its ancestors."""
     kept: list[Flags] = []
     for number in range(len(tree) - 1, -1, -1):
-        own = intervals[number][0] >= pruning.rows
+        own = intervals[number][0] >= prune_below
         if kept:
             below = child_sums(tree[number + 1], kept[-1].astype(np.int64), len(own))
             own = own | (below > 0)
         kept.append(own if number else np.ones(1, np.bool_))
     return kept[::-1]
-
-
-def _pruned_level(
-    plan: SparsePlan,
-    number: int,
-    level: KnownLevel,
-    bounds: tuple[Integers, Integers],
-    interval: tuple[Integers, Integers],
-    kept: Flags,
-    counts: Integers,
-) -> PrunedLevel:
-    return PrunedLevel(
-        keys=level.keys.filter(pa.array(kept)),
-        estimate=np.where(level.measured, level.noisy.astype(np.float64), np.nan)[kept],
-        std_error=np.where(level.measured, plan.standard_error(number), np.nan)[kept],
-        ci_low=interval[0][kept],
-        ci_high=interval[1][kept],
-        least=bounds[0][kept],
-        most=bounds[1][kept],
-        count=counts[kept],
-    )

@@ -37,7 +37,7 @@ from dptrees.dpcore.rows.policies import RowOutcome
 from dptrees.dpcore.sparse.domain import SparseDomain
 from dptrees.dpcore.sparse.labels import domain_from_spec
 from dptrees.dpcore.sparse.plan import SparsePlan, plan_sparse, publish_shard, pure_epsilon_refusal
-from dptrees.dpcore.sparse.pruning import PrunedLevel, Pruning, solve_levels
+from dptrees.dpcore.sparse.pruning import PrunedLevel, pruning_in_words, solve_levels
 from dptrees.dpcore.specification import Refusal, coded
 
 MOST_LEAVES = 2**22
@@ -171,7 +171,6 @@ def merge_shard(domain: SparseDomain, partials: Iterable[bytes]) -> NodeCounts:
 
 
 SHARDS = 16
-EVERY_NODE = Pruning()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +180,8 @@ class SparseQuestion(Question):
     Args:
         domain: the levels, and how rows fall into nodes.
         plan: the noise and the threshold of each level.
-        pruning: which published nodes are folded into their parents.
+        prune_below: nodes whose interval begins at fewer rows are folded into their parents, unless
+            one below stays.
         shards: in how many parts each level below the root is handled.
 
     Raises:
@@ -199,7 +199,7 @@ class SparseQuestion(Question):
     """
 
     kind = "sparse"
-    written = ("name", "domain", "plan", "shards", "pruning", "confidence", "weight")
+    written = ("name", "domain", "plan", "shards", "prune_below", "confidence", "weight")
     output_only = ("confidence", "weight", "pruning")
 
     domain: SparseDomain = field(
@@ -208,10 +208,7 @@ class SparseQuestion(Question):
         )
     )
     plan: SparsePlan
-    pruning: Pruning = field(
-        default=EVERY_NODE,
-        metadata=coded(write=lambda tree: tree.pruning.rows, read=lambda rows: Pruning(rows=rows)),
-    )
+    prune_below: int = field(default=0, metadata=coded(name="pruning"))
     shards: int = SHARDS
 
     def __post_init__(self) -> None:
@@ -227,6 +224,8 @@ class SparseQuestion(Question):
             raise ValueError("plan: the total is not public where rows may be dropped")
         if self.shards < 1:
             raise ValueError(f"shards: {self.shards} is not at least 1")
+        if self.prune_below < 0:
+            raise ValueError(f"prune_below: {self.prune_below} is not at least 0")
         self._check_noise()
 
     def _check_noise(self) -> None:
@@ -312,7 +311,7 @@ class SparseQuestion(Question):
         """The most rows of a node of a level that is not there: 2 R where its noisy count was at
         most the threshold R; and where it was folded into its parent its interval began below the
         rows of the pruning, and ends at most 2 R above."""
-        return 2 * self.plan.radius(level) + max(0, self.pruning.rows - 1)
+        return 2 * self.plan.radius(level) + max(0, self.prune_below - 1)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -339,9 +338,9 @@ class SparseQuestion(Question):
             "mechanism": "threshold",
             "levels": self.plan.level_entries,
             "pruning": {
-                "rule": self.pruning.rule,
-                "rows": self.pruning.rows,
-                "words": self.pruning.sentence(self.confidence),
+                "rule": "interval" if self.prune_below else "threshold",
+                "rows": self.prune_below,
+                "words": pruning_in_words(self.prune_below, self.confidence),
             },
             "policies": {
                 ", ".join(self.columns): {
@@ -371,7 +370,7 @@ def sparse_tables(
         question.domain,
         [NodeCounts.merged(parts) for parts in levels],
         confidence=question.confidence,
-        pruning=question.pruning,
+        prune_below=question.prune_below,
     )
     return [_level_table(question, number, level) for number, level in enumerate(settled)]
 
@@ -407,12 +406,12 @@ class SparseWorkload(Workload[SparseQuestion]):
         domain: the levels, and how rows fall into nodes.
         weights: how much a row less in the threshold of each level below the root is worth; None:
             the same for each.
-        pruning: which published nodes are folded into their parents.
+        prune_below: nodes whose interval begins at fewer rows are folded into their parents.
     """
 
     domain: SparseDomain
     weights: tuple[Fraction, ...] | None = None
-    pruning: Pruning = EVERY_NODE
+    prune_below: int = 0
 
     @property
     def ways(self) -> frozenset[Way]:
@@ -435,7 +434,7 @@ class SparseWorkload(Workload[SparseQuestion]):
             name=self.name,
             domain=self.domain,
             plan=plan,
-            pruning=self.pruning,
+            prune_below=self.prune_below,
             confidence=setting.confidence,
             weight=self.weight,
         )

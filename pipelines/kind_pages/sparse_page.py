@@ -18,6 +18,7 @@ from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain, last_labels
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
+from dptrees.dpcore.sparse.pruning import pruning_in_words
 from dptrees.dpcore.sparse.question import SparseQuestion
 from dptrees.pipelines.kinds.hierarchies import sparse_description
 from dptrees.pipelines.show.charts import Bars
@@ -314,7 +315,7 @@ def sparse_tree(release: ReleasedTables, question: SparseQuestion, room: PageRoo
         question,
         _with_published(description, shown),
         {
-            "pruning": question.pruning.sentence(question.confidence),
+            "pruning": pruning_in_words(question.prune_below, question.confidence),
             "nodes_shown": _nodes_shown(shown, paths),
             "keyed": False,
             "noun": "count",

@@ -23,7 +23,6 @@ from dptrees.dpcore.questions.planning import Noise, Workload
 from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.sparse.domain import NOTATIONS, CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
-from dptrees.dpcore.sparse.pruning import Pruning
 from dptrees.dpcore.sparse.question import SparseQuestion, SparseWorkload
 from dptrees.dpcore.sparse.released import ReleasedSparse
 from dptrees.pipelines.kinds.hierarchy_domain import (
@@ -373,7 +372,7 @@ class SparseTree(TreeSection):
             domain=self.domain,
             weight=self.weight,
             weights=self.weights,
-            pruning=Pruning(rows=self.prune_below),
+            prune_below=self.prune_below,
         )
 
     @cached_property
@@ -411,7 +410,7 @@ def sparse_description(question: SparseQuestion) -> Description:
         size=f"{size}, only heavy nodes; epsilon {float(plan.epsilon):.4g}, "
         f"delta {float(plan.delta):.4g}",
         intervals=" or more, given that the node passed its threshold"
-        + (", before the folding" if question.pruning.rows else ""),
+        + (", before the folding" if question.prune_below else ""),
         table=Table(
             columns=_columns(question),
             caption="Noise and threshold per level",
@@ -432,7 +431,7 @@ def _columns(question: SparseQuestion) -> Sequence[Column]:
         heavy.append(plan.heavy_count(level, question.confidence) if level else None)
         most.append(question.unpublished_most(level) if level else None)
     above, passes = "published above a noisy count of", "Published"
-    if question.pruning.rows:
+    if question.prune_below:
         passes = "Passes"
     return (
         Column("Part of the budget", fractions, Unit.FRACTION),

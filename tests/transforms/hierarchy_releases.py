@@ -13,7 +13,6 @@ from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
-from dptrees.dpcore.sparse.pruning import Pruning
 from dptrees.dpcore.sparse.question import SparseQuestion
 from tests.dpcore.hierarchy_questions import leaf_counts
 from tests.transforms.conftest import NONCE, table_files
@@ -55,7 +54,7 @@ def sparse_question(
         name=name,
         domain=domain,
         plan=plan_sparse(domain.names, epsilon, delta, unit),
-        pruning=Pruning(rows=prune),
+        prune_below=prune,
         shards=shards,
         **fields,
     )

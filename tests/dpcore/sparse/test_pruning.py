@@ -17,7 +17,13 @@ from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain
 from dptrees.dpcore.sparse.plan import plan_sparse, publish_shard
-from dptrees.dpcore.sparse.pruning import PrunedLevel, Pruning, child_sums, known_tree, solve_levels
+from dptrees.dpcore.sparse.pruning import (
+    PrunedLevel,
+    child_sums,
+    known_tree,
+    pruning_in_words,
+    solve_levels,
+)
 from tests.dpcore.sparse.counts import counts_by_key, exact_levels, node_counts
 
 CODES = CodeDomain(column="c", widths=(2, 2, 4), notation="hex")
@@ -54,15 +60,15 @@ def release(
 
 
 @pytest.mark.parametrize("domain", [CODES, NAMES])
-@pytest.mark.parametrize("pruning", [None, Pruning(rows=5)])
-def test_what_holds_always(domain: SparseDomain, pruning: Pruning | None) -> None:
+@pytest.mark.parametrize("prune_below", [0, 5])
+def test_what_holds_always(domain: SparseDomain, prune_below: int) -> None:
     generator, implied = np.random.default_rng(3), 0
     for run in range(60):
         rows = draw_rows(domain, generator, int(generator.integers(0, 600)))
         truth = exact_levels(domain, domain.leaf_counts(rows))
         if not len(truth[0]):
             truth[0] = NodeCounts(keys=domain.root_keys, counts=np.zeros(1, np.int64))
-        levels = release(domain, truth, run, pruning=pruning)
+        levels = release(domain, truth, run, prune_below=prune_below)
         for number, level in enumerate(levels):
             known = counts_by_key(truth[number])
             true = np.array([known[key] for key in level.keys.to_pylist()], np.int64)
@@ -78,7 +84,7 @@ def test_what_holds_always(domain: SparseDomain, pruning: Pruning | None) -> Non
                 for parent, count in zip(parents, level.count.tolist(), strict=True):
                     sums[parent] += count
                 assert (np.array(list(sums.values())) <= levels[number - 1].count).all()
-    assert implied > 0 or pruning
+    assert implied > 0 or prune_below
 
 
 def test_intervals_cover_given_publication() -> None:
@@ -136,28 +142,25 @@ def test_pruning_folds_what_may_be_small() -> None:
     assert threshold is not None
     parts = published({0: 900}, {2: 50}, {}, {0xA7: threshold + 1, 0xB0: 3 * threshold})
     assert solve_levels(PLAN, CODES, parts)[3].keys.to_pylist() == [0xA7, 0xB0]
-    folded = solve_levels(PLAN, CODES, parts, pruning=Pruning(rows=threshold))
+    folded = solve_levels(PLAN, CODES, parts, prune_below=threshold)
     assert [level.keys.to_pylist() for level in folded] == [[0], [2], [11], [0xB0]]
     assert folded[0].count.tolist() == [900]
     # What is folded leaves its rows to its siblings: they need not leave space for it.
     heavy = published({0: 30}, {0: 40, 1: PLAN.radius(1) + 1}, {}, {})
     least = int(solve_levels(PLAN, CODES, heavy)[1].ci_low[0])
-    pruned = solve_levels(PLAN, CODES, heavy, pruning=Pruning(rows=least))
+    pruned = solve_levels(PLAN, CODES, heavy, prune_below=least)
     assert [level.count.tolist() for level in pruned[:2]] == [[39], [39]]
     # With a heavy node its ancestors stay, though they could not stay by themselves.
     small = PLAN.radius(1) + 1
     parts = published({0: 900}, {2: small}, {}, {0xB0: small + PLAN.radius(3)})
-    levels = solve_levels(PLAN, CODES, parts, pruning=Pruning(rows=small - 4))
+    levels = solve_levels(PLAN, CODES, parts, prune_below=small - 4)
     assert levels[1].keys.to_pylist() == [2]
 
 
 def test_the_rule_of_pruning_in_words() -> None:
-    words = Pruning(rows=50).sentence(0.9)
+    words = pruning_in_words(50, 0.9)
     assert "50 rows or more" in words and "before this folding, which selects" in words
-    assert "interval" not in Pruning().sentence(0.9)
-    assert (Pruning().rule, Pruning(rows=1).rule) == ("threshold", "interval")
-    with pytest.raises(ValueError, match="rows is -1"):
-        Pruning(rows=-1)
+    assert "interval" not in pruning_in_words(0, 0.9)
 
 
 def test_nothing_but_the_root() -> None:

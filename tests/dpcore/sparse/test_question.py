@@ -18,7 +18,6 @@ from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
-from dptrees.dpcore.sparse.pruning import Pruning
 from dptrees.dpcore.sparse.question import SparseQuestion
 from tests.dpcore.refusals import check_refusals
 from tests.dpcore.sparse.counts import release_plan
@@ -50,7 +49,7 @@ def question(
 @pytest.mark.parametrize("form", DOMAINS)
 def test_a_specification_is_read_back(form: str) -> None:
     unit = ROW_UNITS[list(DOMAINS).index(form) % 2]
-    requested = question(form, unit=unit, pruning=Pruning(rows=9), confidence=0.9, shards=5)
+    requested = question(form, unit=unit, prune_below=9, confidence=0.9, shards=5)
     plan = release_plan(requested)
     for spec in (plan.spec(), json.loads(json.dumps(plan.spec(), allow_nan=False))):
         again = plan_from_spec(spec)
@@ -79,7 +78,7 @@ def test_what_shapes_the_noise_changes_the_digest_and_nothing_else_does() -> Non
     assert len(set(digests)) == len(digests)
     same = [
         question(confidence=0.5),
-        question(pruning=Pruning(rows=100)),
+        question(prune_below=100),
         question(weight=Fraction(3)),
     ]
     assert {release_plan(each).digest for each in same} == {digests[0]}
@@ -108,6 +107,7 @@ def test_what_does_not_fit_is_refused() -> None:
         ({"keys": KeyList(column="k", keys=("a",))}, "keys: a sparse tree has none"),
         ({"domain": DOMAINS["labels"]}, "it is of height 3, the domain of 2"),
         ({"shards": 0}, "shards: 0 is not at least 1"),
+        ({"prune_below": -1}, "prune_below: -1 is not at least 0"),
         ({"confidence": 0.0}, "confidence: 0.0"),
         ({"confidence": 1.0}, "confidence: 1.0"),
     ]

@@ -21,7 +21,6 @@ from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
-from dptrees.dpcore.sparse.pruning import Pruning
 from dptrees.dpcore.sparse.question import SparseQuestion
 from dptrees.dpcore.sparse.released import ReleasedSparse
 from tests.dpcore.sparse.counts import counts_by_path, exact_levels, release_plan
@@ -53,7 +52,7 @@ def question(form: str, *, prune: int = 0, **fields: Any) -> SparseQuestion:
     domain = DOMAINS[form]
     plan = plan_sparse(domain.names, EPSILON, DELTA, ADD_REMOVE_ROW)
     return SparseQuestion(
-        name=form, domain=domain, plan=plan, pruning=Pruning(rows=prune), shards=3, **fields
+        name=form, domain=domain, plan=plan, prune_below=prune, shards=3, **fields
     )
 
 

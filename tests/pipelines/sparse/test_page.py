@@ -21,7 +21,6 @@ from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
-from dptrees.dpcore.sparse.pruning import Pruning
 from dptrees.dpcore.sparse.question import SparseQuestion
 from dptrees.pipelines.kind_pages import sparse_page as report_sparse
 from dptrees.pipelines.kind_pages.sparse_page import ancestor_paths, own_labels, root_path
@@ -45,7 +44,7 @@ def sparse(
     name: str, domain: SparseDomain, *, prune: int = 0, weights: list[int] | None = None
 ) -> SparseQuestion:
     plan = plan_sparse(domain.names, Fraction(1), DELTA, ADD_REMOVE_ROW, weights=weights)
-    return SparseQuestion(name=name, domain=domain, plan=plan, pruning=Pruning(rows=prune))
+    return SparseQuestion(name=name, domain=domain, plan=plan, prune_below=prune)
 
 
 def make_leaves(domain: SparseDomain) -> NodeCounts:
