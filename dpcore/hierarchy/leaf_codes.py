@@ -8,7 +8,7 @@ would pass 2^62, it is replaced by its rank among the leaves.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -240,10 +240,6 @@ def _columns(names: str) -> str:
     return f"columns {names}" if ", " in names else f"column {names!r}"
 
 
-# Of a universe in parts: some megabytes in memory, and not much more than a chunk has leaves.
-LEAVES_AT_ONCE = 2**17
-
-
 def universe_from_table(table: pa.Table) -> Universe:
     """The universe that `Universe.to_table` wrote; its digest is the same.
 
@@ -256,35 +252,6 @@ def universe_from_table(table: pa.Table) -> Universe:
     True
     """
     return _read_universe(_read_head(table.schema, table.num_rows), table)
-
-
-def universe_tables(universe: Universe) -> Iterator[pa.Table]:
-    """The rows of `Universe.to_table`: those above the leaves, then some leaves at a time.
-
-    Args:
-        universe: without the leaf "other".
-
-    >>> from dptrees.dpcore.hierarchy.leaves import universe_from_codes
-    >>> places = universe_from_codes(pa.array([101, 102]), (2, 2))
-    >>> pa.concat_tables(universe_tables(places)) == places.to_table()
-    True
-    """
-    schema, height = universe.table_schema, universe.height
-    upper = []
-    for level in range(height):
-        nodes = np.arange(universe.level_sizes[level])
-        upper.append(_rows(universe, level, nodes, np.diff(universe.child_starts[level])))
-    yield pa.concat_tables(upper).combine_chunks().replace_schema_metadata(schema.metadata)
-    for start in range(0, universe.leaves, LEAVES_AT_ONCE):
-        leaves = np.arange(start, min(start + LEAVES_AT_ONCE, universe.leaves))
-        found = _rows(universe, height, leaves, np.zeros(len(leaves), np.int64))
-        yield found.replace_schema_metadata(schema.metadata)
-
-
-def _rows(universe: Universe, level: int, nodes: Integers, children: Integers) -> pa.Table:
-    levels = np.full(len(nodes), level, np.int8)
-    labels = universe.labels(level, nodes).cast(pa.large_string())
-    return pa.table([pa.array(levels), pa.array(children), labels], names=list(TABLE_SCHEMA))
 
 
 def leaf_picture(schema: pa.Schema, rows: int) -> tuple[int, str] | None:

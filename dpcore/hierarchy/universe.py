@@ -174,6 +174,8 @@ TABLE_METADATA = b"dptrees.universe"
 TABLE_SCHEMA = {"level": pa.int8(), "children": pa.int64(), "label": pa.large_string()}
 # Nodes whose labels are made at once.
 _NODES_AT_ONCE = 2**20
+# Of a universe in parts: some megabytes in memory, and not much more than a chunk has leaves.
+LEAVES_AT_ONCE = 2**17
 # Above so many leaves, of codes, their labels are read in parts where they are needed: at some 90
 # bytes a leaf a process that holds them all needs 1.5 GB. Below, looking rows up at once is faster.
 MOST_WHOLE_LEAVES = 2**24
@@ -302,7 +304,8 @@ class Universe:
             "other": self.has_other,
         }
 
-    def with_other(self) -> Universe:
+    @cached_property
+    def extended(self) -> Universe:
         """The universe with one more leaf, the last, directly below the root: the path "other".
 
         Raises:
@@ -322,11 +325,6 @@ class Universe:
             child_starts=(root + np.array([0, 1]), *(np.append(s, s[-1] + 1) for s in below)),
             utc=self.utc,
         )
-
-    @cached_property
-    def extended(self) -> Universe:
-        """`with_other`, made once."""
-        return self.with_other()
 
     @cached_property
     def shape(self) -> IrregularTree:
@@ -497,17 +495,23 @@ class Universe:
         Rows are level by level, in the order of node ids; the schema's metadata holds the rest.
         `universe_from_table` restores it.
         """
-        sizes = self.level_sizes
-        levels = np.repeat(np.arange(len(sizes), dtype=np.int8), sizes)
-        children = [np.diff(starts) for starts in self.child_starts]
-        children.append(np.zeros(self.leaves, np.int64))
-        texts = [pa.array([""], pa.large_string())]
-        for level in range(1, len(sizes)):
-            for start in range(0, sizes[level], _NODES_AT_ONCE):
-                nodes = np.arange(start, min(start + _NODES_AT_ONCE, sizes[level]))
-                texts.append(self._texts(level, nodes, escaped=False))
-        columns = [pa.array(levels), pa.array(np.concatenate(children)), pa.chunked_array(texts)]
-        return pa.table(columns, schema=self.table_schema)
+        return pa.concat_tables(self.tables()).combine_chunks()
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The rows of `to_table`: those above the leaves, then some leaves at a time."""
+        upper = zip(self.level_sizes, self.child_starts, strict=False)
+        yield pa.concat_tables(
+            self._rows(level, np.arange(nodes), np.diff(starts))
+            for level, (nodes, starts) in enumerate(upper)
+        ).combine_chunks()
+        for start in range(0, self.leaves, LEAVES_AT_ONCE):
+            leaves = np.arange(start, min(start + LEAVES_AT_ONCE, self.leaves))
+            yield self._rows(self.height, leaves, np.zeros(len(leaves), np.int64))
+
+    def _rows(self, level: int, nodes: Integers, children: Integers) -> pa.Table:
+        levels = np.full(len(nodes), level, np.int8)
+        labels = self.labels(level, nodes).cast(pa.large_string())
+        return pa.table([pa.array(levels), pa.array(children), labels], schema=self.table_schema)
 
 
 def is_parted(form: str, leaves: int) -> bool:

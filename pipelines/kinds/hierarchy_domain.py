@@ -57,13 +57,6 @@ _BESIDE = {
     "table_column": (("digits", "separator", "parent"), "belongs to a column and its table"),
     "table_columns": (("columns",), "belongs to columns; for one column it is table_column"),
 }
-_REQUIRED = {
-    "columns": (),
-    "digits": ("levels",),
-    "separator": (),
-    "parent": (),
-    "calendar": (),  # but lower and upper, where its units do not come again
-}
 # Leaves that are listed in a configuration; more are read from a table.
 MOST_LISTED = 1 << 17
 
@@ -218,9 +211,8 @@ def _check_keys(section: Mapping[str, object], form: str) -> None:
     for key, (forms, sentence) in _BESIDE.items():
         if key in section and form not in forms:
             raise RuleBroken(sentence, at=f".{key}")
-    for key in _REQUIRED[form]:
-        if key not in section:
-            raise RuleBroken(f"is required with {form}", at=f".{key}")
+    if form == "digits" and "levels" not in section:
+        raise RuleBroken("is required with digits", at=".levels")
     if form == "calendar":
         return
     if "leaves" not in section and "table" not in section:
@@ -445,11 +437,7 @@ def _node_weights(tree: Universe, value: object) -> tuple[tuple[int, int, float]
 
 def _check_level(tree: Universe, name: str) -> None:
     if name not in tree.level_names:
-        raise RuleBroken(f"{shown(name)} is not a level; {_level_hint(tree, name)}")
-
-
-def _level_hint(tree: Universe, name: str) -> str:
-    return nearest(name, tree.level_names)
+        raise RuleBroken(f"{shown(name)} is not a level; {nearest(name, tree.level_names)}")
 
 
 def _public_level(tree: Universe, value: object) -> int:

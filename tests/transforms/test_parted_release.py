@@ -56,7 +56,7 @@ LEVELS = ("state", "county", "block")
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit below the leaves of the tests' universe, and parts of three leaves."""
     monkeypatch.setattr("dptrees.dpcore.hierarchy.universe.MOST_WHOLE_LEAVES", 5)
-    monkeypatch.setattr("dptrees.dpcore.hierarchy.leaf_codes.LEAVES_AT_ONCE", 3)
+    monkeypatch.setattr("dptrees.dpcore.hierarchy.universe.LEAVES_AT_ONCE", 3)
     monkeypatch.setattr("dptrees.dpcore.rows.value_lists._PART_CODES", 4)
     monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", 400)
     monkeypatch.setattr(universe_file, "_LOADED", {})

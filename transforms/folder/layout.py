@@ -35,7 +35,6 @@ from dptrees.dpcore.hierarchy.leaf_codes import (
     leaf_picture,
     parted_universe,
     universe_from_table,
-    universe_tables,
 )
 from dptrees.dpcore.hierarchy.universe import Universe, read_labels
 from dptrees.dpcore.questions.messages import STATE, UNITS, Part
@@ -290,5 +289,5 @@ def write_universe(universe: Universe, file: BinaryIO) -> None:
         file, schema, compression="zstd", compression_level=1, use_dictionary=["level"]
     )
     with writer:
-        for table in universe_tables(universe):
+        for table in universe.tables():
             writer.write_table(table.cast(schema), row_group_size=2**20)

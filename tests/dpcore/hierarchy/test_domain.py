@@ -123,7 +123,7 @@ def test_the_specification_restores_the_domain(
     assert spec["universe"] == universe.digest and spec["levels"] == list(universe.levels)
     assert len(json.dumps(spec)) < 500
     with pytest.raises(ValueError, match="not the one"):
-        hierarchy_domain_from_spec(spec, universe.with_other())
+        hierarchy_domain_from_spec(spec, universe.extended)
     with pytest.raises(ValueError, match="map_version"):
         hierarchy_domain_from_spec(spec | {"map_version": 0}, universe)
 
@@ -144,7 +144,7 @@ def test_the_tree_has_the_leaf_other_only_where_rows_go_to_it() -> None:
         ({"universe": CODED, "columns": ("",)}, "column '' must be a text"),
         ({"universe": CODED, "columns": ("x",), "unknown": "clamp"}, "unknown 'clamp' must be one"),
         ({"universe": CODED, "columns": ("x",), "missing": "first"}, "missing 'first' must be one"),
-        ({"universe": CODED.with_other(), "columns": ("x",)}, "universe must not have the leaf"),
+        ({"universe": CODED.extended, "columns": ("x",)}, "universe must not have the leaf"),
         (
             {
                 "universe": universe_from_paths(pa.array(["other"]), "/"),

@@ -25,7 +25,7 @@ from tests.dpcore.universe_reference import check_refused, check_restored, fleet
 def test_the_digest_is_of_the_leaves_and_not_of_their_order() -> None:
     assert fleet() == fleet((2, 0, 1))
     text = {"carrier": pa.array(["UA", "AA", "UA"]), "tail": pa.array(["7", "30", "5"])}
-    others = [fleet((0, 1)), fleet().with_other(), universe_from_columns(text)]
+    others = [fleet((0, 1)), fleet().extended, universe_from_columns(text)]
     renamed = {"airline": pa.array(["UA", "AA", "UA"]), "tail": pa.array([7, 30, 5])}
     others.append(universe_from_columns(renamed))
     digests = {universe.digest for universe in [fleet(), *others]}
@@ -49,7 +49,7 @@ def test_the_digest_stays() -> None:
     ],
 )
 def test_other_is_the_last_leaf_below_the_root(universe: Universe) -> None:
-    wider = universe.with_other()
+    wider = universe.extended
     assert wider.level_sizes == (1, *(size + 1 for size in universe.level_sizes[1:]))
     for level in range(1, universe.height + 1):
         ids = np.arange(wider.level_sizes[level])
@@ -66,9 +66,9 @@ def test_other_is_the_last_leaf_below_the_root(universe: Universe) -> None:
 
 
 def test_other_must_not_be_there_already() -> None:
-    for universe in (universe_from_paths(pa.array(["other/a", "b"]), "/"), fleet().with_other()):
+    for universe in (universe_from_paths(pa.array(["other/a", "b"]), "/"), fleet().extended):
         with pytest.raises(ValueError, match="must not have the label 'other'"):
-            universe.with_other()
+            _ = universe.extended
 
 
 @for_each("path", ["UA/8", "XX", "UA/7/1", "UA/07", "ua", "//", "UA/", "other", "AA\\/30"])
