@@ -279,7 +279,7 @@ def a_row_at_both_bounds(patch: Patch) -> None:
         found = own(self, increments)
         assert found.values is not None
         values = found.values.copy()
-        values[len(values) // 2 :] = self.plan.parts
+        values[len(values) // 2 :] = self.row_parts
         return Increments(found.cells, values)
 
     patch.setattr(MeanQuestion, "regrouped", regrouped)
