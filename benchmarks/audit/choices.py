@@ -134,7 +134,7 @@ def chosen_law(question: Any, columns: dict[str, pa.Array]) -> list[Fraction]:
     def chosen(self: Any, counts: Any, stream: Any) -> Any:
         if isinstance(self, BoundPlan):
             found.append(self.probabilities(counts))
-            return self.sizes[0]
+            return self.sizes[:1]
         found.append(joint_law(self, counts))
         return self.candidates[: len(self.sides)]
 

@@ -126,9 +126,13 @@ class KeyColumns(Coded):
         ]
         return pc.binary_join_element_wise(*texts, pa.scalar(_JOINT, TEXT))
 
-    def leaf_counts(self, columns: Mapping[str, pa.Array]) -> NodeCounts:
-        """Number of a batch's rows with each packed key."""
-        return NodeCounts.grouped(self.row_keys(columns).drop_null())
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        """The packed key of each row that has one."""
+        keys = self.row_keys(columns)
+        if not keys.null_count:
+            return RowIncrements(Increments(keys))
+        kept = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
+        return RowIncrements(Increments(keys.drop_null()), kept)
 
     def table(self, keys: pa.Array) -> pa.Table:
         """Packed keys as a table of their values, in the same order.
@@ -329,11 +333,7 @@ class SelectionQuestion(ShardedKeys):
         self.domain.check_types(types)
 
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
-        keys = self.domain.row_keys(columns)
-        if not keys.null_count:
-            return RowIncrements(Increments(keys))
-        kept = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
-        return RowIncrements(Increments(keys.drop_null()), kept)
+        return self.domain.row_increments(columns)
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         exact = NodeCounts.from_bytes(counts)

@@ -26,11 +26,13 @@ keystream that is bound to the release, the global digest and the exact counts, 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +43,9 @@ from dptrees.dpcore.choices.key_selection import KeyColumns
 from dptrees.dpcore.exponential.choice import FLOOR, cached_weights, choice_rate, weighed
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.sensitivity import excess_sensitivity
-from dptrees.dpcore.privacy.unit import MOST_ROWS, Budget, PrivacyUnit
+from dptrees.dpcore.privacy.unit import MOST_ROWS, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.messages import (
     Drawn,
     Gathered,
@@ -50,7 +53,9 @@ from dptrees.dpcore.questions.messages import (
     Place,
     RowIncrements,
 )
-from dptrees.dpcore.questions.one_part import ONE_PLACE, ReleasedChoice, UnitChoice
+from dptrees.dpcore.questions.one_part import ONE_PLACE, KnownCells, ReleasedTable
+from dptrees.dpcore.questions.released import Answer
+from dptrees.dpcore.questions.tree_question import budget_entry
 from dptrees.dpcore.rows.columns import pack, unpack
 from dptrees.dpcore.specification import CONTEXT, INLINE, Coded, Refusal
 
@@ -102,12 +107,43 @@ _LEAST_RATE = Fraction(1, 2**20)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundPlan(Coded):
+class ChoicePlan(Coded):
+    """The plan of a choice among public candidates, from counts of units between them.
+
+    Args:
+        unit: the privacy unit, which counts once.
+        budget: of the choice.
+    """
+
+    unit: PrivacyUnit = field(metadata=CONTEXT)
+    budget: Budget = field(metadata=INLINE)
+
+    @abstractmethod
+    def weights(self, *args: Any, **named: Any) -> Floats:
+        """The weight of each candidate, beside 1 for the likeliest."""
+
+    @staticmethod
+    def _weights(rate: Fraction, distances: Integers) -> Floats:
+        """The weights at distances from the best candidate, of which one is 0."""
+        result: Floats = np.maximum(cached_weights(rate).at(distances), FLOOR)
+        return result
+
+    def probabilities(self, *args: Any, **named: Any) -> list[Fraction]:
+        """The exact probability with which each candidate is chosen.
+
+        Args:
+            *args, **named: as of `weights`.
+        """
+        weights = [Fraction(each) for each in self.weights(*args, **named).tolist()]
+        total = sum(weights)
+        return [each / total for each in weights]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundPlan(ChoicePlan):
     """The plan of the choice of a bound among public sizes.
 
     Args:
-        unit: whose rows, or keys, are bounded; each counts once.
-        budget: of the choice.
         sizes: the bounds that there are, rising, at least two.
         tolerated: m, how many units may exceed a bound before it becomes less likely; a multiple of
             2^-16.
@@ -125,8 +161,6 @@ class BoundPlan(Coded):
 
     written = ("budget", "sizes", "tolerated", "exponent")
 
-    unit: PrivacyUnit = field(metadata=CONTEXT)
-    budget: Budget = field(metadata=INLINE)
     sizes: tuple[int, ...]
     tolerated: Fraction
 
@@ -143,9 +177,9 @@ class BoundPlan(Coded):
             raise Refusal("fraction", "the budget is too small to choose a bound with")
 
     @property
-    def cells(self) -> int:
-        """Number of counts that the choice needs: of units up to each size, and of those above."""
-        return len(self.sizes) + 1
+    def candidates(self) -> tuple[int, ...]:
+        """The sizes."""
+        return self.sizes
 
     @cached_property
     def rate(self) -> Fraction:
@@ -199,28 +233,16 @@ class BoundPlan(Coded):
         Args:
             counts: (cells,) exact, of units.
         """
-        weights = cached_weights(self.rate / _PART).at(self.distances(counts))
-        result: Floats = np.maximum(weights, FLOOR)
-        return result
+        return self._weights(self.rate / _PART, self.distances(counts))
 
-    def probabilities(self, counts: Integers) -> list[Fraction]:
-        """The exact probability with which each size is chosen.
-
-        Args:
-            counts: (cells,) exact, of units.
-        """
-        weights = [Fraction(each) for each in self.weights(counts).tolist()]
-        total = sum(weights)
-        return [each / total for each in weights]
-
-    def chosen(self, counts: Integers, stream: RandomStream) -> int:
+    def chosen(self, counts: Integers, stream: RandomStream) -> tuple[int]:
         """The size that is chosen.
 
         Args:
             counts: (cells,) exact, of units.
             stream: of this choice, not read before.
         """
-        return self.sizes[weighed(self.weights(counts), stream).number]
+        return (self.sizes[weighed(self.weights(counts), stream).number],)
 
 
 def _cube(number: int) -> int:
@@ -248,7 +270,98 @@ class BoundOf(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundQuestion(UnitChoice):
+class BoundsQuestion(KnownCells):
+    """The choice of one bound or two bounds: a first stage of a release, in which units count once.
+
+    Args:
+        plan: of the choice.
+
+    Raises:
+        ValueError: keys.
+    """
+
+    plan: Any
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keys is not None:
+            raise ValueError("keys: a choice of bounds has none of its own")
+
+    @property
+    def counts_rows(self) -> bool:
+        return False
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Privacy unit, which counts once."""
+        unit: PrivacyUnit = self.plan.unit
+        return unit
+
+    @property
+    def budget(self) -> Budget:
+        budget: Budget = self.plan.budget
+        return budget
+
+    @property
+    def spending(self) -> Spending:
+        if self.budget.measure is Measure.EPSILON:
+            return Spending(epsilon=self.budget.amount)
+        return Spending(rho=self.budget.amount, moved=None)
+
+    @property
+    def dense_cells(self) -> int:
+        """Cells of units up to each candidate, and of those above."""
+        return len(self.plan.candidates) + 1
+
+    @property
+    @abstractmethod
+    def bound_names(self) -> tuple[str, ...]:
+        """The names of the bounds that it chooses, as ("max_rows",) or ("range-0.upper",); after
+        the last full stop they are columns of the released table."""
+
+    @property
+    @abstractmethod
+    def bounds_in_words(self) -> str:
+        """The bounds that it chooses, for a person."""
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        exact = unpack(counts)
+        stream = noise.for_counts(exact).stream(self.name, 0, 0, 0)
+        places = [self.plan.candidates.index(each) for each in self.plan.chosen(exact, stream)]
+        return Drawn(sent=pack(np.array(places)), kept=None)
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        """The chosen bounds."""
+        columns = (name.rpartition(".")[2] for name in self.bound_names)
+        chosen = ([self.plan.candidates[place]] for place in unpack(sent[ONE_PLACE]).tolist())
+        return self.released(pa.table(dict(zip(columns, chosen, strict=True))))
+
+    @abstractmethod
+    def facts(self) -> dict[str, object]:
+        """Return the mechanism and the candidates, as manifests name them."""
+
+    def entry(self) -> dict[str, object]:
+        """The law of the choice."""
+        return {"name": self.name, **budget_entry(self), **self.facts()}
+
+
+class ReleasedBounds(ReleasedTable):
+    """The bounds that were chosen."""
+
+    question: BoundsQuestion
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """The chosen bounds, by `BoundsQuestion.bound_names`."""
+        (row,) = self.table.to_pylist()
+        return dict(zip(self.question.bound_names, row.values(), strict=True))
+
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        raise ValueError(f"top: {self._name} is a choice of bounds, which releases no counts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundQuestion(BoundsQuestion):
     """The choice of a bound of a privacy unit.
 
     Args:
@@ -283,12 +396,10 @@ class BoundQuestion(UnitChoice):
 
     @property
     def bound_names(self) -> tuple[str, ...]:
-        """The name of the bound that it chooses, as ("max_rows",)."""
         return (self.name,)
 
     @property
     def bounds_in_words(self) -> str:
-        """The bound that it chooses, for a person."""
         return self.name
 
     @property
@@ -319,11 +430,7 @@ class BoundQuestion(UnitChoice):
         if self.domain is None:
             rows = len(next(iter(columns.values())))
             return RowIncrements(Increments(np.zeros(rows, np.int64)))
-        keys = self.domain.row_keys(columns)
-        if not keys.null_count:
-            return RowIncrements(Increments(keys))
-        kept = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
-        return RowIncrements(Increments(keys.drop_null()), kept)
+        return self.domain.row_increments(columns)
 
     def regrouped(self, increments: Increments) -> Increments:
         """Rows that are units of their own: each has one row, and one key."""
@@ -332,21 +439,8 @@ class BoundQuestion(UnitChoice):
     def unit_increments(self, rows: Integers) -> Increments:
         return Increments(self.plan.cell_ids(rows))
 
-    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
-        exact = unpack(counts)
-        stream = noise.for_counts(exact).stream(self.name, 0, 0, 0)
-        return Drawn(sent=pack(np.array([self.plan.chosen(exact, stream)])), kept=None)
-
-    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
-        """The chosen size."""
-        bounds = pa.table({self.of.key: pa.array(unpack(sent[ONE_PLACE]), pa.int64())})
-        return self.released(bounds)
-
-    def entry(self) -> dict[str, object]:
-        """The law of the choice."""
+    def facts(self) -> dict[str, object]:
         return {
-            "name": self.name,
-            self.plan.budget.measure.value: str(self.plan.budget.amount),
             "mechanism": "exponential mechanism over bounds",
             "bound": self.of.key,
             "sizes": list(self.plan.sizes),
@@ -356,14 +450,3 @@ class BoundQuestion(UnitChoice):
             "sensitivity": 1,
             "words": WORDS,
         }
-
-
-class ReleasedBound(ReleasedChoice):
-    """The bound that was chosen."""
-
-    question: BoundQuestion
-
-    @property
-    def bound(self) -> int:
-        """The size that was chosen."""
-        return int(self._chosen(self.question.of.key))

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -35,31 +35,25 @@ import pyarrow as pa
 
 from dptrees.dpcore.arithmetic.elementary import log
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.exponential.choice import FLOOR, cached_weights, choice_rate, weighed
+from dptrees.dpcore.choices.unit_bounds import BoundsQuestion, ChoicePlan
+from dptrees.dpcore.exponential.choice import choice_rate, weighed
 from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.sensitivity import tail_sensitivity
 from dptrees.dpcore.privacy.unit import Budget, PrivacyUnit
 from dptrees.dpcore.questions.messages import (
-    Drawn,
-    Gathered,
     Increments,
-    Place,
     RowIncrements,
 )
-from dptrees.dpcore.questions.one_part import ONE_PLACE, ReleasedChoice, UnitChoice
 from dptrees.dpcore.rows.columns import (
     AnyArray,
     decimal_values,
     fixed_width_values,
     map_chunks,
     missing_rows,
-    pack,
-    unpack,
 )
-from dptrees.dpcore.specification import CONTEXT, INLINE, Coded, Refusal
+from dptrees.dpcore.specification import Refusal
 
 # Each is 1.2 to 1.5 times the one before.
 _DIGITS = ("1", "1.5", "2", "3", "4", "5", "6", "8")
@@ -124,12 +118,10 @@ LOWER, UPPER = "lower", "upper"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueBoundsPlan(Coded):
+class ValueBoundsPlan(ChoicePlan):
     """The plan of the choice of one bound, or both bounds, of a column.
 
     Args:
-        unit: each counts once, by one of its rows.
-        budget: of both choices together.
         lower_amount: the part of the budget's amount that the lower bound spends; 0: it is given,
             and all candidates lie above it; all: the upper bound is given.
         candidates: the values that there are, rising, at least two; three where both are chosen.
@@ -150,8 +142,6 @@ class ValueBoundsPlan(Coded):
 
     written = ("budget", "lower_amount", "candidates", "tolerated")
 
-    unit: PrivacyUnit = field(metadata=CONTEXT)
-    budget: Budget = field(metadata=INLINE)
     lower_amount: Fraction
     candidates: tuple[float, ...]
     tolerated: int
@@ -176,11 +166,6 @@ class ValueBoundsPlan(Coded):
         """The bounds that are chosen, "lower" first."""
         chosen = {LOWER: self.lower_amount > 0, UPPER: self.lower_amount < self.budget.amount}
         return tuple(side for side, is_chosen in chosen.items() if is_chosen)
-
-    @property
-    def cells(self) -> int:
-        """Number of counts that the choices need: of units below, between and beyond candidates."""
-        return len(self.candidates) + 1
 
     def side_budget(self, side: str) -> Budget:
         """The part of the budget that the choice of one bound spends.
@@ -249,19 +234,7 @@ class ValueBoundsPlan(Coded):
             (n,) as of `distances`.
         """
         distances = self.distances(side, counts, first)
-        weights = cached_weights(self.rate(side)).at(distances - distances.min())
-        result: Floats = np.maximum(weights, FLOOR)
-        return result
-
-    def probabilities(self, side: str, counts: Integers, first: int = 0) -> list[Fraction]:
-        """The exact probability with which each candidate is chosen.
-
-        Args:
-            side, counts, first: as of `distances`.
-        """
-        weights = [Fraction(each) for each in self.weights(side, counts, first).tolist()]
-        total = sum(weights)
-        return [each / total for each in weights]
+        return self._weights(self.rate(side), distances - distances.min())
 
     def chosen(self, counts: Integers, stream: RandomStream) -> tuple[float, ...]:
         """The bounds that are chosen, in the order of `sides`.
@@ -309,7 +282,7 @@ WORDS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueBoundsQuestion(UnitChoice):
+class ValueBoundsQuestion(BoundsQuestion):
     """The choice of one bound, or both bounds, of a column's values.
 
     Args:
@@ -348,12 +321,10 @@ class ValueBoundsQuestion(UnitChoice):
 
     @property
     def bound_names(self) -> tuple[str, ...]:
-        """The names of the bounds that it chooses, for example "range-0.upper"."""
         return tuple(f"{self.name}.{side}" for side in self.plan.sides)
 
     @property
     def bounds_in_words(self) -> str:
-        """The bounds that it chooses, for a person."""
         return f"{' and '.join(self.plan.sides)} of {self.column}"
 
     @property
@@ -393,28 +364,8 @@ class ValueBoundsQuestion(UnitChoice):
             cells[missing] = _NO_VALUE
         return cells
 
-    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
-        exact = unpack(counts)
-        stream = noise.for_counts(exact).stream(self.name, 0, 0, 0)
-        places = [self.plan.candidates.index(each) for each in self.plan.chosen(exact, stream)]
-        return Drawn(sent=pack(np.array(places)), kept=None)
-
-    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
-        """The chosen bounds."""
-        places, type = unpack(sent[ONE_PLACE]).tolist(), self.value_types[self.column]
-        bounds = pa.table(
-            {
-                side: pa.array([self.plan.candidates[place]], type)
-                for side, place in zip(self.plan.sides, places, strict=True)
-            }
-        )
-        return self.released(bounds)
-
-    def entry(self) -> dict[str, object]:
-        """The law of the choice."""
+    def facts(self) -> dict[str, object]:
         return {
-            "name": self.name,
-            self.plan.budget.measure.value: str(self.plan.budget.amount),
             "mechanism": "exponential mechanism over bounds of values",
             "column": self.column,
             "trees": list(self.trees),
@@ -430,14 +381,3 @@ class ValueBoundsQuestion(UnitChoice):
             "sensitivity": tail_sensitivity(self.unit),
             "words": WORDS,
         }
-
-
-class ReleasedValueBounds(ReleasedChoice):
-    """The bounds of a column that were chosen."""
-
-    question: ValueBoundsQuestion
-
-    @property
-    def bounds(self) -> dict[str, float]:
-        """The chosen bounds, "lower" and "upper" as far as they were chosen."""
-        return {side: self._chosen(side) for side in self.question.plan.sides}

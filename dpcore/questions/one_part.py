@@ -18,8 +18,6 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.noise.source import KeyedChoices
-from dptrees.dpcore.privacy.composition import Spending
-from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.messages import (
     ChunkCounts,
     Counter,
@@ -333,57 +331,3 @@ class ShardedKeys(OnePart):
         if not isinstance(counts, NodeCounts):
             raise ValueError(f"counts: those of tree {self.name} are no counts of nodes")
         return _shard_partials(counts, self.shards)
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnitChoice(KnownCells):
-    """A choice from counts of units: a first stage of a release, in which each unit counts once.
-
-    Args:
-        plan: of the choice: its ``unit``, ``budget`` and number of ``cells``.
-
-    Raises:
-        ValueError: keys.
-    """
-
-    plan: Any
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.keys is not None:
-            raise ValueError("keys: a choice of bounds has none of its own")
-
-    @property
-    def counts_rows(self) -> bool:
-        return False
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        unit: PrivacyUnit = self.plan.unit
-        return unit
-
-    @property
-    def budget(self) -> Budget:
-        budget: Budget = self.plan.budget
-        return budget
-
-    @property
-    def spending(self) -> Spending:
-        if self.budget.measure is Measure.EPSILON:
-            return Spending(epsilon=self.budget.amount)
-        return Spending(rho=self.budget.amount, moved=None)
-
-    @property
-    def dense_cells(self) -> int:
-        return int(self.plan.cells)
-
-
-class ReleasedChoice(ReleasedTable):
-    """What was chosen."""
-
-    def _chosen(self, column: str) -> Any:
-        """The value of a column of the one row."""
-        return self.table.column(column)[0].as_py()
-
-    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
-        raise ValueError(f"top: {self._name} is a choice of bounds, which releases no counts")

@@ -185,12 +185,12 @@ KINDS: dict[str, TreeKind] = {
         "choices.key_selection:ReleasedSelection",
     ),
     "bound": _kind(
-        _of_first_stage, "choices.unit_bounds:BoundQuestion", "choices.unit_bounds:ReleasedBound"
+        _of_first_stage, "choices.unit_bounds:BoundQuestion", "choices.unit_bounds:ReleasedBounds"
     ),
     "value_bounds": _kind(
         _of_first_stage,
         "choices.value_bounds:ValueBoundsQuestion",
-        "choices.value_bounds:ReleasedValueBounds",
+        "choices.unit_bounds:ReleasedBounds",
     ),
     "exponential": TreeKind(
         lambda spec, terms: _by_unit(_EXPONENTIAL(), spec, terms),

@@ -9,8 +9,7 @@ from functools import cache, cached_property, partial
 from typing import Any
 
 from dptrees.dpcore.choices.key_selection import ReleasedSelection, SelectionQuestion
-from dptrees.dpcore.choices.unit_bounds import ReleasedBound
-from dptrees.dpcore.choices.value_bounds import ReleasedValueBounds
+from dptrees.dpcore.choices.unit_bounds import ReleasedBounds
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys
 from dptrees.pipelines.process import UserError
@@ -58,11 +57,8 @@ def chosen_bounds(folder: str) -> tuple[tuple[str, float], ...]:
     bounds: dict[str, float] = {}
     for question in release.plan.questions:
         tree = release.tree(question.name)
-        if isinstance(tree, ReleasedValueBounds):
-            bounds |= {f"{question.name}.{side}": each for side, each in tree.bounds.items()}
-        else:
-            assert isinstance(tree, ReleasedBound)
-            bounds[question.name] = tree.bound
+        assert isinstance(tree, ReleasedBounds)
+        bounds |= tree.bounds
     return tuple(bounds.items())
 
 

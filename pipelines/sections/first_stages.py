@@ -120,46 +120,6 @@ def range_question(choice: RangeChoice, guarantee: Guarantee, error: float) -> V
     )
 
 
-def range_questions(plan: ReleasePlan) -> Iterator[ValueBoundsQuestion]:
-    """The choices of bounds of values in the plan of a first stage."""
-    for question in plan.questions:
-        if isinstance(question, ValueBoundsQuestion):
-            yield question
-
-
-def range_entries(plan: ReleasePlan) -> list[dict[str, object]]:
-    """What ``dptrees plan`` says of bounds of values, as plain values."""
-    return [
-        {
-            "column": question.column,
-            "bounds": list(question.plan.sides),
-            "trees": list(question.trees),
-            question.budget.measure.value: float(question.budget.amount),
-            "candidates": list(question.plan.candidates),
-            "tolerated_units": question.plan.tolerated,
-        }
-        for question in range_questions(plan)
-    ]
-
-
-def range_lines(plan: ReleasePlan) -> Iterator[str]:
-    """What ``dptrees plan`` says to a person of bounds of values."""
-    for question in range_questions(plan):
-        choice, budget = question.plan, question.budget
-        first, last = choice.candidates[0], choice.candidates[-1]
-        noun = "rows" if question.unit.is_row else "units"
-        yield ""
-        yield (
-            f"{question.bounds_in_words}: chosen first, {budget.measure.value} "
-            f"{float(budget.amount):.4g}, among {len(choice.candidates)} values from "
-            f"{_number(first)} to {_number(last)}"
-        )
-        each = " of each" if len(choice.sides) > 1 else ""
-        yield f"  about {choice.tolerated:,} {noun} are expected beyond the bound{each}"
-        if question.integers:
-            yield "  errors of its trees below are for the widest range that may be chosen"
-
-
 def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
 
@@ -289,45 +249,57 @@ def with_bounds(unit: PrivacyUnit, values: Mapping[str, int]) -> PrivacyUnit:
     return replace(unit, rows=rows, keys=keys)
 
 
+def _choices(plan: ReleasePlan) -> Iterator[BoundQuestion | ValueBoundsQuestion]:
+    for question in plan.questions:
+        assert isinstance(question, (BoundQuestion, ValueBoundsQuestion))
+        yield question
+
+
 def bounds_entries(plan: ReleasePlan) -> list[dict[str, object]]:
     """What ``dptrees plan`` says of the bounds, as plain values."""
-    return [
-        {
-            "bound": question.of.key,
-            question.budget.measure.value: float(question.budget.amount),
-            "sizes": list(question.plan.sizes),
-            "tolerated_units": float(question.plan.tolerated),
-        }
-        for question in _questions(plan)
-    ] + range_entries(plan)
+    found: list[dict[str, object]] = []
+    for question in _choices(plan):
+        spent = {question.budget.measure.value: float(question.budget.amount)}
+        if isinstance(question, BoundQuestion):
+            what: dict[str, object] = {"bound": question.of.key}
+            among, tolerated = "sizes", float(question.plan.tolerated)
+        else:
+            what = {"column": question.column, "bounds": list(question.plan.sides)}
+            what["trees"] = list(question.trees)
+            among, tolerated = "candidates", question.plan.tolerated
+        listed = {among: list(question.plan.candidates), "tolerated_units": tolerated}
+        found.append(what | spent | listed)
+    return found
 
 
 def bounds_lines(plan: ReleasePlan) -> Iterator[str]:
     """What ``dptrees plan`` says a person of the bounds."""
-    for question in _questions(plan):
-        choice, budget = question.plan, question.budget
+    for question in _choices(plan):
+        candidates, budget = question.plan.candidates, question.budget
+        noun = "sizes" if isinstance(question, BoundQuestion) else "values"
         yield ""
         yield (
-            f"{question.of.key}: chosen first, {budget.measure.value} {float(budget.amount):.4g}, "
-            f"among {len(choice.sizes)} sizes from {choice.sizes[0]} to {choice.sizes[-1]:,}"
+            f"{question.bounds_in_words}: chosen first, {budget.measure.value} "
+            f"{float(budget.amount):.4g}, among {len(candidates)} {noun} from "
+            f"{_number(candidates[0])} to {_number(candidates[-1])}"
         )
-        yield (
-            f"  near the smallest bound that at most {float(choice.tolerated):,.4g} units exceed: "
-            "there, a larger bound adds as much error as it saves"
-        )
-    yield from range_lines(plan)
-    if not (bounded := list(_questions(plan))):
+        if isinstance(question, BoundQuestion):
+            yield (
+                f"  near the smallest bound that at most {float(question.plan.tolerated):,.4g} "
+                "units exceed: there, a larger bound adds as much error as it saves"
+            )
+            continue
+        units = "rows" if question.unit.is_row else "units"
+        each = " of each" if len(question.plan.sides) > 1 else ""
+        yield f"  about {question.plan.tolerated:,} {units} are expected beyond the bound{each}"
+        if question.integers:
+            yield "  errors of its trees below are for the widest range that may be chosen"
+    if not (bounded := [each for each in _choices(plan) if isinstance(each, BoundQuestion)]):
         return
     one = "1 row" if len(bounded) == 1 and bounded[0].of is BoundOf.ROWS else "1 for each"
     yield (
         f"  all errors below are for a bound of {one}, and grow in proportion to the chosen bound"
     )
-
-
-def _questions(plan: ReleasePlan) -> Iterator[BoundQuestion]:
-    for question in plan.questions:
-        if isinstance(question, BoundQuestion):
-            yield question
 
 
 # Within the output.

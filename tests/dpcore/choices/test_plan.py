@@ -41,7 +41,7 @@ def make_plan(
 
 def count_units(plan: BoundPlan, population: Population) -> np.ndarray:
     rows = np.array([each for each in population if each], np.int64)
-    return np.bincount(plan.cell_ids(rows), minlength=plan.cells)
+    return np.bincount(plan.cell_ids(rows), minlength=len(plan.sizes) + 1)
 
 
 def neighboring_populations(population: Population, neighbors: Neighbors) -> Iterator[Population]:
@@ -145,7 +145,7 @@ def test_choices_follow_the_law() -> None:
     plan, counts = make_plan(), np.array([30, 4, 1, 2])
     found = [plan.chosen(counts, RandomStream(bytes(28) + number.to_bytes(4, "big")))
              for number in range(4000)]  # fmt: skip
-    seen = [found.count(size) for size in SIZES]
+    seen = [found.count((size,)) for size in SIZES]
     law = np.array([float(each) for each in plan.probabilities(counts)])
     assert stats.chisquare(seen, law * len(found)).pvalue > FALSE_ALARM
     other = np.array([float(each) for each in plan.probabilities(counts + np.array([0, 1, 0, 0]))])

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dptrees.dpcore.choices.key_selection import KeyColumns
-from dptrees.dpcore.choices.unit_bounds import BoundOf, BoundPlan, BoundQuestion, ReleasedBound
+from dptrees.dpcore.choices.unit_bounds import BoundOf, BoundPlan, BoundQuestion, ReleasedBounds
 from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, NullUnits, PrivacyUnit
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import release_counts
@@ -41,12 +41,12 @@ def counted(question: BoundQuestion, rows: dict[str, Any], size: int = 3) -> lis
     found: list[np.ndarray] = []
     own = BoundPlan.chosen
 
-    def chosen(self: BoundPlan, counts: np.ndarray, stream: Any) -> int:
+    def chosen(self: BoundPlan, counts: np.ndarray, stream: Any) -> tuple[int]:
         found.append(counts)
         return own(self, counts, stream)
 
     with patch.object(BoundPlan, "chosen", chosen):
-        assert released(question, rows, size=size).bound in question.plan.sizes
+        assert released(question, rows, size=size).bounds[question.name] in question.plan.sizes
     (counts,) = found
     numbers: list[int] = counts.tolist()
     return numbers
@@ -100,8 +100,8 @@ def test_counts_at_hand_give_the_same_choice() -> None:
     one = released(question, people)
     by_counts = release_counts(alone(question), {"max_rows": [1, 0, 0, 1]}, KEY)
     two = by_counts.tree("max_rows")
-    assert isinstance(one, ReleasedBound) and isinstance(two, ReleasedBound)
-    assert one.bound == two.bound and one.height == 0
+    assert isinstance(one, ReleasedBounds) and isinstance(two, ReleasedBounds)
+    assert one.bounds == two.bounds and one.height == 0
     with pytest.raises(ValueError, match="needs 4 whole numbers"):
         release_counts(alone(question), {"max_rows": [1, 0, 0]}, KEY)
     with pytest.raises(ValueError, match="choice of bounds, which releases no counts"):
@@ -116,8 +116,8 @@ def test_other_counts_and_folders_get_choices_of_their_own() -> None:
     def bound(nonce: bytes) -> int:
         release = release_counts(plan, {"max_rows": counts}, KEY, nonce=nonce)
         found = release.tree("max_rows")
-        assert isinstance(found, ReleasedBound)
-        return found.bound
+        assert isinstance(found, ReleasedBounds)
+        return int(found.bounds["max_rows"])
 
     found = [bound(bytes([number])) for number in range(40)]
     assert found == [bound(bytes([number])) for number in range(40)] and len(set(found)) > 1

@@ -42,7 +42,9 @@ def make_plan(
 
 
 def count_units(plan: ValueBoundsPlan, population: Population) -> np.ndarray:
-    return np.bincount(plan.cell_ids(np.array(population, np.int64)), minlength=plan.cells)
+    return np.bincount(
+        plan.cell_ids(np.array(population, np.int64)), minlength=len(plan.candidates) + 1
+    )
 
 
 def populations() -> Iterator[Population]:
