@@ -11,7 +11,7 @@ are the same.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -135,22 +135,40 @@ def _name(folder: str) -> str:
     return folder.rstrip("/").rsplit("/", 1)[-1]
 
 
+class State(NamedTuple):
+    """A part of the state of an earlier run.
+
+    Attributes:
+        period: of that run.
+        nonce: of its folder.
+        tree, group, number: the place, or the shard of units.
+        path: of the file.
+        checksum: that the manifest names.
+    """
+
+    period: int
+    nonce: bytes
+    tree: str
+    group: int
+    number: int
+    path: str
+    checksum: str
+
+
 class LeftByRun(NamedTuple):
     """What a run left under seal.
 
     Attributes:
         folder: of that run.
-        nonce: of the folder.
         key_id: the id of the key under which that run was made; "" before keys had ids.
-        parts: the tree, group, number, file and checksum of each part.
+        states: its parts.
         unit_families: the families of types of the unit's columns in the runs so far; empty in
             runs of earlier versions.
     """
 
     folder: str
-    nonce: bytes
     key_id: str
-    parts: list[tuple[str, int, int, str, str]]
+    states: list[State]
     unit_families: Mapping[str, str]
 
 
@@ -170,34 +188,37 @@ def left_by_run(output: str, period: int, kind: str) -> LeftByRun:
     if not files.exists(path):
         raise SeriesError(f"series: {folder} is missing, from which later runs go on")
     manifest = read_manifest(path)
-    parts = [
-        (part["tree"], part["key"], part["chunk"], part["file"], part["sha256"])
+    nonce = bytes.fromhex(manifest["nonce"])
+    states = [
+        State(
+            *(period, nonce, part["tree"], part["key"], part["chunk"]),
+            path=files.join(folder, *str(part["file"]).split("/")),
+            checksum=part["sha256"],
+        )
         for part in manifest["parts"]
         if str(part["file"]).startswith(f"{kind}/")
     ]
-    nonce, key_id = bytes.fromhex(manifest["nonce"]), str(manifest.get("key_id", ""))
     families = manifest.get(UNIT_FAMILIES, {})
-    return LeftByRun(folder, nonce, key_id, parts, families)
+    return LeftByRun(folder, str(manifest.get("key_id", "")), states, families)
 
 
-class State(NamedTuple):
-    """A part of the state of an earlier run.
+def _open(pipeline: Any, states: list[State], step: KeyedStep, main: str) -> Any:
+    """Open what earlier runs sealed, and balance it.
 
-    Attributes:
-        period: of that run.
-        nonce: of its folder.
-        tree, group, number: the place.
-        path: of the file.
-        checksum: that the manifest names.
+    Args:
+        pipeline: of the run.
+        states: what is opened.
+        step: opens it.
+        main: the name of what the step gives.
     """
-
-    period: int
-    nonce: bytes
-    tree: str
-    group: int
-    number: int
-    path: str
-    checksum: str
+    opened = (
+        pipeline
+        # Plain tuples: of named ones Beam would make rows of a schema.
+        | "Sealed" >> flow.Given([tuple(state) for state in states])
+        # tuple(State) -> (PlaceKey or ShardKey, bytes)
+        | "Open" >> flow.Each(step, also=(BALANCE,), main=main)
+    )
+    return opened[main], opened[BALANCE]
 
 
 class Carry(flow.Transform):
@@ -220,14 +241,7 @@ class Carry(flow.Transform):
 
     def expand(self, pipeline: Any) -> Any:
         states, key = self._states()
-        opened = (
-            pipeline
-            # Plain tuples: of named ones Beam would make rows of a schema.
-            | "Sealed" >> flow.Given([tuple(state) for state in states])
-            # tuple(State) -> (PlaceKey, bytes)
-            | "Open" >> flow.Each(_Open(self._plan, key), also=(BALANCE,), main="counts")
-        )
-        return opened["counts"], opened[BALANCE]
+        return _open(pipeline, states, _Open(self._plan, key), "counts")
 
     def _states(self) -> tuple[list[State], KeyReference]:
         """The parts that are taken over, and the key under which they were sealed.
@@ -250,11 +264,7 @@ class Carry(flow.Transform):
                 raise SeriesError(
                     f"series: {left.folder} was made under another release key than {before.folder}"
                 )
-            states += [
-                State(period, left.nonce, tree, group, number, _path(left, file), checksum)
-                for tree, group, number, file, checksum in left.parts
-                if period in runs[tree]
-            ]
+            states += [state for state in left.states if period in runs[state.tree]]
         # The release key may have been rotated since.
         return states, self._key.checked(before.key_id)
 
@@ -263,10 +273,6 @@ def _state_runs(plan: ReleasePlan) -> dict[str, Sequence[int]]:
     """The runs from whose state each tree goes on, by its name."""
     questions = [each for each in plan.questions if isinstance(each, SeriesQuestion)]
     return {question.name: question.state_runs for question in questions}
-
-
-def _path(left: LeftByRun, file: str) -> str:
-    return files.join(left.folder, *file.split("/"))
 
 
 def carries(plan: ReleasePlan) -> bool:
@@ -278,24 +284,38 @@ def carries(plan: ReleasePlan) -> bool:
 class _Open(KeyedStep):
     """Reads and opens what is carried on of a place."""
 
+    # The balances that each part takes part in.
+    balances: tuple[Callable[[str], str], ...] = (tree_partials, tree_carried)
+
     def process(self, element: tuple[Any, ...]) -> Iterator[Any]:
         state = State(*element)
-        tree, place = state.tree, Place(state.group, state.number)
         sealed = sealed_part(state.path, state.checksum)
-        question = self._plan.question(tree)
+        question = self._plan.question(state.tree)
         assert isinstance(question, SeriesQuestion)
-        earlier = replace(question, period=state.period)
         try:
-            data = earlier.opened(place, sealed, self._key, self._plan.name, state.nonce)
+            opened = self._opened(replace(question, period=state.period), sealed, state)
         except ValueError:
             raise SeriesError(
-                f"series: {state.path} is not what the run of its nonce sealed under this key: a "
-                "part of the folder is of another backup or draw; restore the whole folder, or run "
-                "that period with --repair"
+                f"series: {self._words(state)} not what the run of its nonce sealed under this "
+                "key: a part of the folder is of another backup or draw; restore the whole folder, "
+                "or run that period with --repair"
             ) from None
-        yield (tree, *place), data
-        for name in (tree_partials(tree), tree_carried(tree)):
-            yield flow.Tagged(BALANCE, (name, 1))
+        yield opened
+        for balance in self.balances:
+            yield flow.Tagged(BALANCE, (balance(state.tree), 1))
+
+    def _opened(self, earlier: SeriesQuestion, sealed: bytes, state: State) -> Any:
+        """Return the key of an opened part, and its content.
+
+        Raises:
+            ValueError: it was sealed under another key, or in another run.
+        """
+        place = Place(state.group, state.number)
+        data = earlier.opened(place, sealed, self._key, self._plan.name, state.nonce)
+        return (state.tree, *place), data
+
+    def _words(self, state: State) -> str:
+        return f"{state.path} is"
 
 
 def sealed_part(path: str, checksum: str) -> bytes:
@@ -409,44 +429,23 @@ class OpenUnits(flow.Transform):
                 f"series: units are known by the release key {left.key_id}, under which "
                 f"{left.folder} was made; this run is to be made under {self._key.key_id}"
             )
-        opened = (
-            pipeline
-            | "Sealed" >> flow.Given(left.parts)
-            # (tree, group, shard, file, checksum) -> (ShardKey, bytes)
-            | "Open"
-            >> flow.Each(
-                _OpenUnits(run_before(self._plan), self._key, left.folder, left.nonce),
-                also=(BALANCE,),
-                main="units",
-            )
-        )
-        return opened["units"], opened[BALANCE]
+        return _open(pipeline, left.states, _OpenUnits(self._plan, self._key), "units")
 
 
 @flow.gives(tuple[ShardKey, bytes], **{BALANCE: tuple[str, int]})
-class _OpenUnits(KeyedStep):
+class _OpenUnits(_Open):
     """Reads and opens what is known of the units of a shard."""
 
-    def __init__(self, plan: ReleasePlan, key: KeyReference, folder: str, nonce: bytes) -> None:
-        super().__init__(plan, key)
-        self._folder, self._nonce = folder, nonce
+    # A message to a shard, as those with rows; and one of all that the run before left.
+    balances = (unit_rows, tree_units)
 
-    def process(self, element: tuple[str, int, int, str, str]) -> Iterator[Any]:
-        tree, _, shard, file, checksum = element
-        sealed = sealed_part(files.join(self._folder, *file.split("/")), checksum)
-        question = self._plan.question(tree)
-        try:
-            units = question.opened_units(shard, sealed, self._key, self._plan.name, self._nonce)
-        except ValueError:
-            raise SeriesError(
-                f"series: the units of {self._folder} are not what the run of its nonce sealed "
-                "under this key: a part of the folder is of another backup or draw; restore the "
-                "whole folder, or run that period with --repair"
-            ) from None
-        yield (tree, shard), EARLIER + units
-        # A message to a shard, as those with rows; and one of all that the run before left.
-        for name in (unit_rows(tree), tree_units(tree)):
-            yield flow.Tagged(BALANCE, (name, 1))
+    def _opened(self, earlier: SeriesQuestion, sealed: bytes, state: State) -> Any:
+        name, nonce = self._plan.name, state.nonce
+        units = earlier.opened_units(state.number, sealed, self._key, name, nonce)
+        return (state.tree, state.number), EARLIER + units
+
+    def _words(self, state: State) -> str:
+        return f"the units of {state.path.rpartition(f'/{UNITS}/')[0]} are"
 
 
 class SealUnits(flow.Transform):

@@ -336,7 +336,7 @@ def test_periods_of_two_families_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(ReleasePlan, "run", type("Run", (), {"period": 2})())
     families = {name: families_of(plan, column) for name, column in COLUMNS.items()}
     for one, other in itertools.product(COLUMNS, repeat=2):
-        left = LeftByRun("period-0001", b"", "", [], families[one])
+        left = LeftByRun("period-0001", "", [], families[one])
         monkeypatch.setattr(carry, "left_by_run", lambda *_, left=left: left)
         known = replace(plan, unit_families=families[other])
         if refused(COLUMNS[one], COLUMNS[other]):
