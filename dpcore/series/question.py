@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, counts_digest
 from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.sensitivity import periods_sensitivity
-from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
+from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.questions.messages import (
     STATE,
     UNIT_SHARDS,
@@ -36,17 +36,20 @@ from dptrees.dpcore.questions.messages import (
     Counts,
     Drawn,
     Gathered,
+    Increments,
     Part,
     Partial,
     Place,
     ReleasedPart,
+    RowIncrements,
     merged_chunk,
     pack_dense,
 )
 from dptrees.dpcore.questions.question import PublicTable, Question, SeriesRun
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.rows.columns import pack, pack_many, unpack, unpack_many
-from dptrees.dpcore.series.runs import Lateness, PeriodRows, with_span
+from dptrees.dpcore.rows.policies import RowOutcome
+from dptrees.dpcore.series.runs import Lateness, with_span
 from dptrees.dpcore.series.temporal import (
     Span,
     TemporalTree,
@@ -58,6 +61,7 @@ from dptrees.dpcore.series.temporal import (
     windowed,
 )
 
+S = TypeVar("S", bound="SeriesQuestion")
 # No partial counts of a tree whose leaves are known begin so: it would be a length of 4 GB.
 CARRIED = b"\xff\xff\xff\xff"
 
@@ -117,19 +121,37 @@ def set_aside(
             yield data
 
 
+class _FirstLevel:
+    """A member that a tree of a series has from the tree of its first temporal level."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, question: Any, owner: type) -> Any:
+        return self if question is None else getattr(question.levels[0], self._name)
+
+
+def first_level() -> Any:
+    """Return a member of a class of trees of a series, a property or a method, that is the member
+    of this name of its first temporal level."""
+    return _FirstLevel()
+
+
 # The least number of units to which a shard is filled up.
 _LEAST_UNITS = 2**8
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeriesQuestion(PeriodRows):
+class SeriesQuestion(Question):
     """One period of a tree that is released over the periods of a series.
 
     Args:
         temporal: the tree over the periods.
-        period, lateness: as of `PeriodRows`.
-        levels: for each temporal level, the tree as it is measured at a node of it. They differ in
-            their budgets alone, which are for a unit's rows of one period.
+        period: t, the one whose rows are counted, from 1 on.
+        levels: for each temporal level, the tree as it is measured at a node of it; rows are read
+            as the first one reads them. They differ in their budgets alone, which are for a unit's
+            rows of one period.
+        lateness: which rows of earlier periods are counted; None: all are.
         max_periods: in how many periods a unit is counted at most, where all its rows are protected
             together; None: its rows of one period are.
 
@@ -141,7 +163,24 @@ class SeriesQuestion(PeriodRows):
     output_only = ()
 
     temporal: TemporalTree
+    period: int
+    levels: tuple[Question, ...]
+    lateness: Lateness | None = None
     max_periods: int | None = None
+
+    counts_rows = first_level()
+    regrouped = first_level()
+    unit_increments = first_level()
+    cell_keys = first_level()
+    counter = first_level()
+    dense_cells = first_level()
+    places = first_level()
+    is_matched = first_level()
+    match = first_level()
+    gathered_by = first_level()
+    holds_upper = first_level()
+    public_tables = first_level()
+    unit = first_level()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,7 +195,7 @@ class SeriesQuestion(PeriodRows):
 
     @classmethod
     def from_trees(
-        cls,
+        cls: type[S],
         temporal: TemporalTree,
         period: int,
         levels: Sequence[Question],
@@ -165,7 +204,7 @@ class SeriesQuestion(PeriodRows):
         max_periods: int | None = None,
         lateness: Lateness | None = None,
         **more: Any,
-    ) -> SeriesQuestion:
+    ) -> S:
         """The question of some trees, whose names become the names of temporal levels.
 
         Args:
@@ -287,6 +326,48 @@ class SeriesQuestion(PeriodRows):
 
     # From rows to exact counts
 
+    def with_choices(self, choices: KeyedChoices) -> SeriesQuestion:
+        first = self.levels[0].with_choices(choices)
+        if first is self.levels[0]:
+            return self
+        return replace(self, levels=(first, *self.levels[1:]))
+
+    def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
+        if self.lateness is None:
+            return self.levels[0].row_outcomes(columns)
+        on_time = self.lateness.on_time(columns[self.lateness.column], self.period)
+        late = RowOutcome(self.lateness.column, "late, or of no date", "drop", ~on_time)
+        own = self.levels[0].row_outcomes(columns)
+        return [late, *(each._replace(rows=each.rows & on_time) for each in own)]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        more = () if self.lateness is None else (self.lateness.column,)
+        return tuple(dict.fromkeys((*self.levels[0].columns, *more)))
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        more = {} if self.lateness is None else {self.lateness.column: pa.date32()}
+        return more | self.levels[0].value_types
+
+    def check_types(self, types: Mapping[str, pa.DataType]) -> None:
+        self.levels[0].check_types(types)
+        if self.lateness is not None:
+            self.lateness.check_type(types[self.lateness.column])
+
+    def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
+        if self.lateness is not None:
+            columns, _ = self.lateness.filtered(columns, self.period)
+        return self.levels[0].increments(columns)
+
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        if self.lateness is None:
+            return self.levels[0].row_increments(columns)
+        columns, on_time = self.lateness.filtered(columns, self.period)
+        increments, rows = self.levels[0].row_increments(columns)
+        places = np.flatnonzero(on_time)
+        return RowIncrements(increments, places if rows is None else places[rows])
+
     @property
     def state_runs(self) -> Sequence[int]:
         """The runs whose state this one goes on from."""
@@ -396,9 +477,6 @@ class SeriesQuestion(PeriodRows):
     def _by_level(self, counts: bytes) -> dict[int, bytes]:
         return dict(zip(self.temporal.counted(self.period), unpack_many(counts), strict=True))
 
-    def gathered_by(self, place: Place) -> int:
-        return self.levels[0].gathered_by(place)
-
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         messages = {place: unpack_many(data) for place, data in sent.items()}
         returned: dict[Place, list[bytes]] = {place: [] for place in sent}
@@ -457,9 +535,6 @@ class SeriesQuestion(PeriodRows):
         if self.leaves_units:
             yield from map(self._units_part, range(UNIT_SHARDS))
 
-    def holds_upper(self, part: Part, levels: int) -> bool:
-        return self.levels[0].holds_upper(part, levels)
-
     def conclude(self, notes: Mapping[Part, bytes]) -> Mapping[str, pa.Table]:
         found: dict[str, list[pa.Table]] = {}
         unpacked = {part: unpack_many(note) for part, note in notes.items()}
@@ -483,10 +558,6 @@ class SeriesQuestion(PeriodRows):
         for span, released in zip(self.closing, entry["released"], strict=True):
             self.closed_tree(span).follow(released)
 
-    @property
-    def public_tables(self) -> tuple[PublicTable, ...]:
-        return self.levels[0].public_tables
-
     def with_public_tables(self, shared: Callable[[PublicTable], PublicTable]) -> SeriesQuestion:
         first: Any = self.levels[0].with_public_tables(shared)
         later: Any = self.levels[1:]
@@ -497,10 +568,6 @@ class SeriesQuestion(PeriodRows):
         return replace(self, levels=(first, *others))
 
     # What it spends, and how it is described
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        return self.levels[0].unit
 
     @property
     def budget(self) -> Budget | None:

@@ -46,7 +46,7 @@ from dptrees.dpcore.questions.messages import (
 from dptrees.dpcore.questions.question import PublicTable, Question
 from dptrees.dpcore.questions.tree_question import AccumulatedTree, Measured, TreeQuestion
 from dptrees.dpcore.rows.columns import pack_many, unpack, unpack_many
-from dptrees.dpcore.series.question import CARRIED, SeriesQuestion, set_aside
+from dptrees.dpcore.series.question import CARRIED, SeriesQuestion, first_level, set_aside
 from dptrees.dpcore.series.temporal import Span, TemporalTree, Window, adds_up, windowed
 from dptrees.dpcore.specification import Coded
 from dptrees.dpcore.trees.chunks import Chunk, saturated_sums
@@ -179,8 +179,7 @@ class AccumulatedPeriods(SeriesQuestion):
 
     # From rows to exact counts
 
-    def place_balance(self, place: Place) -> int:
-        return self.levels[0].place_balance(place)
+    place_balance = first_level()
 
     @property
     def carried_places(self) -> Sequence[Place]:

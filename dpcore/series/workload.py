@@ -10,18 +10,16 @@ each has a p-th part of epsilon, delta or rho: basic composition, and that of zC
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
 from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.questions.messages import (
-    Counts,
-    Drawn,
     Gathered,
     Part,
     Partial,
@@ -30,7 +28,7 @@ from dptrees.dpcore.questions.messages import (
 )
 from dptrees.dpcore.questions.planning import Setting, Way, Workload
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.series.question import CarriedCounts, SeriesQuestion
+from dptrees.dpcore.series.question import CarriedCounts, SeriesQuestion, first_level
 from dptrees.dpcore.series.runs import (
     Lateness,
     Series,
@@ -56,6 +54,8 @@ from dptrees.dpcore.series.totals_to_date import (
 )
 from dptrees.dpcore.specification import Refusal
 
+S = TypeVar("S", bound=SeriesQuestion)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeparatePeriods(SeriesQuestion):
@@ -70,6 +70,15 @@ class SeparatePeriods(SeriesQuestion):
         ValueError: as `SeriesQuestion`, or a temporal tree with more than periods.
     """
 
+    is_keyed = first_level()
+    counts_unit_cells = first_level()
+    place_balance = first_level()
+    merge = first_level()
+    rounds = first_level()
+    answer = first_level()
+    next_request = first_level()
+    draw = first_level()
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.temporal.spans != (1,):
@@ -83,38 +92,9 @@ class SeparatePeriods(SeriesQuestion):
     def released_spans(self) -> Sequence[Span]:
         return ()
 
-    @property
-    def is_keyed(self) -> bool:
-        return self.levels[0].is_keyed
-
-    @property
-    def counts_unit_cells(self) -> bool:
-        return self.levels[0].counts_unit_cells
-
-    def place_balance(self, place: Place) -> int:
-        return self.levels[0].place_balance(place)
-
-    def merge(self, place: Place, partials: Iterable[bytes]) -> Counts:
-        return self.levels[0].merge(place, partials)
-
     def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         own = counts.period if isinstance(counts, CarriedCounts) else counts
         yield from self.levels[0].split_counts(own, choices)
-
-    @property
-    def rounds(self) -> int:
-        return self.levels[0].rounds
-
-    def answer(self, place: Place, counts: bytes, request: bytes, noise: NoiseSource) -> bytes:
-        return self.levels[0].answer(place, counts, request, noise)
-
-    def next_request(
-        self, group: int, answers: Mapping[Place, bytes], request: bytes, noise: NoiseSource
-    ) -> bytes:
-        return self.levels[0].next_request(group, answers, request, noise)
-
-    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
-        return self.levels[0].draw(place, counts, noise)
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         gathered = self.levels[0].gather(group, sent, noise)
@@ -250,13 +230,20 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             if not adds_up(planned):
                 return self._separate(setting)
             made, levels = SeriesQuestion, [scaled(planned, budget) for budget in budgets]
+        return self._made(made, split.tree, levels)
+
+    def _made(
+        self, made: type[S], temporal: TemporalTree, levels: Sequence[Question], **more: Any
+    ) -> S:
+        """The question of a kind of the trees of temporal levels."""
         return made.from_trees(
-            split.tree,
+            temporal,
             self.series.period,
             levels,
             self.name,
             max_periods=self.series.max_periods,
             lateness=self.series.lateness,
+            **more,
         )
 
     def _split(self, measure: Measure) -> TemporalSplit:
@@ -285,17 +272,8 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             return None
         _, l2_squared = sums.sensitivities(most)
         measured = replace(setting.budget, amount=setting.budget.amount / l2_squared)
-        made = WeightedPeriods.from_trees(
-            TemporalTree(periods=series.periods),
-            series.period,
-            [scaled(tree, measured)],
-            self.name,
-            max_periods=series.max_periods,
-            lateness=series.lateness,
-            sums=sums,
-        )
-        assert isinstance(made, WeightedPeriods)
-        return made
+        temporal = TemporalTree(periods=series.periods)
+        return self._made(WeightedPeriods, temporal, [scaled(tree, measured)], sums=sums)
 
     def _separate(self, setting: Setting) -> SeriesQuestion:
         """The tree that is released by itself in every period, with what that may spend on a unit's
@@ -306,14 +284,8 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             budget=replace(setting.budget, amount=setting.budget.amount / periods),
             delta=None if setting.delta is None else setting.delta / periods,
         )
-        return SeparatePeriods.from_trees(
-            TemporalTree(periods=self.series.periods),
-            self.series.period,
-            [self.own.planned(of_period)],
-            self.name,
-            max_periods=self.series.max_periods,
-            lateness=self.series.lateness,
-        )
+        temporal = TemporalTree(periods=self.series.periods)
+        return self._made(SeparatePeriods, temporal, [self.own.planned(of_period)])
 
     def predicted(self, question: SeriesQuestion) -> float:
         """The error of the tree at a total to date, on average over the periods; of periods that do

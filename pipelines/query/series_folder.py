@@ -51,7 +51,7 @@ def opened(
     if running:
         if window is not None or to_date is not None:
             raise FolderError(f"{path}: running: goes neither with --window nor with --to-date")
-        series = _series(path)
+        series = SeriesFolder(path)
         periods = range(1, series.arrived + 1)
         return [Opened({"period": at}, series.window(1, arrived=at)) for at in periods]
     return [Opened({}, _opened(path, window, to_date))]
@@ -60,19 +60,14 @@ def opened(
 def _opened(path: str, window: str | None, to_date: int | None) -> ReleaseFolder | WindowFolder:
     if window is None and to_date is None:
         if not holds_release(path) and holds_release(run_folder(path, 1)):
-            return _series(path).window(1)
+            return SeriesFolder(path).window(1)
         return ReleaseFolder(path)
     if window is None:
-        return _series(path).window(1, arrived=to_date or None)
+        return SeriesFolder(path).window(1, arrived=to_date or None)
     first, _, last = window.partition(":")
     if not (first.isdecimal() and last.isdecimal()):
         raise FolderError(f"{path}: window: {window!r} must be FIRST:LAST, such as 3:10")
-    return _series(path).window(int(first), int(last), arrived=to_date or None)
-
-
-def _series(path: str) -> SeriesFolder:
-    """The series in a folder."""
-    return SeriesFolder(path)
+    return SeriesFolder(path).window(int(first), int(last), arrived=to_date or None)
 
 
 # Runs that are open at once: a window reads few of them, or each once.
