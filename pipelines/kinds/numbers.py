@@ -37,7 +37,7 @@ from dptrees.pipelines.kinds.ordered import cells_in_words, ordered_description
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.document import RuleBroken, from_dpcore, shown
 from dptrees.pipelines.sections.tree import TEXT, KnownLeavesSection, rules_schema, whole, words
-from dptrees.pipelines.show.charts import Bars, capitalized
+from dptrees.pipelines.show.charts import capitalized
 from dptrees.pipelines.show.description import (
     KEYS_SHOWN,
     Column,
@@ -45,14 +45,13 @@ from dptrees.pipelines.show.description import (
     Errors,
     Table,
     Unit,
+    described_page,
     heading,
     level_noise,
-    page_values,
     totals,
 )
 from dptrees.pipelines.show.figures import (
     counted_noun,
-    percent,
     quantile_texts,
     rank_margin,
     significant,
@@ -64,10 +63,10 @@ from dptrees.pipelines.show.page_nodes import (
     MAX_QUANTILES,
     ReleasedTables,
     clip,
+    count_bars,
     largest_rows,
     left_out,
     rows_text,
-    table_bars,
 )
 from dptrees.pipelines.show.tree_page import (
     CELL_POLICIES,
@@ -240,36 +239,33 @@ DISTINCT_LINES = KindLines(
 
 def distinct_tree(release: ReleasedTables, question: DistinctQuestion, room: PageRoom) -> TreePage:
     """The number of different values, of the first keys where there are keys."""
-    tree = ReleasedDistinct(question, release.part)
-    rows = tree.rows
-    description = distinct_description(question)
-    noun = clip(counted_noun(question))
-    shown = largest_rows(rows, max(1, MAX_KEYS // room.trees))
-    bars = None
+    rows = ReleasedDistinct(question, release.part).rows
+    noun, bars = clip(counted_noun(question)), None
     if question.keys is not None:
-        by = clip(", ".join(question.keys.columns))
-        bars = Bars(
-            name=by,
-            bars=list(table_bars(shown, shown["key"].to_pylist())),
-            title=f"{capitalized(noun)} of each key of {clip(question.name)}",
-            confidence=percent(question.confidence),
-            noun=noun,
+        shown = largest_rows(rows, max(1, MAX_KEYS // room.trees))
+        bars = count_bars(
+            question,
+            "key",
+            shown,
+            shown["key"].to_pylist(),
+            name=clip(", ".join(question.keys.columns)),
+            counted=capitalized(noun),
             note=left_out(len(shown), len(rows), "keys", "largest"),
         )
-    said: dict[str, object] = {
-        "name": clip(question.name),
+    said = {
         "number": rows_text(rows),
         "noun": noun,
-        "confidence": percent(question.confidence),
         "key_bars": bars,
         "bounded": "" if question.unit.is_row else f"{values_in_words(question)}: {BOUNDED}.",
         "policies": [
             {**row, "missing": row["missing"] or DROPPED} for row in policies(question, {})
         ],
     }
-    return TreePage(
-        said=said | page_values(question, description, release.plan.budget),
-        data={"kind": question.kind},
+    return described_page(
+        release,
+        question,
+        distinct_description(question),
+        said,
         template="distinct/page.html.j2",
         headline=_headline(question, rows, noun),
     )
@@ -343,7 +339,6 @@ _FEW_KEYS = 3
 def mean_tree(release: ReleasedTables, question: MeanQuestion, room: PageRoom) -> TreePage:
     """The mean, the total and the number of rows, of the keys with most rows."""
     tree = ReleasedMean(question, release.part)
-    description = mean_description(question)
     shown = largest_rows(tree.rows, max(1, MAX_KEYS // room.trees))
     labels: list[str | None] = shown["key"].to_pylist()
     titles = [capitalized(clip(counted_noun(question))), "Mean", "Total"]
@@ -351,19 +346,18 @@ def mean_tree(release: ReleasedTables, question: MeanQuestion, room: PageRoom) -
     if question.keys is not None:
         titles = [clip(", ".join(question.keys.columns)), *titles]
         rows = [[clip(str(label)), *row] for label, row in zip(labels, rows, strict=True)]
-    said: dict[str, object] = {
-        "name": clip(question.name),
-        "confidence": percent(question.confidence),
+    said = {
         "values": {"titles": titles, "rows": rows},
         "left_out": left_out(len(shown), question.key_count, "keys", "largest"),
         "policies": list(policies(question, CELL_POLICIES)),
     }
-    return TreePage(
-        said=said | page_values(question, description, release.plan.budget),
-        data={"kind": question.kind},
+    return described_page(
+        release,
+        question,
+        mean_description(question),
+        said,
         template="mean/page.html.j2",
         headline=_mean_headline(tree),
-        notes=description.notes,
     )
 
 
@@ -438,23 +432,21 @@ def exponential_tree(
     texts = [_text(row) for row in rows]
     every = len(question.quantiles)
     of_key = [texts[key * every : (key + 1) * every][: len(wanted)] for key in range(keys)]
-    said: dict[str, object] = {
-        "name": clip(question.name),
+    said = {
         "about": cells_in_words(question),
-        "confidence": percent(question.confidence),
         "values": _exponential_values(question, wanted, of_key),
         "left_out": left_out(keys, question.key_count, "keys"),
         "words": WORDS if question.interval_reach is None else f"{WORDS} {INTERVAL_WORDS}",
         "policies": list(policies(question, CELL_POLICIES)),
     }
-    description = ordered_description(question)
-    said |= page_values(question, description, release.plan.budget, rows=len(wanted))
-    return TreePage(
-        said=said,
-        data={"kind": question.kind},
+    return described_page(
+        release,
+        question,
+        ordered_description(question),
+        said,
+        rows=len(wanted),
         template="exponential/page.html.j2",
         headline=_exponential_headline(question, rows[: len(wanted)]),
-        notes=description.notes,
     )
 
 

@@ -30,8 +30,7 @@ from dptrees.pipelines.show.description import (
     Noise,
     Table,
     Unit,
-    level_noise,
-    spent_columns,
+    levels_table,
     table_entries,
 )
 from dptrees.pipelines.show.levels import (
@@ -124,37 +123,21 @@ def _hierarchy_planner() -> Any:
 def _table(plan: AdaptivePlan, errors: list[float]) -> Table:
     levels, second = range(plan.tree.height + 1), "Second noise where not split"
     decides = [plan.decides(level) for level in levels]
-    noises = [
-        level_noise(law, public=plan.public_total and level == 0)
-        for level, law in enumerate(plan.laws)
-    ]
     split = [plan.thresholds[level] if decides[level] else None for level in levels]
     decision, again = (
         [_noise(laws[level]) if decides[level] else None for level in levels]
         for laws in (plan.decision_laws, plan.last_laws)
     )
-    return Table(
-        columns=(
-            *spent_columns(
-                plan.tree.level_sizes, plan.level_amounts, noises, plan.budget, keyed=plan.keyed
-            ),
-            Column(
-                "Split from, in noisy rows",
-                split,
-                Unit.COUNT,
-                "split at {} noisy rows or more",
-                "split_from",
-            ),
-            Column("", decision, Unit.LAW, key="decision_scale"),
-            Column(
-                f"{second}, standard deviation",
-                again,
-                Unit.DEVIATION,
-                "otherwise measured again: {}",
-            ),
-            Column("", again, Unit.LAW, key="second_scale"),
-            Column("Error if every node is split", errors, Unit.ERROR),
-        )
+    at_least = "split at {} noisy rows or more"
+    return levels_table(
+        plan,
+        Column("Split from, in noisy rows", split, Unit.COUNT, at_least, "split_from"),
+        Column("", decision, Unit.LAW, key="decision_scale"),
+        Column(
+            f"{second}, standard deviation", again, Unit.DEVIATION, "otherwise measured again: {}"
+        ),
+        Column("", again, Unit.LAW, key="second_scale"),
+        Column("Error if every node is split", errors, Unit.ERROR),
     )
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from dptrees.dpcore.noise.laws import NoiseLaw, exact_scale
@@ -188,32 +187,33 @@ class Table:
         return len(self.columns[0].values) if self.columns else 0
 
 
-def spent_columns(
-    sizes: Sequence[int],
-    amounts: Sequence[Fraction],
-    noises: Sequence[Noise],
-    budget: Budget,
-    *,
-    keyed: bool,
-) -> tuple[Column, ...]:
-    """Return what each level has and spends, and the noise of its nodes.
+def levels_table(
+    plan: Any, *more: Column, noises: Sequence[Noise] | None = None, note: str = ""
+) -> Table:
+    """Return the table of a plan that measures levels: what each level has and spends.
 
     Args:
-        sizes: nodes of each level.
-        amounts: of the budget.
-        noises: of the levels.
-        budget: of the tree.
-        keyed: whether there is a tree for each key.
+        plan: with ``tree``, ``level_amounts``, ``budget`` and ``keyed``, and with ``laws`` and
+            ``public_total`` unless the noises are given.
+        more: what the mechanism adds.
+        noises: of the levels; by default each level has one law.
+        note: what holds of several rows.
     """
-    measure, nodes = budget.measure.value, "Nodes of each key" if keyed else "Nodes"
-    fractions = [amount / budget.amount for amount in amounts]
-    return (
-        Column(nodes, sizes, Unit.COUNT, "{:>12} nodes"),
+    if noises is None:
+        noises = [
+            level_noise(law, public=plan.public_total and level == 0)
+            for level, law in enumerate(plan.laws)
+        ]
+    measure, nodes = plan.budget.measure.value, "Nodes of each key" if plan.keyed else "Nodes"
+    fractions = [amount / plan.budget.amount for amount in plan.level_amounts]
+    columns = (
+        Column(nodes, plan.tree.level_sizes, Unit.COUNT, "{:>12} nodes"),
         Column("Part of the budget", fractions, Unit.FRACTION),
-        Column(f"Budget ({measure})", amounts, Unit.AMOUNT, f"{measure} {{}}", measure),
+        Column(f"Budget ({measure})", plan.level_amounts, Unit.AMOUNT, f"{measure} {{}}", measure),
         Column("Noise", noises, Unit.LAW, key="scale"),
         Column("Noise, standard deviation", noises, Unit.DEVIATION, "std error {}"),
     )
+    return Table(columns=(*columns, *more), note=note)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from dptrees.pipelines.show.description import (
     Noise,
     Table,
     Unit,
-    spent_columns,
+    levels_table,
 )
 from dptrees.pipelines.show.figures import significant
 from dptrees.pipelines.show.levels import error_column, linear_notes
@@ -71,15 +71,14 @@ def irregular_description(question: HierarchyQuestion[IrregularMechanism]) -> De
         notes.insert(3, ("count", SPARED))
     errors, levels = irregular_level_errors(question), range(plan.tree.height + 1)
     noises = [_irregular_noise(plan, level) for level in levels]
-    spent = spent_columns(
-        plan.tree.level_sizes, plan.level_amounts, noises, plan.budget, keyed=plan.keyed
-    )
     differ = any(len(set(_class_laws(plan, level))) > 1 for level in levels)
     return Description(
         entry=lambda: _irregular_entry(question),
         errors=lambda entry: _split_errors(mechanism, entry),
         budget=plan.budget,
-        table=Table(columns=(*spent, error_column(errors)), note=_CHAINS if differ else ""),
+        table=levels_table(
+            plan, error_column(errors), noises=noises, note=_CHAINS if differ else ""
+        ),
         facts=_irregular_facts(question),
         predicted=_predicted_in_words(question),
         notes=tuple(notes),

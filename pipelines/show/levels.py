@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any
 
@@ -38,8 +38,7 @@ from dptrees.pipelines.show.description import (
     Errors,
     Table,
     Unit,
-    level_noise,
-    spent_columns,
+    levels_table,
     table_entries,
 )
 from dptrees.pipelines.show.figures import percent, rank_margin, significant
@@ -67,7 +66,7 @@ def uniform_description(question: OrderedQuestion[UniformMechanism]) -> Descript
         errors=lambda entry: _compared(question, entry),
         method=f" in a tree of {shape}" if question.is_ordered else "",
         budget=plan.budget,
-        table=_uniform_table(plan, errors),
+        table=_uniform_table(plan, error_column(errors)),
         facts=_uniform_facts(mechanism),
         predicted=predicted,
         notes=linear_notes(),
@@ -91,22 +90,15 @@ def linear_notes(noun: str = "number of rows", *, signed: bool = False) -> tuple
     )
 
 
-def _uniform_table(plan: TreePlan, errors: Sequence[float] | None = None) -> Table:
-    noises = [
-        level_noise(law, public=plan.public_total and level == 0)
-        for level, law in enumerate(plan.laws)
-    ]
-    columns = spent_columns(
-        plan.tree.level_sizes, plan.level_amounts, noises, plan.budget, keyed=plan.keyed
-    )
-    if errors is not None:
-        columns = (*columns, error_column(errors))
+def _uniform_table(plan: TreePlan, *more: Column) -> Table:
+    table = levels_table(plan, *more)
     ((what, count),) = counted(plan, plan.tree.height).items()
-    if what != "nodes":
-        texts = [f"{size:>12,} nodes" for size in plan.tree.level_sizes[:-1]]
-        counts = Column("", [*texts, f"{count:>12,} {what}"], Unit.TEXT, "{}")
-        columns = (counts, columns[0]._replace(phrase=""), *columns[1:])
-    return Table(columns=columns)
+    if what == "nodes":
+        return table
+    texts = [f"{size:>12,} nodes" for size in plan.tree.level_sizes[:-1]]
+    counts = Column("", [*texts, f"{count:>12,} {what}"], Unit.TEXT, "{}")
+    sizes, *others = table.columns
+    return replace(table, columns=(counts, sizes._replace(phrase=""), *others))
 
 
 def error_column(errors: Sequence[float]) -> Column:
