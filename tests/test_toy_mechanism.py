@@ -1,4 +1,4 @@
-"""A mechanism is added by its own files and a line in each of three tables."""
+"""A mechanism is added by its own files and a line in both tables of `dpcore.mechanisms`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from dptrees.dpcore.rows.keys import KeyList
 from dptrees.pipelines.config.configuration import load_configuration
 from tests import toy_mechanism
 from tests.pipelines.conftest import Workspace
+from tests.pipelines.report_page import parse_elements
 
 LEAVES, KEYS = 8, 4000
 KEY = ReleaseKey(bytes(range(32)))
@@ -98,9 +99,22 @@ def test_it_is_configured_and_described(path: tuple[Workspace, str]) -> None:
     assert plan_from_spec(json.loads(json.dumps(plan.spec()))) == plan
     outcome = workspace.run("plan", file)
     assert outcome.code == 0, outcome.err
-    assert "measured at the root and the leaves" in outcome.out and "16 nodes" in outcome.out
+    assert "all: 16 cells\n" in outcome.out and "  mechanism: toy\n" in outcome.out
+    assert (
+        "  level 1: nodes 16, epsilon 4/5, noise law discrete Laplace, scale 5/4\n" in outcome.out
+    )
     (tree,) = json.loads(workspace.run("plan", file, "--json").out)["trees"]
     assert tree["mechanism"] == "toy" and [each["nodes"] for each in tree["levels"]] == [1, 16]
+
+
+def test_its_entry_in_the_manifest_describes_it_on_the_page(path: tuple[Workspace, str]) -> None:
+    workspace, file = path
+    outcome = workspace.run("release", file)
+    assert outcome.code == 0, outcome.err
+    page = parse_elements((workspace.output / "report.html").read_text())
+    for words in ("Noise per level, and how it was planned", "Mechanismtoy", "epsilon = 1"):
+        assert words in page.text
+    assert "1164/5law discrete Laplace, scale 5/4" in page.text
 
 
 def test_another_name_is_refused(path: tuple[Workspace, str]) -> None:

@@ -19,7 +19,6 @@ from pydantic import PlainValidator, create_model
 from dptrees.dpcore import mechanisms
 from dptrees.dpcore.levels.uniform import UniformAnswerErrors, UniformIntervals
 from dptrees.dpcore.levels.workload import OrderedWorkload, Planner
-from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism, Setting
 from dptrees.dpcore.specification import INLINE
 from dptrees.dpcore.trees.shapes import UniformTree
@@ -33,8 +32,6 @@ from dptrees.dpcore.uniform.plan import (
 from dptrees.pipelines.config import registry as command_kinds
 from dptrees.pipelines.kinds.ordered import OrderedTree
 from dptrees.pipelines.sections import rules
-from dptrees.pipelines.show import mechanisms as described_mechanisms
-from dptrees.pipelines.show.description import Description, Table, level_noise, spent_columns
 
 ROOT_PART = Fraction(1, 5)
 
@@ -81,23 +78,6 @@ class RootAndLeaves(Planner[OrderedWorkload]):
         return ToyMechanism(plan=TreePlan.from_amounts(given, tree, (root, amount - root)))
 
 
-def toy_description(question: OrderedQuestion[ToyMechanism]) -> Description:
-    """The description of a plan, for the terminal, the page and JSON."""
-    plan = question.mechanism.plan
-    noises = [
-        level_noise(law, public=plan.public_total and level == 0)
-        for level, law in enumerate(plan.laws)
-    ]
-    sizes, amounts = plan.tree.level_sizes, plan.level_amounts
-    return Description(
-        entry=lambda: question.mechanism.entry(None),
-        method=", measured at the root and the leaves",
-        budget=plan.budget,
-        table=Table(columns=spent_columns(sizes, amounts, noises, plan.budget, keyed=plan.keyed)),
-        level_errors=[law.variance**0.5 if law else 0.0 for law in plan.laws],
-    )
-
-
 def register(patch: pytest.MonkeyPatch) -> None:
     """Add the mechanism to the tables.
 
@@ -106,8 +86,6 @@ def register(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(mechanisms.PLANNERS["ordered"], "toy", "toy_mechanism:RootAndLeaves")
     patch.setitem(mechanisms.MECHANISMS["ordered"], "toy", "toy_mechanism:ToyMechanism")
     patch.setitem(sys.modules, "dptrees.dpcore.toy_mechanism", sys.modules[__name__])
-    described = described_mechanisms.Described(toy_description)
-    patch.setitem(described_mechanisms.MECHANISMS, "ToyMechanism", lambda: described)
     names = Annotated[str, PlainValidator(rules.choice(*mechanisms.mechanism_names("ordered")))]
     section = create_model("Section", __base__=OrderedTree, mechanism=(names, "planned"))
     handlers = replace(command_kinds.KINDS["ordered"], section=lambda: section)

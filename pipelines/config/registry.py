@@ -56,7 +56,10 @@ def _page_series(release: ReleasedTables, question: Any, room: PageRoom) -> Tree
     return page
 
 
-_page_plain = Later("show.tree_page:plain_tree")
+def _page_plain(release: ReleasedTables, question: Any, room: PageRoom) -> TreePage:
+    described = find_kind(question).lines().describe(question)
+    page: TreePage = Later("show.description:plain_page")(release, question, described, room)
+    return page
 
 
 @dataclass(frozen=True, kw_only=True)

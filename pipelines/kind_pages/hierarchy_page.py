@@ -422,8 +422,11 @@ def _with_named_nodes(description: Description, question: HierarchyQuestion[Any]
     """Return a description that counts the nodes with rows, as the page lists them."""
     if description.table.rows is not None:
         return description
-    sizes, *others = description.table.columns
-    columns = (sizes._replace(values=named_sizes(question)), *others)
+    sizes = named_sizes(question)
+    columns = [
+        each._replace(values=sizes) if each.title.startswith("Nodes") else each
+        for each in description.table.columns
+    ]
     return replace(description, table=replace(description.table, columns=columns))
 
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from dptrees.dpcore.noise.laws import NoiseLaw, exact_scale
 from dptrees.dpcore.privacy.unit import Budget
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.questions.released import Answer, Released
+from dptrees.dpcore.questions.released import NODES, Answer, Released
 from dptrees.pipelines.show.figures import (
     budget_share,
     counted_note,
@@ -22,7 +24,15 @@ from dptrees.pipelines.show.figures import (
     with_margin,
 )
 from dptrees.pipelines.show.page_nodes import ReleasedTables, clip, error_digits
-from dptrees.pipelines.show.tree_page import Note, TreePage, laws_text, span_text
+from dptrees.pipelines.show.tree_page import (
+    ADDS_UP,
+    Note,
+    PageRoom,
+    TreePage,
+    consistent_count,
+    laws_text,
+    span_text,
+)
 from dptrees.pipelines.terminal_text import escaped
 
 KEYS_SHOWN = 5
@@ -284,7 +294,53 @@ def plain_description(question: Question) -> Description:
     return Description(
         entry=lambda: {"plan": question.law_spec()},
         size=f"a tree of kind {question.kind} of {', '.join(question.columns)}",
+        budget=question.budget,
+        table=Table(is_open=True),
     )
+
+
+def entry_description(question: Any) -> Description:
+    """Describe the plan of a mechanism without a description of its own, by its entry in the
+    manifest.
+
+    Args:
+        question: a tree of known leaves.
+    """
+    mechanism = question.mechanism
+    tree = getattr(question.domain, "tree", None)
+    entry = mechanism.entry(getattr(tree, "level_names", None))
+    levels = entry.get("levels", ())
+    keys = dict.fromkeys(key for level in levels for key in level if key not in ("level", "name"))
+    columns = []
+    for key in keys:
+        values = [level.get(key) for level in levels]
+        unit = Unit.COUNT if all(isinstance(value, int) for value in values) else Unit.TEXT
+        if unit is Unit.TEXT:
+            values = [None if value is None else _in_words(value) for value in values]
+        columns.append(Column(_words(key).capitalize(), values, unit, f"{_words(key)} {{}}"))
+    facts = {key: _in_words(value) for key, value in entry.items() if key != "levels"}
+    return Description(
+        entry=lambda: dict(entry),
+        budget=mechanism.plan.budget,
+        table=Table(columns=columns),
+        facts={_words(key).capitalize(): fact for key, fact in facts.items()},
+        notes=consistent_count(ADDS_UP),
+        # One decimal; errors are in the tables alone.
+        level_errors=[1.0] * (mechanism.plan.tree.height + 1),
+    )
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _in_words(value: object) -> str:
+    """A value of an entry of the manifest."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_words(key)} {_in_words(each)}" for key, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return "; ".join(map(_in_words, value))
+    return str(value)
 
 
 # Width of the names of plans whose errors are compared.
@@ -472,6 +528,36 @@ def described_page(
         said={"name": name, "confidence": confidence, **said, **plan},
         **{"data": {"kind": question.kind}, "notes": description.notes} | parts,
     )
+
+
+# Rows of a tree that is shown as its table.
+_ROWS = 1_000
+
+
+def plain_page(
+    release: ReleasedTables, question: Question, description: Description, room: PageRoom
+) -> TreePage:
+    """The first rows of the table of nodes, column by column as they were released, of a kind
+    without a page of its own."""
+    most = _ROWS // room.trees
+    parts: list[pa.Table] = []
+    for batch in release.batches(NODES, question.name):
+        if sum(map(len, parts)) < most:
+            parts.append(pa.Table.from_batches([batch]))
+    rows = pa.concat_tables(parts).slice(0, most)
+    said = {
+        "columns": ", ".join(map(clip, question.columns)),
+        "titles": rows.column_names,
+        "rows": [[_text(value) for value in row.values()] for row in rows.to_pylist()],
+        "policies": [],
+    }
+    return described_page(release, question, description, said, template="plain/page.html.j2")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "–"  # noqa: RUF001 - as the page writes what is not there
+    return f"{value:,.6g}" if isinstance(value, float) else clip(str(value))
 
 
 def _cell(column: Column, place: int) -> str:

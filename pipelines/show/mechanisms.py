@@ -1,7 +1,7 @@
 """Descriptions of mechanisms, by their class in dpcore, and target errors of trees.
 
 A target error is for all trees alike, or for one tree: the smallest budget that meets it is
-found. A new mechanism is a module with its description and an entry in `MECHANISMS`.
+found. A mechanism that is not in `MECHANISMS` is described by its entry in the manifest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.pipelines.process import Later, UserError
 from dptrees.pipelines.sections.document import nearest, to_refusal
 from dptrees.pipelines.sections.tree import TreeSection
-from dptrees.pipelines.show.description import Description, plain_description, summary_lines
+from dptrees.pipelines.show.description import (
+    Description,
+    entry_description,
+    plain_description,
+    summary_lines,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +247,7 @@ def _later(describe: str, target: str | None = None) -> Callable[[], Described]:
     return lambda: Described(*(each.load() for each in given))
 
 
-# By the name of the class.
+# By the name of the class; others are described by their entry in the manifest.
 MECHANISMS: dict[str, Callable[[], Described]] = {
     "UniformMechanism": _later("levels:uniform_description", "levels:uniform_target"),
     "IrregularMechanism": _later("irregular:irregular_description", "irregular:irregular_target"),
@@ -268,4 +273,5 @@ def mechanism_target(target: ErrorTarget) -> dict[str, Any]:
 
 
 def _described(question: TreeQuestion[Any]) -> Described:
-    return MECHANISMS[type(question.mechanism).__name__]()
+    own = MECHANISMS.get(type(question.mechanism).__name__)
+    return Described(entry_description) if own is None else own()

@@ -1,7 +1,6 @@
 """A tree on the page of a report: its values, its noise in words, notes on how to read it.
 
-The notes of all trees are printed once. A kind that draws nothing of its own shows its first
-nodes.
+The notes of all trees are printed once.
 """
 
 from __future__ import annotations
@@ -11,14 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
-from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.questions.released import NODES
 from dptrees.pipelines.show.charts import Chart
-from dptrees.pipelines.show.page_nodes import ReleasedTables, clip
+from dptrees.pipelines.show.page_nodes import clip
 
 # A term, and a sentence on what it represents in one tree; a term may have several.
 Note = tuple[str, str]
@@ -263,31 +258,3 @@ class TreePage:
     styles: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     charts: Mapping[str, Chart] = field(default_factory=dict)
-
-
-MAX_ROWS = 1_000
-
-
-def plain_tree(release: ReleasedTables, question: Question, room: PageRoom) -> TreePage:
-    """The first rows of the table of nodes, column by column as they were released."""
-    most = MAX_ROWS // room.trees
-    parts: list[pa.Table] = []
-    for batch in release.batches(NODES, question.name):
-        if sum(map(len, parts)) < most:
-            parts.append(pa.Table.from_batches([batch]))
-    rows = pa.concat_tables(parts).slice(0, most)
-    said = {
-        "name": clip(question.name),
-        "columns": ", ".join(map(clip, question.columns)),
-        "confidence": f"{100 * question.confidence:.6g} %",
-        "titles": rows.column_names,
-        "rows": [[_text(value) for value in row.values()] for row in rows.to_pylist()],
-        "policies": [],
-    }
-    return TreePage(said=said, data={"kind": question.kind}, template="plain/page.html.j2")
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "–"  # noqa: RUF001 - as the page writes what is not there
-    return f"{value:,.6g}" if isinstance(value, float) else clip(str(value))

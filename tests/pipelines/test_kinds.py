@@ -94,6 +94,7 @@ def test_a_kind_is_released_on_beam_queried_and_reported(workspace: Workspace, t
         assert found.code == 0 and f"{answer.count}" in found.out.replace(",", "")
     page = parse_elements((workspace.output / "report.html").read_text())
     assert "Counts by place, with 95 % confidence intervals." in page.text
+    assert "How it was planned" in page.text and "1/2 of the budget, epsilon = " in page.text
     cdf = ("query", workspace.output, "cdf", "3", "--tree", "own", "--key", "north")
     assert_refused(workspace, workspace.run(*cdf), "tree own has no order")
     # And the release is that in memory.

@@ -17,6 +17,7 @@ from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.report.report import write_report_html
 from dptrees.pipelines.sections.document import ConfigurationError
+from dptrees.pipelines.show import mechanisms
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.plans import plan_of
 from tests.pipelines.refusals import not_refused
@@ -116,6 +117,18 @@ def test_its_page_shows_chosen_nodes_and_where_they_ended(blocks: Blocks) -> Non
     levels = people["keys"][0]["levels"]
     assert people["asked"] == ["0000"] and len(levels) == 4
     assert all("ended" in level for level in levels)
+
+
+def test_mechanisms_without_words_are_described_by_their_entries(
+    blocks: Blocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mechanisms, "MECHANISMS", {})
+    outcome = blocks.run("plan", str(blocks.folder / "release.yaml"))
+    assert (
+        "  level 3 block  nodes 480, " in outcome.out and "  mechanism: adaptive\n" in outcome.out
+    )
+    page = parse_elements(write_report_html(blocks.made()))
+    assert "Measured again" in page.text and "Mechanismadaptive" in page.text
 
 
 def planned(workspace: Blocks, privacy: dict[str, Any], **changes: Any) -> Any:
