@@ -22,8 +22,8 @@ from dptrees.pipelines.show.charts import (
     bars,
     lifted,
     line,
-    number_axis,
     rectangles,
+    rows_chart,
     scaled,
     series,
 )
@@ -269,17 +269,10 @@ def curve_chart(curve: Curve, caption: str) -> Chart:
         ends = (lifted(each, 0.0, most) for each in (curve.low, curve.high))
         shapes.insert(0, ChartShape(look="band s0", path=band(known, *ends)))
     texts = ["none", *curve.axis.texts(np.zeros(len(at) - 1, np.int64), curve.edges[1:])]
-    shown = {"draws": "line", "lead": "", "top": most}
     numbers = {"count": curve.rows.round(1).tolist()}
     own = series(places.tolist(), texts, numbers, total=float(curve.rows[-1]))
-    return Chart(
-        title=caption,
-        caption=caption,
-        x=curve.axis.drawn(curve.bounds),
-        y=number_axis(0.0, most, "rows", 5),
-        layers=(Layer(shapes=tuple(shapes)),),
-        data=shown | {"series": [own]},
-    )
+    x = curve.axis.drawn(curve.bounds)
+    return rows_chart("line", shapes, own, most, "rows", title=caption, caption=caption, x=x)
 
 
 def histogram_chart(histogram: Histogram) -> Chart:
@@ -299,21 +292,10 @@ def histogram_chart(histogram: Histogram) -> Chart:
     middle = np.clip((left + right) // 2, 0, 1_000)
     shown = [place for place in range(len(texts)) if inside[place]]
     numbers = {"count": histogram.rows.round(1)[shown].tolist()}
-    return Chart(
-        title=caption,
-        caption=caption,
-        x=axis.drawn(bounds),
-        y=number_axis(0.0, most, unit, 5),
-        layers=(
-            Layer(shapes=(ChartShape(look="bar", path=bars(left[kept], right[kept], tops[kept])),)),
-        ),
-        data={
-            "draws": "bars",
-            "lead": "",
-            "top": most,
-            "series": [series(middle[shown].tolist(), [texts[each] for each in shown], numbers)],
-        },
-    )
+    own = series(middle[shown].tolist(), [texts[each] for each in shown], numbers)
+    shapes = [ChartShape(look="bar", path=bars(left[kept], right[kept], tops[kept]))]
+    x = axis.drawn(bounds)
+    return rows_chart("bars", shapes, own, most, unit, title=caption, caption=caption, x=x)
 
 
 def map_chart(map_: Rectangles, caption: str) -> Chart:

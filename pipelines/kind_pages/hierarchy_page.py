@@ -18,10 +18,9 @@ from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.pipelines.show.charts import (
     Bars,
     Chart,
-    Layer,
     banded_line,
     lifted,
-    number_axis,
+    rows_chart,
     scaled,
     series,
     time_axis,
@@ -458,22 +457,18 @@ def course_chart(question: HierarchyQuestion[Any], whole: Sequence[pa.Table]) ->
     low, high = float(moments[0]), float(moments[-1])
     places = scaled(moments, low, high)
     ends = [lifted(columns[each], 0.0, most) for each in ("ci_low", "ci_high", "count")]
-    return Chart(
+    own = series(places.tolist(), shorten_labels(rows["label"]), number_columns(rows, 1))
+    return rows_chart(
+        "line",
+        banded_line(places, ends),
+        own,
+        most,
+        "counts",
+        unit="counted",
         title=f"Counts of each {name} of {clip(question.name)}",
         text=f"{len(rows):,} points, the highest of {columns['count'].max():,}.",
         caption=f"Counts of each {name}",
         x=time_axis(low, high, clip(", ".join(question.domain.columns)), 8),
-        y=number_axis(0.0, most, "counts", 5),
-        layers=(Layer(shapes=banded_line(places, ends)),),
-        data={
-            "draws": "line",
-            "lead": "",
-            "unit": "counted",
-            "top": most,
-            "series": [
-                series(places.tolist(), shorten_labels(rows["label"]), number_columns(rows, 1))
-            ],
-        },
     )
 
 

@@ -27,6 +27,7 @@ from dptrees.pipelines.show.charts import (
     lifted,
     name_axis,
     number_axis,
+    rows_chart,
     scaled,
     series,
     share_axis,
@@ -262,21 +263,19 @@ def cdf_chart(question: OrderedQuestion[Any], curve: pa.Table) -> Chart:
     """The CDF of a tree without keys: band and line, over rows and over their share."""
     columns, noun = _columns(question, curve), counted_noun(question)
     total = float(columns["count"][-1])
-    most = _most(columns, total)
-    return Chart(
-        title=f"{capitalized(noun)} {_lead(question)} each value of {clip(question.domain.column)}",
+    most, caption = _most(columns, total), f"{capitalized(noun)} {_lead(question)} each value"
+    return rows_chart(
+        "line",
+        _curve(question, columns, most=most),
+        _series(question, columns),
+        most,
+        noun,
+        lead=_lead(question),
+        title=f"{caption} of {clip(question.domain.column)}",
         text=f"It rises from 0 to {total:,.0f} {noun}.",
-        caption=f"{capitalized(noun)} {_lead(question)} each value",
+        caption=caption,
         x=_x_axis(question),
-        y=number_axis(0.0, most, noun, 5),
         right=share_axis(total, most) if total > 0 else None,
-        layers=(Layer(shapes=_curve(question, columns, most=most)),),
-        data={
-            "draws": "line",
-            "lead": _lead(question),
-            "top": most,
-            "series": [_series(question, columns)],
-        },
     )
 
 
@@ -355,55 +354,27 @@ def density_chart(
     errors: Sequence[float],
 ) -> Chart | None:
     """Return the counts of the finest nodes that are not drowned in noise: bars with whiskers, or
-    for timestamps a line with its band. None where only the root is left."""
-    if "ended" in levels[0].column_names:
-        level = _drawn_level(question, levels, errors)
-        rows = None if level is None else _drawn_rows(question, levels[: level + 1])
-    else:
-        level = _density_level(question, levels, errors)
-        rows = None if level is None else levels[level]
-    if level is None or rows is None:
-        return None
-    return _nodes_chart(question, rows, level, errors[level])
+    for timestamps a line with its band. None where only the root is left.
 
-
-def _density_level(
-    question: OrderedQuestion[Any],
-    levels: Sequence[pa.Table],
-    errors: Sequence[float],
-) -> int | None:
-    """The deepest level that is there whole, whose nodes are few, and hold more than their error
-    on average."""
-    total = float(levels[0]["count"][0].as_py())
+    These are the parts down to the deepest level that is there whole, down to which the parts are
+    few, and whose nodes hold more than their error on average. The first level below the root is
+    drawn in any case if it has few nodes, or if nodes were divided only where rows are.
+    """
     most = _DAYS if _axis(question).is_temporal else _BARS
-    result = None
-    for level, size in enumerate(question.tree.level_sizes[: len(levels)]):
-        if not level or len(levels[level]) < size or size > most:
-            continue
-        if result is None or errors[level] <= total / size:
-            result = level
-    return result
-
-
-def _drawn_level(
-    question: OrderedQuestion[Any],
-    levels: Sequence[pa.Table],
-    errors: Sequence[float],
-) -> int | None:
-    """Return the deepest level of a tree that was divided where rows are, which is there whole,
-    down to which its parts are few, and whose reached parts hold more than their error on average.
-    None where there is none below the root."""
-    most = _DAYS if _axis(question).is_temporal else _BARS
-    result = None
+    is_adaptive, found = "ended" in levels[0].column_names, None
     for level, size in enumerate(question.tree.level_sizes[: len(levels)]):
         if not level or len(levels[level]) < size:
             continue
-        parts = _drawn_rows(question, levels[: level + 1])
-        reached = parts["count"].to_numpy()[parts["level"].to_numpy() == level]
-        is_heard = not len(reached) or errors[level] <= reached.mean()
-        if result is None or (len(parts) <= most and is_heard):
-            result = level
-    return result
+        rows = _drawn_rows(question, levels[: level + 1]) if is_adaptive else levels[level]
+        counts = rows["count"].to_numpy()[rows["level"].to_numpy() == level]
+        is_few, is_first = len(rows) <= most, found is None
+        is_heard = not len(counts) or errors[level] <= counts.mean()
+        if (is_few or is_adaptive) if is_first else (is_few and is_heard):
+            found = level, rows
+    if found is None:
+        return None
+    level, rows = found
+    return _nodes_chart(question, rows, level, errors[level])
 
 
 def _drawn_rows(question: OrderedQuestion[Any], levels: Sequence[pa.Table]) -> pa.Table:
@@ -460,21 +431,17 @@ def _nodes_chart(question: OrderedQuestion[Any], rows: pa.Table, level: int, err
     caption = f"{capitalized(noun)} over time" if temporal else f"Density: {noun} per {step}"
     numbers = _rounded({name: rows[column].to_numpy() for name, column in _NUMBERS.items()}, error)
     texts = [clip(text) for text in question.labels_in_words(rows)]
-    drawn = "line" if temporal else "bars"
-    return Chart(
+    return rows_chart(
+        "line" if temporal else "bars",
+        shapes,
+        series(middle.tolist(), texts, numbers),
+        most,
+        noun,
         title=f"{caption} of {clip(question.domain.column)}",
         text=f"{len(rows):,} {'points' if temporal else 'bars'}, the highest of "
         f"{at['count'].max(initial=0.0):,.0f} {noun}.",
         caption=caption,
         x=_x_axis(question),
-        y=number_axis(0.0, most, noun, 5),
-        layers=(Layer(shapes=shapes),),
-        data={
-            "draws": drawn,
-            "lead": "",
-            "top": most,
-            "series": [series(middle.tolist(), texts, numbers)],
-        },
     )
 
 

@@ -41,6 +41,7 @@ from dptrees.pipelines.show.page_nodes import (
     left_out,
     levels_in_words,
     number_columns,
+    quantile_table,
     rows_text,
     select_shown_key,
     shorten_labels,
@@ -279,22 +280,16 @@ def _quantile_rows(
     mine = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
     if not len(mine):
         return None
-    titles = [f"{quantile:.6g}" for quantile in question.quantiles[:quantile_count]]
-    if question.keys is None:
-        cells = _quantile_cells(question, mine.slice(0, every))
-        rows = [[title, cells[place]] for place, title in enumerate(titles)]
-        titles = ["Quantile", "Value"]
-    else:
+    shown = question.quantiles[:quantile_count]
+    parts, labels = [mine], keys.labels[:most]
+    if question.keys is not None:
         named = mine["key"].cast(pa.string())
-        rows = []
-        for label in keys.labels[:most]:
-            own = mine.filter(pc.equal(named, label)).slice(0, every)
-            rows.append([clip(label), *_quantile_cells(question, own)[:quantile_count]])
-        titles = [clip(", ".join(question.keys.columns)), *titles]
-    missing = left_out(len(rows), keys.size, "keys", "largest") if question.keys else ""
+        parts = [mine.filter(pc.equal(named, label)) for label in labels]
+    cells = [_quantile_cells(question, part.slice(0, quantile_count)) for part in parts]
+    missing = left_out(len(labels), keys.size, "keys", "largest") if question.keys else ""
     if quantile_count < every:
         missing += f" The first {quantile_count:,} of {every:,} quantiles are here."
-    return {"titles": titles, "rows": rows, "left_out": missing.strip()}
+    return quantile_table(question, shown, labels, cells) | {"left_out": missing.strip()}
 
 
 def _quantile_cells(question: OrderedQuestion[Any], rows: pa.Table) -> list[dict[str, str]]:

@@ -66,6 +66,7 @@ from dptrees.pipelines.show.page_nodes import (
     count_bars,
     largest_rows,
     left_out,
+    quantile_table,
     rows_text,
 )
 from dptrees.pipelines.show.tree_page import (
@@ -434,7 +435,13 @@ def exponential_tree(
     of_key = [texts[key * every : (key + 1) * every][: len(wanted)] for key in range(keys)]
     said = {
         "about": cells_in_words(question),
-        "values": _exponential_values(question, wanted, of_key),
+        "values": quantile_table(
+            question,
+            wanted,
+            question.labels_between(0, keys),
+            of_key,
+            "Value" if question.interval_reach is None else "Value, and its interval",
+        ),
         "left_out": left_out(keys, question.key_count, "keys"),
         "words": WORDS if question.interval_reach is None else f"{WORDS} {INTERVAL_WORDS}",
         "policies": list(policies(question, CELL_POLICIES)),
@@ -448,20 +455,6 @@ def exponential_tree(
         template="exponential/page.html.j2",
         headline=_exponential_headline(question, rows[: len(wanted)]),
     )
-
-
-def _exponential_values(
-    question: ExponentialQuestion, wanted: tuple[float, ...], of_key: list[list[str]]
-) -> dict[str, Any]:
-    """A row for each key, or for each quantile where there are no keys."""
-    named = [f"{quantile:.6g}" for quantile in wanted]
-    if question.keys is None:
-        rows = [list(row) for row in zip(named, of_key[0], strict=True)]
-        value = "Value" if question.interval_reach is None else "Value, and its interval"
-        return {"titles": ["Quantile", value], "rows": rows}
-    labels = question.labels_between(0, len(of_key))
-    rows = [[clip(label), *row] for label, row in zip(labels, of_key, strict=True)]
-    return {"titles": [clip(", ".join(question.keys.columns)), *named], "rows": rows}
 
 
 def _exponential_headline(

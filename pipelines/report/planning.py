@@ -506,7 +506,8 @@ def run_plan(
         return 0
     for line in guarantee_warnings(plan):
         remark(line)
-    _print(plan, entry, wanted_delta=configuration.guarantee.delta is not None)
+    for line in _lines(plan, entry, wanted_delta=configuration.guarantee.delta is not None):
+        print_line(line)
     if configuration.id_of_all:
         print_line(configuration.id_remark)
     return 0
@@ -537,42 +538,36 @@ def _selections(plan: ReleasePlan) -> dict[str, Any]:
     return first | {"selections": selection_entries(plan.selection)}
 
 
-def _print(plan: ReleasePlan, entry: Mapping[str, Any], *, wanted_delta: bool) -> None:
+def _lines(plan: ReleasePlan, entry: Mapping[str, Any], *, wanted_delta: bool) -> Iterator[str]:
+    """Yield the plan for a person."""
     behind = ""
     if plan.stated is not None and plan.composed:
         behind = f", rho = {float(plan.budget.amount):g} behind it"
     if plan.promised is None and wanted_delta:
         behind = "; the Laplace noise that is best here spends no delta"
-    print_line(
+    yield (
         f"{plan.name}: {stated_guarantee(plan)}{behind}; errors are standard errors of the "
         "estimates"
     )
     if plan.bounds is not None:
-        for line in bounds_lines(plan.bounds.plan):
-            print_line(line)
+        yield from bounds_lines(plan.bounds.plan)
     if plan.selection is not None:
-        for line in selection_lines(plan.selection):
-            print_line(line)
-    for line in composition_lines(entry["composition"]):
-        print_line(line)
+        yield from selection_lines(plan.selection)
+    yield from composition_lines(entry["composition"])
     for question, tree in zip(plan.questions, entry["trees"], strict=True):
-        for line in tree_lines(question, tree):
-            print_line(line)
-        _print_target(tree.get("target"))
-    for line in totals_lines(entry["total"]):
-        print_line(line)
+        yield from tree_lines(question, tree)
+        if "target" in tree:
+            yield _target_line(tree["target"])
+    yield from totals_lines(entry["total"])
     if "target" in entry:
-        for line in target_lines(entry["target"]):
-            print_line(line)
+        yield from target_lines(entry["target"])
     if "units" in entry:
-        for line in unit_bounds_lines(entry["units"]):
-            print_line(line)
+        yield from unit_bounds_lines(entry["units"])
 
 
-def _print_target(target: dict[str, Any] | None) -> None:
-    if target is not None:
-        measure = Measure.EPSILON if "epsilon" in target else Measure.RHO
-        wanted = f"{measure.value} {target[measure.value]:g}"
-        wanted += f" and delta {target['delta']:g}" if "delta" in target else ""
-        error = with_condition(f"{target['rmse']:g} {target['unit']}", target)
-        print_line(f"  for {error}: {wanted} for this tree alone")
+def _target_line(target: Mapping[str, Any]) -> str:
+    measure = Measure.EPSILON if "epsilon" in target else Measure.RHO
+    wanted = f"{measure.value} {target[measure.value]:g}"
+    wanted += f" and delta {target['delta']:g}" if "delta" in target else ""
+    error = with_condition(f"{target['rmse']:g} {target['unit']}", target)
+    return f"  for {error}: {wanted} for this tree alone"

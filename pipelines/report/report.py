@@ -16,9 +16,10 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
@@ -138,13 +139,16 @@ def protected_in_words(plan: ReleasePlan) -> str:
     Args:
         plan: of the release.
     """
-    unit, run = plan.unit, plan.run
-    if unit.is_row:
+    if plan.unit.is_row:
         return "one row"
-    period = "" if run is None else " in one period"
-    if run is not None and run.max_periods is not None:
-        period = " in all periods"
-    return f"all rows of one {unit.name} together{period}"
+    return f"all rows of one {plan.unit.name} together{_period_in_words(plan)}"
+
+
+def _period_in_words(plan: ReleasePlan) -> str:
+    """Return which periods a unit is protected in; nothing of a release without periods."""
+    if plan.run is None:
+        return ""
+    return " in one period" if plan.run.max_periods is None else " in all periods"
 
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -166,7 +170,8 @@ def write_report_html(
     plan, requested_paths = release.plan, requested_paths or {}
     questions = _shown_trees(plan, requested_paths)
     pages = list(_pages(release, questions, requested_paths))
-    script, style = _script(pages), _style(pages)
+    script = _texts(("page/page.js", "charts/chart.js"), *(page.scripts for page in pages))
+    style = _texts(("page/page.css", "charts/chart.css"), *(page.styles for page in pages))
     page = _render(
         name=plan.name,
         **_credits(release),
@@ -281,20 +286,10 @@ def _templates() -> Environment:
     )
 
 
-def _text(name: str) -> str:
-    return (TEMPLATES / name).read_text(encoding="utf-8")
-
-
-def _script(pages: Sequence[TreePage]) -> str:
-    """The scripts of the trees that the page holds, each once."""
-    names = dict.fromkeys(name for page in pages for name in page.scripts)
-    return "\n".join(_text(name) for name in ("page/page.js", "charts/chart.js", *names))
-
-
-def _style(pages: Sequence[TreePage]) -> str:
-    """The styles of the trees that the page holds, each once."""
-    names = dict.fromkeys(name for page in pages for name in page.styles)
-    return "\n".join(_text(name) for name in ("page/page.css", "charts/chart.css", *names))
+def _texts(*names: Iterable[str]) -> str:
+    """The texts of files of the page, each once and in their order."""
+    each_once = dict.fromkeys(chain.from_iterable(names))
+    return "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in each_once)
 
 
 def _shown_trees(plan: ReleasePlan, requested_paths: Mapping[str, Sequence[str]]) -> list[Question]:
@@ -375,10 +370,7 @@ def _guarantee(plan: ReleasePlan) -> dict[str, str]:
 
 def _protected(plan: ReleasePlan) -> dict[str, str]:
     """What is protected, what of it is hidden, and where its budgets are summed up."""
-    unit, run = plan.unit, plan.run
-    period = "" if run is None else " in one period"
-    if run is not None and run.max_periods is not None:
-        period = " in all periods"
+    unit, period = plan.unit, _period_in_words(plan)
     counted = "" if plan.dataset is None else f" A ledger tracks the total for {plan.dataset}."
     if unit.is_row:
         return {

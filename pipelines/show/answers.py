@@ -177,11 +177,7 @@ def narrow_table(answers: Sequence[AnswerEntry], confidence: float) -> TextTable
         answers: of one question.
         confidence: of their intervals.
     """
-    first = answers[0]
-    columns = [
-        Column(name, [str(each.before[name]) for each in answers], is_text=True)
-        for name in first.before
-    ]
+    first, columns = answers[0], _before([each.before for each in answers])
     within = f"{100 * confidence:g} % interval"
     if not isinstance(first.answer, Answer):
         return TextTable((*columns, *_quantile_columns(answers, within)))
@@ -200,6 +196,13 @@ def narrow_table(answers: Sequence[AnswerEntry], confidence: float) -> TextTable
         Column("share", [share(each.fraction, share_error(each)) for each in counts]),
     ]
     return TextTable(tuple(columns))
+
+
+def _before(abouts: Sequence[Mapping[str, object]]) -> list[Column]:
+    """Columns of what lines are about, such as their key and period."""
+    return [
+        Column(name, [str(about[name]) for about in abouts], is_text=True) for name in abouts[0]
+    ]
 
 
 def answer_remarks(answers: Sequence[AnswerEntry]) -> list[str]:
@@ -355,11 +358,8 @@ def overview_table(lines: Sequence[tuple[Mapping[str, object], Sequence[Figure]]
     Args:
         lines: what each is about, such as its key, and its figures; at least one.
     """
-    before, first = lines[0]
-    columns = [
-        Column(name, [str(about[name]) for about, _ in lines], is_text=True) for name in before
-    ]
-    for place, each in enumerate(first):
+    columns = _before([about for about, _ in lines])
+    for place, each in enumerate(lines[0][1]):
         cells = [_figure_cell(figures[place]) for _, figures in lines]
         columns.append(Column(each.statistic, cells))
     return TextTable(tuple(columns))
@@ -430,10 +430,7 @@ def statistic_table(entries: Sequence[StatisticEntry], confidence: float) -> Tex
         confidence: of their intervals.
     """
     first, found = entries[0], [each.found for each in entries]
-    columns = [
-        Column(name, [str(each.before[name]) for each in entries], is_text=True)
-        for name in first.before
-    ]
+    columns = _before([each.before for each in entries])
     columns += [
         Column("values", [each.label for each in found], is_text=True),
         Column(_HEADINGS[first.kind], [figure(each.value, _widest_error(each)) for each in found]),

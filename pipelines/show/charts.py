@@ -437,3 +437,35 @@ def banded_line(
         ChartShape(look=f"band {look}", path=band(x, low, high)),
         ChartShape(look=f"line {look}", path=line(x, points)),
     )
+
+
+def rows_chart(
+    draws: str,
+    shapes: Iterable[ChartShape],
+    own: dict[str, Any],
+    most: float,
+    noun: str,
+    *,
+    lead: str = "",
+    unit: str = "",
+    **parts: Any,
+) -> Chart:
+    """A chart of numbers of rows, from 0 on.
+
+    Args:
+        draws: "line" or "bars".
+        shapes: from below.
+        own: the data of the line or the bars, as `series` returns them.
+        most: the upper end of the axis of rows.
+        noun: what the axis shows.
+        lead: what a point says before its label.
+        unit: what it says of its number.
+        parts: other fields of the chart.
+    """
+    said = {"draws": draws, "lead": lead} | ({"unit": unit} if unit else {})
+    return Chart(
+        y=number_axis(0.0, most, noun, 5),
+        layers=(Layer(shapes=tuple(shapes)),),
+        data=said | {"top": most, "series": [own]},
+        **parts,
+    )

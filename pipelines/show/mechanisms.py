@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.questions.planning import Setting, Workload
@@ -216,7 +216,7 @@ class ErrorTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class KindLines:
-    """The lines of a kind of tree on the terminal.
+    """The lines of a kind of tree on the terminal, or of a mechanism, which has no summary.
 
     Attributes:
         describe: gives the description of a question's plan.
@@ -229,26 +229,14 @@ class KindLines:
     summary: Callable[[Any], Iterator[str]] = summary_lines
 
 
-class Described(NamedTuple):
-    """What the commands need of a mechanism.
-
-    Attributes:
-        describe: gives the description of a question's plan.
-        target: gives the budget of one tree alone for an error.
-    """
-
-    describe: Callable[[Any], Description]
-    target: Callable[[ErrorTarget], dict[str, Any]] = ErrorTarget.to_entry
-
-
-def _later(describe: str, target: str | None = None) -> Callable[[], Described]:
+def _later(describe: str, target: str | None = None) -> Callable[[], KindLines]:
     """Functions of a mechanism, each by its module in `pipelines.show`, a colon and its name."""
-    given = [Later(f"show.{place}") for place in (describe, target) if place is not None]
-    return lambda: Described(*(each.load() for each in given))
+    given = {"describe": describe} | ({} if target is None else {"target": target})
+    return lambda: KindLines(**{name: Later(f"show.{at}").load() for name, at in given.items()})
 
 
 # By the name of the class; others are described by their entry in the manifest.
-MECHANISMS: dict[str, Callable[[], Described]] = {
+MECHANISMS: dict[str, Callable[[], KindLines]] = {
     "UniformMechanism": _later("levels:uniform_description", "levels:uniform_target"),
     "IrregularMechanism": _later("irregular:irregular_description", "irregular:irregular_target"),
     "ThresholdMechanism": _later("irregular:threshold_description", "irregular:irregular_target"),
@@ -272,6 +260,6 @@ def mechanism_target(target: ErrorTarget) -> dict[str, Any]:
     return _described(target.question).target(target)
 
 
-def _described(question: TreeQuestion[Any]) -> Described:
+def _described(question: TreeQuestion[Any]) -> KindLines:
     own = MECHANISMS.get(type(question.mechanism).__name__)
-    return Described(entry_description) if own is None else own()
+    return KindLines(describe=entry_description) if own is None else own()

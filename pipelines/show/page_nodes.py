@@ -408,6 +408,30 @@ def crosstab(noun: str, level: pa.Table, keys: ShownKeys) -> dict[str, object] |
     return {"titles": [noun, *map(clip, keys.labels)], "rows": rows}
 
 
+def quantile_table(
+    question: Question,
+    quantiles: Sequence[float],
+    labels: Sequence[str | None],
+    cells: Sequence[Sequence[Any]],
+    value: str = "Value",
+) -> dict[str, Any]:
+    """A row for each key, or for each quantile where there are no keys.
+
+    Args:
+        question: the tree.
+        quantiles: those shown.
+        labels: of the keys shown.
+        cells: of each key, and each quantile.
+        value: the heading of the values where there are no keys.
+    """
+    named = [f"{quantile:.6g}" for quantile in quantiles]
+    if question.keys is None:
+        rows = [list(row) for row in zip(named, cells[0], strict=True)]
+        return {"titles": ["Quantile", value], "rows": rows}
+    rows = [[clip(label), *own] for label, own in zip(labels, cells, strict=True)]
+    return {"titles": [clip(", ".join(question.keys.columns)), *named], "rows": rows}
+
+
 _NAMES = ("count", "ci_low", "ci_high", "std_error")
 
 

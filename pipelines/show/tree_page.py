@@ -108,32 +108,21 @@ PUBLIC = "none: public and exact"
 NOT_MEASURED = "not measured"
 
 
-def law_text(law: NoiseLaw | None, *, exact: bool) -> str:
-    """A law of noise in words; ``exact`` says why there is none.
-
-    >>> from fractions import Fraction
-    >>> law_text(DiscreteLaplace(scale=Fraction(5, 2)), exact=False), law_text(None, exact=True)
-    ('discrete Laplace, scale 2.5', 'none: public and exact')
-    """
-    if law is None:
-        return PUBLIC if exact else NOT_MEASURED
-    name, parameter, value = _parts(law)
-    return f"{name}, {parameter} {value:,.4g}"
-
-
 def laws_text(laws: Sequence[NoiseLaw], *, exact: bool) -> str:
-    """Several laws of one kind in words, from the least noise to the most.
+    """Laws of one kind in words, from the least noise to the most.
 
     Args:
-        laws: of the nodes of one level.
-        exact: whether some of its nodes are public and exact.
+        laws: of the nodes of one level; none where nothing is measured.
+        exact: whether some of its nodes are public and exact, all of them where there is no law.
 
     >>> from fractions import Fraction
     >>> laws_text([DiscreteLaplace(scale=Fraction(n)) for n in (3, 2)], exact=True)
     'discrete Laplace, scale 2 to 3; some nodes are public and exact'
+    >>> laws_text([DiscreteLaplace(scale=Fraction(5, 2))], exact=False), laws_text([], exact=True)
+    ('discrete Laplace, scale 2.5', 'none: public and exact')
     """
     if not laws:
-        return law_text(None, exact=exact)
+        return PUBLIC if exact else NOT_MEASURED
     parts = sorted({_parts(law) for law in laws}, key=lambda part: part[2])
     name, parameter, least = parts[0]
     text = f"{name}, {parameter} {span_text(least, parts[-1][2])}"
