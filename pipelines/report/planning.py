@@ -59,25 +59,19 @@ def totals_entry(configuration: Configuration, plan: ReleasePlan) -> dict[str, A
     for section, workload, question in zip(
         configuration.trees, configuration.workloads, plan.questions, strict=True
     ):
-        compares = workload.error_unit is not None
-        trees.append(
-            {
-                "name": question.name,
-                "leaves": section.leaves,
-                "keys": key_number(question),
-                "error": workload.predicted(question) if compares else None,
-                "unit": workload.error_unit,
-            }
-            | condition_entry(workload, question)
-        )
+        own = {"leaves": section.leaves, "keys": key_number(question)}
+        trees.append({"name": question.name} | own | predicted_entry(workload, question))
     known = [each["leaves"] * each["keys"] for each in trees if each["leaves"] and each["keys"]]
     return {"budget": budget_text(plan), "leaves": sum(known), "trees": trees}
 
 
-def condition_entry(workload: Workload[Any], question: Question) -> dict[str, Any]:
-    """What a tree's predicted error holds for, where it is not whatever the data."""
-    condition = workload.condition(question)
-    return {} if condition is None else {"condition": condition}
+def predicted_entry(workload: Workload[Any], question: Question) -> dict[str, Any]:
+    """A tree's predicted error, None if it compares with no other tree's, and what it holds for
+    where it is not whatever the data."""
+    unit, condition = workload.error_unit, workload.condition(question)
+    error = None if unit is None else workload.predicted(question)
+    held = {} if condition is None else {"condition": condition}
+    return {"error": error, "unit": unit} | held
 
 
 def with_condition(error: str, entry: Mapping[str, Any]) -> str:
@@ -239,8 +233,7 @@ def whole_target(configuration: Configuration, errors: Mapping[int, float]) -> d
         "split": guarantee.split.value,
         "trees": [
             {"name": workload.name, "wanted": errors.get(index)}
-            | {"error": workload.predicted(question), "unit": workload.error_unit}
-            | condition_entry(workload, question)
+            | predicted_entry(workload, question)
             for index, (workload, question) in enumerate(
                 zip(workloads, plan.questions, strict=True)
             )
