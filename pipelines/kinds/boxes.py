@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -64,6 +65,7 @@ _KEYS = {
     "estimation": "consistency",
     "decided_apart": "optimize_for",
 }
+_CHOICES = {each.name: _KEYS.get(each.name, each.name) for each in fields(PartitionChoices)}
 MECHANISMS = ("planned", "privhp", "privhp_paper", "pmm", "privtree", "adaptive")
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -97,6 +99,17 @@ def _errors(value: object) -> float:
     return number
 
 
+def _is_for_estimates(purpose: str) -> bool:
+    return purpose == "estimates"
+
+
+# How the values of keys become those of choices, where they are not the same.
+_VALUES: dict[str, Callable[[str], object]] = {
+    "estimation": Estimation,
+    "holding": Holding,
+    "sketch": SketchKind,
+    "decided_apart": _is_for_estimates,
+}
 Whole = Annotated[int | None, PlainValidator(_whole)]
 
 
@@ -104,11 +117,8 @@ class HypercubeTree(TreeSection):
     """A partition of a box of columns."""
 
     refused: ClassVar[Mapping[str, str]] = {
-        "domain": "domain",
-        "noise": "noise",
-        **{key: key for key in ("rows", "rows_at_most", "depth", "bits_apart", "parts", "memory")},
-        **{key: key for key in ("split_errors", "width", "sketch", "mechanism", "shares")},
-        **_KEYS,
+        **{key: key for key in ("domain", "noise", "mechanism")},
+        **_CHOICES,
         "columns": "domain.columns",
         "depths": "domain.depths",
     }
@@ -154,29 +164,14 @@ class HypercubeTree(TreeSection):
     @cached_property
     def choices(self) -> PartitionChoices:
         """The workload of the plan."""
-        given: dict[str, Any] = {
-            "rows": self.rows,
-            "rows_at_most": self.rows_at_most,
-            "depth": self.depth,
-            "bits_apart": self.bits_apart,
-            "most": self.k,
-            "parts": self.parts,
-            "split_errors": self.split_errors,
-            "shares": self.shares,
-            "estimation": None if self.consistency is None else Estimation(self.consistency),
-            "holding": None if self.counts is None else Holding(self.counts),
-            "memory": self.memory,
-            "width": self.width,
-            "hash_rows": self.hashes,
-            "decided_apart": None
-            if self.optimize_for is None
-            else self.optimize_for == "estimates",
-            "sketch": None if self.sketch is None else SketchKind(self.sketch),
+        given = {name: getattr(self, key, None) for name, key in _CHOICES.items()}
+        chosen = {
+            name: _VALUES[name](each) if name in _VALUES else each
+            for name, each in given.items()
+            if each is not None
         }
         try:
-            return PartitionChoices.from_mechanism(
-                self.mechanism, **{name: each for name, each in given.items() if each is not None}
-            )
+            return PartitionChoices.from_mechanism(self.mechanism, **chosen)
         except Refusal as refusal:
             key = _KEYS.get(refusal.field, refusal.field)
             raise RuleBroken(refusal.rule, at=f".{key}") from None
@@ -457,14 +452,14 @@ def _entry(question: HypercubeQuestion) -> dict[str, Any]:
     }
 
 
-def hypercube_target(target: ErrorTarget) -> dict[str, Any]:
+def no_target(target: ErrorTarget) -> dict[str, Any]:
     """
     Raises:
         UserError: in any case.
     """
     raise UserError(
-        f"--target-error: {target.place} is a hypercube, whose error no budget can be found for; "
-        "name another tree"
+        f"--target-error: {target.place} is a {target.question.kind}, whose error no budget can be "
+        "found for; name another tree"
     )
 
 
@@ -478,7 +473,7 @@ def hypercube_summary(tree: ReleasedHypercube) -> Iterator[str]:
 
 HYPERCUBE_LINES = KindLines(
     describe=hypercube_description,
-    target=hypercube_target,
+    target=no_target,
     summary=hypercube_summary,
 )
 
@@ -596,17 +591,6 @@ def _table_entry(question: TableQuestion) -> dict[str, Any]:
     }
 
 
-def table_target(target: ErrorTarget) -> dict[str, Any]:
-    """
-    Raises:
-        UserError: in any case.
-    """
-    raise UserError(
-        f"--target-error: {target.place} is a table, whose error no budget can be found for; "
-        "name another tree"
-    )
-
-
 def table_summary(tree: ReleasedTable) -> Iterator[str]:
     """The count of all rows, and the chosen pairs in the order of their columns."""
     yield from heading(tree.question, tree.question.columns)
@@ -626,6 +610,6 @@ def table_summary(tree: ReleasedTable) -> Iterator[str]:
 
 TABLE_LINES = KindLines(
     describe=table_description,
-    target=table_target,
+    target=no_target,
     summary=table_summary,
 )
