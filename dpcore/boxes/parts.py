@@ -13,7 +13,6 @@ child's count).
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -43,33 +42,31 @@ _BLOCK = 2**14
 
 
 class Parts(NamedTuple):
-    """Parts of a partition.
+    """Parts of a box with the counts of their rows, which are spread evenly in them.
 
     Attributes:
         starts: of each axis (n,) the first cells.
         stops: of each axis (n,) the cells after the last.
         counts: (n,) their consistent counts.
+        domain: of the tree.
     """
 
     starts: list[Integers]
     stops: list[Integers]
     counts: Integers
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class BoxParts(ABC):
-    """Parts of a box with the counts of their rows, which are spread evenly in them.
-
-    Args:
-        domain: of the tree.
-    """
-
     domain: HypercubeDomain
 
-    @property
-    @abstractmethod
-    def parts(self) -> Parts:
-        """The parts; each row is in one."""
+    @classmethod
+    def joined(cls, each: Sequence[Parts]) -> Parts:
+        """Return the parts of several partitions of one box, at least one; they may overlap."""
+        domain = each[0].domain
+        axes = range(len(domain.axes))
+        return cls(
+            [np.concatenate([own.starts[axis] for own in each]) for axis in axes],
+            [np.concatenate([own.stops[axis] for own in each]) for axis in axes],
+            np.concatenate([own.counts for own in each]),
+            domain,
+        )
 
     def below(self, axis: int) -> tuple[Integers, Floats]:
         """The consistent counts along one axis: (m,) rising boundaries of cells, from 0 to K, and
@@ -77,9 +74,9 @@ class BoxParts(ABC):
 
         Source: a sum of uniform densities.
         """
-        starts, stops, counts = self.parts
+        starts, stops, counts, domain = self
         start, stop = starts[axis], stops[axis]
-        edges = np.unique(np.concatenate([[0], start, stop, [self.domain.axes[axis].cells]]))
+        edges = np.unique(np.concatenate([[0], start, stop, [domain.axes[axis].cells]]))
         density = counts / np.maximum(stop - start, 1)
         change = np.zeros(len(edges))
         np.add.at(change, np.searchsorted(edges, start), density)
@@ -103,21 +100,53 @@ class BoxParts(ABC):
             for second in range(len(edges))
             for first in range(second)
         }
-        parts = self.parts
-        for begin in range(0, len(parts.counts), _BLOCK):
+        for begin in range(0, len(self.counts), _BLOCK):
             block = slice(begin, begin + _BLOCK)
             inside = [
                 _overlaps(start[block], stop[block], own)
-                for start, stop, own in zip(parts.starts, parts.stops, edges, strict=False)
+                for start, stop, own in zip(self.starts, self.stops, edges, strict=False)
             ]
             for (first, second), grid in result.items():
-                weighted = inside[first] * parts.counts[block, np.newaxis]
+                weighted = inside[first] * self.counts[block, np.newaxis]
                 grid += _sums_of_products(weighted, inside[second])
         return result
 
+    def drawn(self, rows: int, stream: RandomStream) -> Iterator[list[pa.Array]]:
+        """Rows of the parts, some at a time: of each axis its values.
+
+        Args:
+            rows: n, at least 0.
+            stream: of uniform bits.
+        """
+        cumulated, last = np.cumsum(self.counts), int(np.flatnonzero(self.counts)[-1])
+        many = -(-rows // BATCH_ROWS)
+        # Of so few bits that sums with whole numbers are exact.
+        start = (int(stream.uint64(1)[0]) % 2**10 + 0.5) / 2**10
+        for batch in range(many):
+            turns = np.arange(batch, rows, many)
+            # A sum that is rounded must not become the next turn's.
+            turn = np.minimum(turns + start, np.nextafter(turns + 1.0, 0.0))
+            # At most 2^53 rows in all: the product keeps a part of a row.
+            at = turn * (float(cumulated[-1]) / rows)
+            parts = np.searchsorted(cumulated, at, side="right")
+            # What rounds up to the whole count is in the last part that has rows.
+            np.minimum(parts, last, out=parts)
+            order = np.argsort(stream.uint64(len(parts)), kind="stable")
+            yield self._values(parts[order], stream)
+
+    def _values(self, parts: Integers, stream: RandomStream) -> list[pa.Array]:
+        """A row uniform in each of some parts."""
+        columns = []
+        for axis, start, stop in zip(self.domain.axes, self.starts, self.stops, strict=True):
+            first, width = start[parts], (stop - start)[parts]
+            inside = uniform(stream, len(parts)) * width
+            cell = np.minimum(inside.astype(np.int64), width - 1)
+            columns.append(axis.rows_at(first + cell, np.clip(inside - cell, 0.0, 1.0)))
+        return columns
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReleasedPartition(BoxParts):
+class ReleasedPartition:
     """The tables of a partition as arrays.
 
     Args:
@@ -128,6 +157,7 @@ class ReleasedPartition(BoxParts):
         read: the rows of the nodes of a depth.
     """
 
+    domain: HypercubeDomain
     depths: tuple[int, ...]
     variances: LevelVariances | None
     read: Callable[[int], pa.Table]
@@ -262,6 +292,7 @@ class ReleasedPartition(BoxParts):
             [np.concatenate(each) for each in starts],
             [np.concatenate(each) for each in stops],
             np.concatenate(counts).astype(np.int64),
+            self.domain,
         )
 
     def covered(self, place: int, nodes: Integers, sides: Box) -> Floats:
@@ -287,27 +318,6 @@ class ReleasedPartition(BoxParts):
     @cached_property
     def _split(self) -> list[Flags]:
         return [~ends for ends in self.tree.leaves()]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AddedParts(BoxParts):
-    """The parts of several partitions of a box, which overlap.
-
-    Args:
-        each: the parts of each partition, at least one.
-    """
-
-    each: Sequence[BoxParts]
-
-    @cached_property
-    def parts(self) -> Parts:
-        found = [own.parts for own in self.each]
-        axes = range(len(self.domain.axes))
-        return Parts(
-            [np.concatenate([own.starts[axis] for own in found]) for axis in axes],
-            [np.concatenate([own.stops[axis] for own in found]) for axis in axes],
-            np.concatenate([own.counts for own in found]),
-        )
 
 
 def _sums_of_products(first: Floats, second: Floats) -> Floats:
@@ -438,73 +448,3 @@ def _summed(
         known = float(np.square(alpha_below[0]) * squares.estimates[0].variance[0])
         error = math.sqrt(max(0.0, known + spread))
     return WeightedSum(estimate, error, rows)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowSampler:
-    """Sampler of rows of a released partition; a `dpcore.questions.released.Sampler`.
-
-    Args:
-        name: of the tree.
-        partition: its parts.
-
-    Raises:
-        ValueError: all its counts are zero, so that there is nothing to draw from.
-    """
-
-    name: str
-    partition: BoxParts
-
-    def __post_init__(self) -> None:
-        if self.total == 0:
-            raise ValueError(f"tree {self.name}: all its counts are zero, so no row can be drawn")
-
-    @property
-    def domain(self) -> HypercubeDomain:
-        """Domain of the rows."""
-        return self.partition.domain
-
-    @property
-    def total(self) -> int:
-        """The released number of rows."""
-        return int(self.partition.parts.counts.sum())
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of the domain, in its order, with its types."""
-        return pa.schema(list(self.domain.value_types.items()))
-
-    def batches(self, rows: int, stream: RandomStream) -> Iterator[pa.RecordBatch]:
-        """The rows, some at a time.
-
-        Args:
-            rows: n, at least 0.
-            stream: of uniform bits.
-        """
-        counts = self.partition.parts.counts
-        cumulated, last = np.cumsum(counts), int(np.flatnonzero(counts)[-1])
-        many = -(-rows // BATCH_ROWS)
-        # Of so few bits that sums with whole numbers are exact.
-        start = (int(stream.uint64(1)[0]) % 2**10 + 0.5) / 2**10
-        for batch in range(many):
-            turns = np.arange(batch, rows, many)
-            # A sum that is rounded must not become the next turn's.
-            turn = np.minimum(turns + start, np.nextafter(turns + 1.0, 0.0))
-            # At most 2^53 rows in all: the product keeps a part of a row.
-            at = turn * (float(cumulated[-1]) / rows)
-            parts = np.searchsorted(cumulated, at, side="right")
-            # What rounds up to the whole count is in the last part that has rows.
-            np.minimum(parts, last, out=parts)
-            order = np.argsort(stream.uint64(len(parts)), kind="stable")
-            yield self._rows(parts[order], stream)
-
-    def _rows(self, parts: Integers, stream: RandomStream) -> pa.RecordBatch:
-        """A row uniform in each of some parts."""
-        starts, stops, _ = self.partition.parts
-        columns = []
-        for axis, start, stop in zip(self.domain.axes, starts, stops, strict=True):
-            first, width = start[parts], (stop - start)[parts]
-            inside = uniform(stream, len(parts)) * width
-            cell = np.minimum(inside.astype(np.int64), width - 1)
-            columns.append(axis.rows_at(first + cell, np.clip(inside - cell, 0.0, 1.0)))
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)

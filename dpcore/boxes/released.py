@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,17 +15,16 @@ from dptrees.dpcore.arithmetic.sums import hypotenuse
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.boxes.domain import cell_bits
 from dptrees.dpcore.boxes.parts import (
-    AddedParts,
     Box,
-    BoxParts,
     BoxSums,
+    Parts,
     ReleasedPartition,
-    RowSampler,
     WeightedSum,
     box_sums,
 )
 from dptrees.dpcore.boxes.plan import Estimation, PartitionPlan
 from dptrees.dpcore.boxes.question import HypercubeQuestion, interval, standard_margin
+from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.ordered.columns import ReleasedColumn, ReleasedColumns, Sides
 from dptrees.dpcore.questions.released import NODES, Answer, Released
 
@@ -74,9 +73,9 @@ class ReleasedHypercube(ReleasedColumns):
         )
 
     @property
-    def spread(self) -> BoxParts:
+    def parts(self) -> Parts:
         """Its parts, to draw rows from and to add up along columns."""
-        return self.partition
+        return self.partition.parts
 
     @property
     def total(self) -> int:
@@ -119,8 +118,8 @@ class ReleasedHypercube(ReleasedColumns):
             )
         return self.select_column(first)
 
-    def sampler(self) -> RowSampler:
-        return RowSampler(name=self._name, partition=self.spread)
+    def _drawn(self, rows: int, stream: RandomStream) -> Iterator[list[pa.Array]]:
+        return self.parts.drawn(rows, stream)
 
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
         """Refused: the nodes of a partition have no paths, and boxes are requested one by one."""
@@ -137,7 +136,7 @@ class ReleasedHypercube(ReleasedColumns):
         return box_sums(self.partition, sides)
 
     def below(self, place: int) -> tuple[Integers, Floats]:
-        return self.spread.below(place)
+        return self.parts.below(place)
 
     def count(self, sides: Sides) -> Answer:
         domain = self.question.domain
@@ -240,9 +239,9 @@ class AddedHypercubes(ReleasedHypercube):
         raise self._has_no_nodes()
 
     @cached_property
-    def spread(self) -> BoxParts:
+    def parts(self) -> Parts:
         """The parts of all of them."""
-        return AddedParts(domain=self.question.domain, each=[own.spread for own in self._each])
+        return Parts.joined([own.parts for own in self._each])
 
     @property
     def total(self) -> int:

@@ -8,7 +8,7 @@ box, is their own.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -183,6 +183,45 @@ class ColumnsQuestion(Question):
         return spending
 
 
+@dataclass(frozen=True, kw_only=True)
+class RowSampler:
+    """Sampler of rows of several columns; a `dpcore.questions.released.Sampler`.
+
+    Args:
+        name: of the tree.
+        domain: the columns.
+        total: the released number of rows.
+        drawn: gives so many rows, some at a time, from uniform bits: of each column its values.
+
+    Raises:
+        ValueError: there are no rows, so that there is nothing to draw from.
+    """
+
+    name: str
+    domain: ColumnsDomain
+    total: int
+    drawn: Callable[[int, RandomStream], Iterator[list[pa.Array]]]
+
+    def __post_init__(self) -> None:
+        if self.total == 0:
+            raise ValueError(f"tree {self.name}: all its counts are zero, so no row can be drawn")
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the domain, in its order, with its types."""
+        return pa.schema(list(self.domain.value_types.items()))
+
+    def batches(self, rows: int, stream: RandomStream) -> Iterator[pa.RecordBatch]:
+        """The rows, some at a time.
+
+        Args:
+            rows: n, at least 0.
+            stream: of uniform bits.
+        """
+        for columns in self.drawn(rows, stream):
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
 class ReleasedColumns(Released):
     """The answers about several columns.
 
@@ -226,6 +265,14 @@ class ReleasedColumns(Released):
         rows = self._rows(level)
         order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
         return [self._answer(row) for row in rows.take(pa.array(order)).to_pylist()]
+
+    def sampler(self) -> RowSampler:
+        domain = self.question.domain
+        return RowSampler(name=self._name, domain=domain, total=self.total, drawn=self._drawn)
+
+    @abstractmethod
+    def _drawn(self, rows: int, stream: RandomStream) -> Iterator[list[pa.Array]]:
+        """Yield synthetic rows, some at a time: of each column its values."""
 
     def _fraction(self, count: int) -> float | None:
         return count / self.total if self.total else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -27,7 +26,7 @@ from dptrees.dpcore.ordered.columns import (
     uniform,
 )
 from dptrees.dpcore.questions.released import NODES, Answer, Released
-from dptrees.dpcore.tables.domain import TableDomain, text_cells
+from dptrees.dpcore.tables.domain import text_cells
 from dptrees.dpcore.tables.model import TableModel
 from dptrees.dpcore.tables.noisy_tables import (
     NoisySum,
@@ -36,61 +35,6 @@ from dptrees.dpcore.tables.noisy_tables import (
     measured_from_rows,
 )
 from dptrees.dpcore.tables.question import LEVELS, TableQuestion
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableSampler:
-    """Sampler of rows of a released table; a `dpcore.questions.released.Sampler`.
-
-    Args:
-        name: of the tree.
-        domain: the columns.
-        model: of their cells.
-
-    Raises:
-        ValueError: the model has no rows, so that there is nothing to draw from.
-    """
-
-    name: str
-    domain: TableDomain
-    model: TableModel
-
-    def __post_init__(self) -> None:
-        if self.total == 0:
-            raise ValueError(f"tree {self.name}: all its counts are zero, so no row can be drawn")
-
-    @property
-    def total(self) -> int:
-        """The released number of rows."""
-        return self.model.total
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of the domain, in its order, with its types."""
-        return pa.schema(list(self.domain.value_types.items()))
-
-    def batches(self, rows: int, stream: RandomStream) -> Iterator[pa.RecordBatch]:
-        """The rows, some at a time.
-
-        Args:
-            rows: n, at least 0.
-            stream: of uniform bits.
-        """
-        for start in range(0, rows, BATCH_ROWS):
-            codes = self.model.sample(min(BATCH_ROWS, rows - start), stream)
-            columns = [self._values(place, code, stream) for place, code in enumerate(codes)]
-            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    def _values(self, place: int, code: Integers, stream: RandomStream) -> pa.Array:
-        """A value of a column in each of some cells of the tables."""
-        axis, width = self.domain.axes[place], self.domain.widths[place]
-        if width == 1 and not axis.has_intervals:
-            return axis.rows_at(code, np.zeros(len(code)))
-        start = code * width
-        inside = uniform(stream, len(code)) * np.minimum(width, axis.cells - start)
-        cell = np.minimum(start + inside.astype(np.int64), axis.cells - 1)
-        return axis.rows_at(cell, np.clip(inside - np.floor(inside), 0.0, 1.0))
-
 
 # What is said of a pair of columns whose table was not measured.
 NOT_MEASURED = (
@@ -156,8 +100,20 @@ class ReleasedTable(ReleasedColumns):
         names = self.question.domain.columns
         return [(names[first], names[second]) for first, second in self.noisy.pairs]
 
-    def sampler(self) -> TableSampler:
-        return TableSampler(name=self._name, domain=self.question.domain, model=self.model)
+    def _drawn(self, rows: int, stream: RandomStream) -> Iterator[list[pa.Array]]:
+        for start in range(0, rows, BATCH_ROWS):
+            codes = self.model.sample(min(BATCH_ROWS, rows - start), stream)
+            yield [self._values(place, code, stream) for place, code in enumerate(codes)]
+
+    def _values(self, place: int, code: Integers, stream: RandomStream) -> pa.Array:
+        """A value of a column in each of some cells of the tables."""
+        axis, width = self.question.domain.axes[place], self.question.domain.widths[place]
+        if width == 1 and not axis.has_intervals:
+            return axis.rows_at(code, np.zeros(len(code)))
+        start = code * width
+        inside = uniform(stream, len(code)) * np.minimum(width, axis.cells - start)
+        cell = np.minimum(start + inside.astype(np.int64), axis.cells - 1)
+        return axis.rows_at(cell, np.clip(inside - np.floor(inside), 0.0, 1.0))
 
     def select_column(self, column: str) -> ReleasedTableColumn:
         return ReleasedTableColumn(self, self.question.domain.find_column(column))

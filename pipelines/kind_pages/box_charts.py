@@ -161,7 +161,7 @@ class Densities:
             most: how many steps.
         """
         axis = self.axis(place)
-        edges, rows = self.tree.partition.below(place)
+        edges, rows = self.tree.below(place)
         kept = _thinned(edges, most)
         below = np.diff(interpolated(kept, edges, rows))
         return Histogram(axis=axis, edges=kept, rows=below, bounds=axis.shown(edges, rows))
@@ -174,7 +174,7 @@ class Densities:
             most_known: at how many of them there is an interval.
         """
         axis = self.axis(0)
-        edges, rows = self.tree.partition.below(0)
+        edges, rows = self.tree.below(0)
         kept = _thinned(edges, most)
         places = np.unique(np.linspace(0, len(kept) - 1, min(len(kept), most_known)).astype(int))
         low = high = None
@@ -202,11 +202,11 @@ class Densities:
         axes = self.axis(0), self.axis(1)
         bounds, seen = [], []
         for place, axis in enumerate(axes):
-            below = self.tree.partition.below(place)
+            below = self.tree.below(place)
             start, stop = axis.window(*below)
             bounds.append(axis.shown(*below))
             seen.append((stop - start) / axis.domain.cells / _SEEN)
-        starts, stops, counts = self.tree.partition.coarsened(most, self._seen_depth(seen))
+        starts, stops, counts, _ = self.tree.partition.coarsened(most, self._seen_depth(seen))
         return Rectangles(
             axes=axes, starts=starts, stops=stops, rows=counts, bounds=(bounds[0], bounds[1])
         )
@@ -231,9 +231,9 @@ class Densities:
         axes = [self.axis(place) for place in range(columns)]
         edges = []
         for place, axis in enumerate(axes):
-            start, stop = axis.window(*self.tree.partition.below(place))
+            start, stop = axis.window(*self.tree.below(place))
             edges.append(halved_edges(start, stop, axis.domain.cells, most))
-        found = self.tree.partition.grids(edges)
+        found = self.tree.parts.grids(edges)
         for first, second in combinations(range(columns), 2):
             yield DensityGrid(
                 axes=(axes[first], axes[second]),

@@ -55,7 +55,7 @@ ROWS = draw_rows(BOX, 3000)
 
 def count_cells(tree: ReleasedHypercube) -> Counter[tuple[int, ...]]:
     """The rows of each cell, each part being one cell."""
-    starts, stops, counts = tree.partition.parts
+    starts, stops, counts, _ = tree.partition.parts
     assert all(((stop - start) == 1).all() for start, stop in zip(starts, stops, strict=True))
     places = zip(*(start.tolist() for start in starts), strict=True)
     return Counter(dict(zip(places, counts.tolist(), strict=True)))
@@ -88,7 +88,7 @@ def test_the_comparison_with_the_data_sees_noise() -> None:
 def test_coarser_parts_are_sums_of_cells(depths: tuple[int, int]) -> None:
     domain = box_domain(5, 9, depths=depths)
     tree = released(plan_question(domain, most=2**domain.bits, split_errors=0.0), ROWS)
-    starts, stops, counts = tree.partition.parts
+    starts, stops, counts, _ = tree.partition.parts
     cells = exact(ROWS)
     for place, count in enumerate(counts.tolist()):
         sides = [range(int(a[place]), int(b[place])) for a, b in zip(starts, stops, strict=True)]
@@ -115,7 +115,7 @@ def test_every_mechanism_runs_with_noise(
         domain, mechanism, holding=holding, measure=measure, unit=unit, amount=Fraction(2)
     )
     tree = released(question, rows)
-    starts, stops, counts = tree.partition.parts
+    starts, stops, counts, _ = tree.partition.parts
     covered = np.zeros((13, 6, 3), np.int64)
     for place in range(len(counts)):
         covered[

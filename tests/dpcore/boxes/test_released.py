@@ -87,7 +87,7 @@ def test_a_box_that_cuts_parts_holds_the_truth_between_inside_and_touched(
     answer, truth = tree.box(sides), rows_in(ROWS, sides)
     assert answer.ci_low - 1e-6 <= truth <= answer.ci_high + 1e-6
     assert answer.ci_low <= answer.count <= answer.ci_high
-    starts, stops, counts = tree.partition.parts
+    starts, stops, counts, _ = tree.partition.parts
     spread, inner, outer, cut = 0.0, 0, 0, False
     for place, count in enumerate(counts.tolist()):
         share = 1.0
@@ -110,7 +110,7 @@ def test_grids_are_the_sums_of_rectangles() -> None:
     evenly."""
     partition = exact_tree(Holding.SPARSE, True).partition
     for edges in ([np.arange(7), np.arange(12)], [np.array([1, 4, 6]), np.array([0, 3, 11])]):
-        (grid,) = partition.grids(edges).values()
+        (grid,) = partition.parts.grids(edges).values()
         for i, j in np.ndindex(grid.shape):
             sides = {
                 f"c{axis}": (int(own[place]), int(own[place + 1]))
@@ -119,7 +119,7 @@ def test_grids_are_the_sums_of_rectangles() -> None:
             assert grid[i, j] == pytest.approx(rows_in(ROWS, sides))
     coarse = exact_tree(Holding.SPARSE, False)
     halves = [np.array([0, 1, 6]), np.array([0, 5, 11])]
-    (grid,) = coarse.partition.grids(halves).values()
+    (grid,) = coarse.partition.parts.grids(halves).values()
     for i, j in np.ndindex(grid.shape):
         sides = {"c0": (0, 1) if i == 0 else (1, 6), "c1": (0, 5) if j == 0 else (5, 11)}
         assert grid[i, j] == pytest.approx(coarse.box(sides).estimate)
@@ -232,9 +232,9 @@ def test_a_column_is_a_box_of_one_side() -> None:
 @pytest.mark.parametrize("holding", Holding)
 def test_the_rows_below_a_boundary_are_spread_evenly_in_their_parts(holding: Holding) -> None:
     partition = noisy_tree(holding=holding).partition
-    starts, stops, counts = partition.parts
+    starts, stops, counts, _ = partition.parts
     for axis, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-        edges, rows = partition.below(axis)
+        edges, rows = partition.parts.below(axis)
         assert edges[0] == 0 and edges[-1] == BOX.axes[axis].cells and (np.diff(edges) > 0).all()
         for edge, found in zip(edges, rows, strict=True):
             share = np.clip((edge - start) / (stop - start), 0.0, 1.0)

@@ -16,7 +16,8 @@ from scipy import stats
 
 from dptrees.dpcore.boxes import parts as sampling
 from dptrees.dpcore.boxes.domain import HypercubeDomain
-from dptrees.dpcore.boxes.parts import RowSampler
+from dptrees.dpcore.boxes.parts import Parts
+from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.noise.randomness import RandomStream, public_stream
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
 from dptrees.dpcore.ordered.numbers import NumberDomain
@@ -28,37 +29,37 @@ BOX = box_domain(6, 11)
 
 
 @cache
-def sampler() -> RowSampler:
-    """Sampler of a release of some 3,000 rows, with leaf regions of several sizes."""
+def tree() -> ReleasedHypercube:
+    """A release of some 3,000 rows, with leaf regions of several sizes."""
     rows = draw_rows(BOX, 3000)
-    return released(plan_question(BOX, amount=Fraction(1), bits_apart=2), rows).sampler()
+    return released(plan_question(BOX, amount=Fraction(1), bits_apart=2), rows)
 
 
-def part_numbers(found: RowSampler, rows: pa.Table) -> np.ndarray:
+def part_numbers(found: ReleasedHypercube, rows: pa.Table) -> np.ndarray:
     """The part that each row lies in, looked for among all."""
-    starts, stops, _ = found.partition.parts
+    starts, stops, *_ = found.parts
     inside = np.ones((rows.num_rows, len(starts[0])), np.bool_)
-    for axis, start, stop in zip(found.domain.axes, starts, stops, strict=True):
+    for axis, start, stop in zip(found.question.domain.axes, starts, stops, strict=True):
         cell = axis.cell_ids(rows[axis.column].combine_chunks())[:, np.newaxis]
         inside &= (cell >= start) & (cell < stop)
     assert (inside.sum(axis=1) == 1).all()
     return inside.argmax(axis=1)
 
 
-def drawn(found: RowSampler, rows: int, *, seed: int = 0) -> pa.Table:
+def drawn(found: ReleasedHypercube, rows: int, *, seed: int = 0) -> pa.Table:
     stream = public_stream("sampling", seed)
-    return pa.Table.from_batches(found.batches(rows, stream), found.schema)
+    return pa.Table.from_batches(found.sampler().batches(rows, stream), found.sampler().schema)
 
 
-def counts_in(found: RowSampler, rows: pa.Table) -> np.ndarray:
-    return np.bincount(part_numbers(found, rows), minlength=len(found.partition.parts[2]))
+def counts_in(found: ReleasedHypercube, rows: pa.Table) -> np.ndarray:
+    return np.bincount(part_numbers(found, rows), minlength=len(found.parts.counts))
 
 
 def test_as_many_rows_as_were_released_give_each_part_its_count() -> None:
     for times in (1, 2, 5):
-        found = sampler()
+        found = tree()
         own = counts_in(found, drawn(found, times * found.total, seed=times))
-        assert np.array_equal(own, times * found.partition.parts[2])
+        assert np.array_equal(own, times * found.parts.counts)
         assert len(set(own.tolist())) > 3 and (own == 0).any()
 
 
@@ -76,18 +77,20 @@ class GivenFirst:
 def test_the_ends_of_a_turn_move_no_row_to_another_part() -> None:
     """The least start is on the edge of a part; the largest is rounded up to the next one's."""
     for first in (0, 2**64 - 1):
-        found = sampler()
-        table = pa.Table.from_batches(found.batches(found.total, GivenFirst(first)), found.schema)
-        assert np.array_equal(counts_in(found, table), found.partition.parts[2])
+        found = tree()
+        table = pa.Table.from_batches(
+            found.sampler().batches(found.total, GivenFirst(first)), found.sampler().schema
+        )
+        assert np.array_equal(counts_in(found, table), found.parts.counts)
 
 
 @given(st.integers(0, 5000), st.integers(0, 10**6))
 @settings(deadline=None, max_examples=40)
 def test_any_number_of_rows_is_within_one_of_its_share(rows: int, seed: int) -> None:
-    found = sampler()
+    found = tree()
     table = drawn(found, rows, seed=seed)
-    assert table.num_rows == rows and table.schema == found.schema
-    share = rows * found.partition.parts[2] / found.total
+    assert table.num_rows == rows and table.schema == found.sampler().schema
+    share = rows * found.parts.counts / found.total
     assert (np.abs(counts_in(found, table) - share) < 1 + 1e-9).all()
 
 
@@ -98,11 +101,11 @@ def test_each_batch_is_a_sample_of_the_whole(
     """Within one of its share in every part: a stream may be stopped at any batch. Planted: rows
     in the order of parts, cut into batches, are none."""
     monkeypatch.setattr(sampling, "BATCH_ROWS", batch_rows)
-    found = sampler()
-    batches = list(found.batches(1500, public_stream("batches")))
+    found = tree()
+    batches = list(found.sampler().batches(1500, public_stream("batches")))
     assert sum(batch.num_rows for batch in batches) == 1500
     assert max(batch.num_rows for batch in batches) <= batch_rows
-    counts = found.partition.parts[2]
+    counts = found.parts.counts
     for batch in batches[:40]:
         share = batch.num_rows * counts / found.total
         own = counts_in(found, pa.Table.from_batches([batch]))
@@ -116,7 +119,7 @@ def test_each_batch_is_a_sample_of_the_whole(
 
 
 def test_rows_are_shuffled() -> None:
-    found = sampler()
+    found = tree()
     own = part_numbers(found, drawn(found, found.total))
     rising = (np.diff(own) >= 0).mean()
     assert 0.4 < rising < 0.75
@@ -127,7 +130,7 @@ def chance_of_uniform(values: np.ndarray, cells: int) -> float:
     return float(stats.chisquare(seen).pvalue)
 
 
-def one_part(*axes: object) -> RowSampler:
+def one_part(*axes: object) -> ReleasedHypercube:
     """A box that nothing divides but its first halvings, all rows in all of it."""
     domain = HypercubeDomain(axes=axes, depths=(1,) * len(axes))
     rows = pa.record_batch(
@@ -138,34 +141,41 @@ def one_part(*axes: object) -> RowSampler:
             for axis in axes
         }
     )
-    return released(plan_question(domain, split_errors=0.0), rows).sampler()
+    return released(plan_question(domain, split_errors=0.0), rows)
 
 
 def number(name: str = "x") -> NumberDomain:
     return NumberDomain(column=name, lower=-3.0, upper=5.0, cells=8)
 
 
-class Biased(RowSampler):
+class Biased(Parts):
     """Planted: rows are more often in the lower half of their part."""
 
-    def _rows(self, parts: np.ndarray, stream: RandomStream) -> pa.RecordBatch:
-        starts, stops, _ = self.partition.parts
+    def _values(self, parts: np.ndarray, stream: RandomStream) -> list[pa.Array]:
         columns = []
-        for axis, start, stop in zip(self.domain.axes, starts, stops, strict=True):
+        for axis, start, stop in zip(self.domain.axes, self.starts, self.stops, strict=True):
             share = (stream.uint64(len(parts)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
             inside = share**1.1 * (stop - start)[parts]
             cell = np.floor(inside).astype(np.int64)
             columns.append(axis.value_at(start[parts] + cell, inside - cell))
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return columns
+
+
+class BiasedRelease(ReleasedHypercube):
+    """The answers of a release, with rows of biased parts."""
+
+    @property
+    def parts(self) -> Parts:
+        return Biased(*super().parts)
 
 
 def test_rows_are_uniform_in_their_parts() -> None:
     """In each coordinate, in both together, and not so where they are planted to be biased."""
     found = one_part(number("x"), number("y"))
-    halves = found.partition.parts[2]
+    halves = found.parts.counts
     assert len(halves) == 4 and halves.sum() == 64
 
-    def chances(own: RowSampler) -> list[float]:
+    def chances(own: ReleasedHypercube) -> list[float]:
         table = drawn(own, 200_000)
         x, y = ((table[name].to_numpy() + 3) / 8 for name in ("x", "y"))
         lower = (x < 0.5) & (y < 0.5)
@@ -175,7 +185,7 @@ def test_rows_are_uniform_in_their_parts() -> None:
                 chance_of_uniform(together / 10, 100)]  # fmt: skip
 
     assert min(chances(found)) > FALSE_ALARM
-    assert max(chances(Biased(name="b", partition=found.partition))) < FALSE_ALARM
+    assert max(chances(BiasedRelease(found.question, found._read))) < FALSE_ALARM
 
 
 def test_whole_numbers_dates_and_categories_are_uniform_too() -> None:

@@ -10,15 +10,15 @@ import pyarrow.compute as pc
 import pytest
 
 from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.ordered.columns import RowSampler
 from dptrees.dpcore.tables import released
-from dptrees.dpcore.tables.released import TableSampler
 from tests.dpcore.tables.tables import people, released_people
 
 ROWS = people(4000)
 
 
 @cache
-def sampler() -> TableSampler:
+def sampler() -> RowSampler:
     return released_people(ROWS).sampler()
 
 

@@ -76,7 +76,7 @@ def test_parts_below_a_depth_are_merged_into_what_is_seen(boxes: Workspace) -> N
 def test_grids_are_the_sums_of_parts(boxes: Workspace) -> None:
     partition = read_tree(boxes, "two").partition
     edges = [np.array([0, 3, 31, 64]), np.array([5, 6, 40])]
-    grid = partition.grids(edges)[0, 1]
+    grid = partition.parts.grids(edges)[0, 1]
     for i in range(3):
         for j in range(2):
             sides = [(edges[0][i], edges[0][i + 1]), (edges[1][j], edges[1][j + 1])]
