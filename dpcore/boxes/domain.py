@@ -236,11 +236,7 @@ class HypercubeDomain(ColumnsDomain):
 
     def has_cells(self, depth: int, nodes: Nodes) -> Flags:
         """(n,) whether any cell of the domain lies in a node: no row can be in the others."""
-        starts, stops = self.ranges(depth, nodes)
-        result = np.ones(len(nodes), np.bool_)
-        for start, stop in zip(starts, stops, strict=True):
-            result &= start < stop
-        return result
+        return self.cells(depth, nodes) > 0
 
     def cells(self, depth: int, nodes: Nodes) -> Floats:
         """(n,) how many cells of the domain lie in a node, as floats."""

@@ -254,23 +254,19 @@ class ReleasedPartition:
     def _splits(self, finest: int | None) -> tuple[Integers, Integers, Floats, Integers]:
         """Return, for every node above a depth that was split, its level, its place in it, its
         count, and how many more parts its children are."""
-        results = [
-            (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
-        ]
+        none = np.empty(0, np.int64)
+        levels, places, counts, more = [none], [none], [np.empty(0)], [none]
         for level, above, below in self.tree.pairs():
             if finest is not None and above.depth >= finest:
                 break
             place = below.split(above)
             filled = self.domain.has_cells(below.depth, below.nodes).reshape(len(place), -1)
-            count = self.counts[level - 1][place]
-            results.append((np.full(len(place), level - 1), place, count, filled.sum(1) - 1))
-        levels, places, counts, more = zip(*results, strict=True)
-        return (
-            np.concatenate(levels),
-            np.concatenate(places),
-            np.concatenate(counts),
-            np.concatenate(more),
-        )
+            levels.append(np.full(len(place), level - 1))
+            places.append(place)
+            counts.append(self.counts[level - 1][place])
+            more.append(filled.sum(1) - 1)
+        every = np.concatenate
+        return every(levels), every(places), every(counts), every(more)
 
     def _parts(self, chosen: Sequence[Flags]) -> Parts:
         """
@@ -311,12 +307,9 @@ class ReleasedPartition:
             share *= np.clip(inside / np.maximum(stop - start, 1), 0.0, 1.0)
         return share
 
-    def is_split(self, place: int) -> Flags:
-        """(n,) which nodes of a level were split."""
-        return self._split[place]
-
     @cached_property
-    def _split(self) -> list[Flags]:
+    def split(self) -> list[Flags]:
+        """Which nodes of each level (n,) were split."""
         return [~ends for ends in self.tree.leaves()]
 
 
@@ -412,7 +405,7 @@ def _visited(partition: ReleasedPartition, sides: Box) -> Sequence[_Visited]:
             break
         children = family[inside][:, np.newaxis] * fanout + np.arange(fanout)
         share = partition.covered(place, children.reshape(-1), sides).reshape(children.shape)
-        deeper = (share > 0) & (share < 1) & partition.is_split(place)[children]
+        deeper = (share > 0) & (share < 1) & partition.split[place][children]
         result.append(_Visited(children, share, deeper))
         cut = children[deeper]
     return result

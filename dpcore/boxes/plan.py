@@ -221,6 +221,8 @@ class PartitionMechanism(Coded, ABC):
         holding: of exact counts.
     """
 
+    tag = "mechanism"
+
     mechanism: ClassVar[str]
     depths: tuple[int, ...]
     measure: Measure

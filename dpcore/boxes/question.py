@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +41,6 @@ from dptrees.dpcore.boxes.planner import (
     plan_partition,
     plan_privtree,
 )
-from dptrees.dpcore.boxes.privtree import PrivTreePlan
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
 from dptrees.dpcore.ordered.columns import ColumnsQuestion
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
@@ -62,18 +60,7 @@ from dptrees.dpcore.questions.planning import Noise, Setting, Way, Workload
 from dptrees.dpcore.questions.released import NODES, NODES_SCHEMA, number_column
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import AccumulatedTree, Measured, budget_entry
-from dptrees.dpcore.specification import Refusal, coded
-
-MECHANISMS: dict[str, type[PartitionMechanism]] = {
-    "adaptive": AdaptivePartitionPlan,
-    "partition": PartitionPlan,
-    "privtree": PrivTreePlan,
-}
-
-
-def mechanism_from_spec(spec: Mapping[str, Any]) -> PartitionMechanism:
-    """The plan of a specification, as its `spec` writes it."""
-    return MECHANISMS[str(spec["mechanism"])].from_spec(spec)
+from dptrees.dpcore.specification import Refusal
 
 
 def plan_closest(
@@ -205,7 +192,7 @@ class HypercubeQuestion(ColumnsQuestion, AccumulatedTree):
     kind = "hypercube"
 
     domain: HypercubeDomain
-    plan: PartitionMechanism = field(metadata=coded(read=mechanism_from_spec))
+    plan: PartitionMechanism
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -15,8 +15,7 @@ import pytest
 
 from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan
 from dptrees.dpcore.boxes.partition import NodeNoise
-from dptrees.dpcore.boxes.plan import EstimatedTree, Holding
-from dptrees.dpcore.boxes.question import mechanism_from_spec
+from dptrees.dpcore.boxes.plan import EstimatedTree, Holding, PartitionMechanism
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.composition import Spending
@@ -316,12 +315,12 @@ def test_spending_and_state() -> None:
 def test_a_specification_is_read_back() -> None:
     for plan in PLANS.values():
         spec = json.loads(json.dumps(plan.spec()))
-        assert mechanism_from_spec(spec) == plan
+        assert PartitionMechanism.from_spec(spec) == plan
         first, *rest = spec["levels"][1:]
         key = "last_scale" if plan.measure is Measure.EPSILON else "last_sigma_squared"
         for changed in (first | {key: "1/100"}, {**first, "decision_scale": "1/100"}):
             with pytest.raises(ValueError, match=r"^levels: it does not follow from the other"):
-                mechanism_from_spec(spec | {"levels": [spec["levels"][0], changed, *rest]})
+                PartitionMechanism.from_spec(spec | {"levels": [spec["levels"][0], changed, *rest]})
 
 
 def test_what_does_not_fit_is_refused() -> None:

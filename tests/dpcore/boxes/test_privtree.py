@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dptrees.dpcore.boxes.plan import EstimatedTree, Estimation, Holding
+from dptrees.dpcore.boxes.plan import EstimatedTree, Estimation, Holding, PartitionMechanism
 from dptrees.dpcore.boxes.planner import PartitionChoices, plan_privtree
 from dptrees.dpcore.boxes.privtree import PrivTreePlan
-from dptrees.dpcore.boxes.question import mechanism_from_spec
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.composition import Spending
@@ -235,7 +234,7 @@ def test_a_specification_is_read_back() -> None:
     for unit, dense in ((ADD_REMOVE_ROW, False), (SUBSTITUTE_ROW, True)):
         plan = make_plan(bits_apart=3, finest=9, split=Fraction(2, 7), unit=unit, dense=dense)
         spec = json.loads(json.dumps(plan.spec()))
-        assert mechanism_from_spec(spec) == plan
+        assert PartitionMechanism.from_spec(spec) == plan
         changed: dict[str, Any] = {
             "decay": plan.decay - 1,
             "split_scale": str(plan.split_law.scale / 2),
