@@ -401,7 +401,7 @@ class ReleasedHierarchy(ReleasedTree):
         if not len(nodes) or not self.question.listed(level + 1, np.array(nodes)).all():
             raise ValueError(f"path {path!r}: leads to a leaf, which has no children")
         code, total = self._code(key), self._total_count(self._code(key))
-        rows = self._rows_between(level + 1, nodes[0], nodes[-1], code)
+        rows = self.rows_between(level + 1, nodes[0], nodes[-1], code)
         answers = [self._answer(row, total) for row in rows.to_pylist()]
         return answers if self._is_calendar else _other_last(in_natural_order(answers))
 
@@ -501,7 +501,7 @@ class ReleasedHierarchy(ReleasedTree):
         estimates, count = list[float](), 0
         for level in sorted({level for level, _ in nodes}):
             own = [node for at, node in nodes if at == level]
-            rows = self._select_rows(level, own, code)
+            rows = self.select_rows(level, own, code)
             assert len(rows) == len(own)
             estimates += rows["estimate"].to_pylist()
             count += sum(rows["count"].to_pylist())

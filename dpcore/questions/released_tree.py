@@ -102,7 +102,7 @@ class ReleasedTree(Released):
         self, level: int, first: int, last: int, count: int, code: int
     ) -> list[Answer]:
         """The nodes ``first`` to ``last`` of a level with the largest counts."""
-        rows = self._rows_between(level, first, last, code)
+        rows = self.rows_between(level, first, last, code)
         order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
         total = self._total_count(code)
         return [self._answer(row, total) for row in rows.take(pa.array(order)).to_pylist()]
@@ -165,10 +165,17 @@ class ReleasedTree(Released):
 
     def _rows_at(self, level: int, node: int, code: int) -> pa.Table:
         """The row of a node, or none where it only repeats a leaf above it."""
-        return self._rows_between(level, node, node, code)
+        return self.rows_between(level, node, node, code)
 
-    def _rows_between(self, level: int, first: int, last: int, code: int) -> pa.Table:
-        """The rows of the nodes ``first`` to ``last`` of a level, of the parts that hold them."""
+    def rows_between(self, level: int, first: int, last: int, code: int) -> pa.Table:
+        """Return the rows of the nodes ``first`` to ``last`` of a level, from the parts that hold
+        them.
+
+        Args:
+            level: of the nodes, the root being level 0.
+            first, last: their places in the level.
+            code: of the key.
+        """
         if level < self._chunking.split_level:
             parts = list(self._above_chunks(level, first, last, code))
         else:
@@ -184,8 +191,14 @@ class ReleasedTree(Released):
         inside = pc.and_(pc.greater_equal(table["node"], first), pc.less_equal(table["node"], last))
         return table.filter(pc.and_(pc.equal(table["level"], level), inside))
 
-    def _select_rows(self, level: int, nodes: Sequence[int], code: int) -> pa.Table:
-        """The rows of some nodes of a level, of the parts that hold them."""
+    def select_rows(self, level: int, nodes: Sequence[int], code: int) -> pa.Table:
+        """Return the rows of some nodes of a level, from the parts that hold them.
+
+        Args:
+            level: of the nodes, the root being level 0.
+            nodes: their places in the level.
+            code: of the key.
+        """
         if level < self._chunking.split_level:
             holders = {self._chunking.holders(level, node, node)[0] for node in nodes}
             parts = [self._read(NODES, self.question.name, code, each) for each in holders]

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion, ReleasedHierarchy
-from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.pipelines.show.charts import (
     Bars,
@@ -74,10 +72,6 @@ _FORMS = {
 _CODES = ("digits", "calendar")
 
 
-# A level, and a range of its nodes.
-Range = tuple[int, int, int]
-
-
 def check_paths(release: ReleasedTables, question: HierarchyQuestion[Any], room: PageRoom) -> None:
     """Refuses paths that a page cannot show, as `Universe.find` reads them.
 
@@ -112,89 +106,37 @@ def chosen_levels(
         for each level, its rows with a column ``code`` (the place of the key), each at most once,
         in the order of keys and nodes.
     """
+    tree, shape = ReleasedHierarchy(question, release.part), question.plan.tree
     places = [question.domain.tree.find(path) for path in paths]
-    lines = {each for level, node in places for each in _line(question, level, node)}
-    rows = [[_rows(release, question, code, sorted(lines))] for code in codes]
-    left = (MAX_CHOSEN_NODES - len(lines) * len(codes)) // len(codes) // max(1, len(places))
-    for level, node in sorted(set(places)):
-        for code, own in zip(codes, rows, strict=True):
-            if not left or level == question.plan.tree.height:
-                continue
-            below = question.plan.tree.children(level, node)
-            found = _rows(release, question, code, [(level + 1, below[0], below[-1] + 1)])
-            same = np.zeros(len(found), np.int64)
-            own.append(largest(found, same, left, len(found)).drop_columns("code"))
-    return _by_level(question, list(map(pa.concat_tables, rows)))
+    lines: dict[int, set[int]] = defaultdict(set)
+    for level, node in places:
+        for above, ancestor in _line(question, level, node):
+            lines[above].add(ancestor)
+    nodes = sum(map(len, lines.values()))
+    left = (MAX_CHOSEN_NODES - nodes * len(codes)) // len(codes) // max(1, len(places))
+    keys = []
+    for place, code in enumerate(codes):
+        rows = [tree.select_rows(level, sorted(each), code) for level, each in lines.items()]
+        for level, node in set(places) if left else ():
+            if level < shape.height:
+                below = shape.children(level, node)
+                children = tree.rows_between(level + 1, below[0], below[-1], code)
+                same = np.zeros(len(children), np.int64)
+                rows.append(largest(children, same, left, len(children)).drop_columns("code"))
+        whole = pa.concat_tables(map(page_columns, rows))
+        keys.append(whole.append_column("code", [np.full(len(whole), place)]))
+    every = pa.concat_tables(keys)
+    own = every["level"].to_numpy()
+    levels = range(shape.height + 1)
+    return [without_repeats(every.filter(pa.array(own == level))) for level in levels]
 
 
-def _line(question: HierarchyQuestion[Any], level: int, node: int) -> Iterator[Range]:
-    """A node and its ancestors."""
-    yield level, node, node + 1
+def _line(question: HierarchyQuestion[Any], level: int, node: int) -> Iterator[tuple[int, int]]:
+    """A node and its ancestors, each with its level."""
+    yield level, node
     for above in range(level, 0, -1):
         node = int(question.domain.tree.parents(above, np.array([node]))[0])
-        yield above - 1, node, node + 1
-
-
-def _rows(
-    release: ReleasedTables,
-    question: HierarchyQuestion[Any],
-    code: int,
-    ranges: Sequence[Range],
-) -> pa.Table:
-    """The rows of ranges of nodes of a key."""
-    parts: dict[tuple[int, int], list[Range]] = defaultdict(list)
-    for each in ranges:
-        for part in _range_parts(question, code, each):
-            parts[part].append(each)
-    results = []
-    for (key, index), inside in sorted(parts.items()):
-        table = release.part(NODES, question.name, key, index)
-        results.append(_within(_select_label(table, question.key_label(code)), inside))
-    return pa.concat_tables(results)
-
-
-def _range_parts(
-    question: HierarchyQuestion[Any], code: int, wanted: Range
-) -> Iterator[tuple[int, int]]:
-    """The parts that hold a range: the first key and the index of each."""
-    chunking, tree = question.forest.chunking, question.plan.tree
-    level, first, stop = wanted
-    if level < chunking.split_level:
-        for holder in chunking.holders(level, first, stop - 1):
-            yield code, holder
-        return
-    leaves = np.array([tree.leaf_range(level, node).start for node in (first, stop - 1)])
-    low, high = chunking.numbers(leaves + code * tree.leaves).tolist()
-    for number in range(low, high + 1):
-        chunk = chunking[number]
-        yield chunk.key, chunk.index
-
-
-def _select_label(table: pa.Table, label: str | None) -> pa.Table:
-    return table if label is None else table.filter(pc.equal(table["key"].cast("string"), label))
-
-
-def _within(table: pa.Table, ranges: Sequence[Range]) -> pa.Table:
-    """The rows of the ranges, each once."""
-    level, node = table["level"].to_numpy(), table["node"].to_numpy()
-    kept = np.zeros(len(table), np.bool_)
-    for wanted, first, stop in ranges:
-        kept |= (level == wanted) & (node >= first) & (node < stop)
-    return page_columns(table).filter(pa.array(kept))
-
-
-def _by_level(question: HierarchyQuestion[Any], keys: Sequence[pa.Table]) -> list[pa.Table]:
-    rows = pa.concat_tables(
-        [
-            table.append_column("code", [np.full(len(table), code)])
-            for code, table in enumerate(keys)
-        ]
-    )
-    level = rows["level"].to_numpy()
-    return [
-        without_repeats(rows.filter(pa.array(level == each)))
-        for each in range(question.plan.tree.height + 1)
-    ]
+        yield above - 1, node
 
 
 def without_repeats(rows: pa.Table) -> pa.Table:

@@ -15,7 +15,11 @@ import pytest
 
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.hierarchy.leaves import universe_from_codes
-from dptrees.dpcore.hierarchy.question import HierarchyQuestion, hierarchy_question_from_spec
+from dptrees.dpcore.hierarchy.question import (
+    HierarchyQuestion,
+    ReleasedHierarchy,
+    hierarchy_question_from_spec,
+)
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.questions.messages import Place
@@ -23,7 +27,6 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.dpcore.series.temporal import TemporalTree
 from dptrees.dpcore.trees.chunks import SPINE, branch_index
-from dptrees.pipelines.kind_pages.hierarchy_page import _range_parts
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.transforms.folder.layout import part_names
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
@@ -136,12 +139,23 @@ def test_what_is_requested_is_read_where_it_lies(tmp_path: Path, run_steps) -> N
         best = tree.top(5, level)
         top = sorted((expected[label] for label in labels), reverse=True)[:5]
         assert [each.count for each in best] == top
-    held = {
-        level: {index for _, index in _range_parts(whole.questions[0], 0, (level, 0, size))}
-        for level, size in enumerate(universe.level_sizes)
-    }
+    held = [_read_parts(tree, level) for level in range(universe.height + 1)]
     assert held[0] == held[1] == {SPINE} and held[2] == set(map(branch_index, range(BRANCHES)))
     assert min(held[3]) == 0
+
+
+def _read_parts(tree: Any, level: int) -> set[int]:
+    """The indices of the parts that are read for all nodes of a level."""
+    read: set[int] = set()
+
+    def part(kind: str, name: str, key: int, index: int) -> pa.Table:
+        read.add(index)
+        table: pa.Table = tree._read(kind, name, key, index)
+        return table
+
+    size = tree.question.plan.tree.level_sizes[level]
+    ReleasedHierarchy(tree.question, part).rows_between(level, 0, size - 1, 0)
+    return read
 
 
 def test_branches_are_not_drawn_alike(tmp_path: Path, run_steps) -> None:
