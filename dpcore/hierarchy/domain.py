@@ -23,7 +23,7 @@ from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.hierarchy.calendar import CalendarLeaves
 from dptrees.dpcore.hierarchy.universe import OTHER, Universe
 from dptrees.dpcore.rows.columns import (
-    AnyArray,
+    as_int64,
     fixed_width_values,
     is_text,
     is_utc,
@@ -126,7 +126,7 @@ class _IntegerReader(ColumnReader):
         return is_number(type)
 
     def positions(self, column: pa.Array) -> Integers:
-        return _listed_integers(self._index, column)
+        return self._index.codes(column)
 
 
 class _TextReader(ColumnReader):
@@ -156,7 +156,7 @@ class _TextReader(ColumnReader):
         if is_text(column.type):
             return self._index.positions(large_texts(column))
         assert self._integers is not None
-        return _listed_integers(self._integers, column)
+        return self._integers.codes(column)
 
 
 class _CodeReader(ColumnReader):
@@ -175,7 +175,7 @@ class _CodeReader(ColumnReader):
         if is_text(column.type):
             return read_numbers(large_texts(column), "0" * self._width)
         values, is_none = whole_numbers(column)
-        numbers = _as_int64(values)
+        numbers = as_int64(values)
         known = (numbers >= 0) & (numbers < 10**self._width)
         if is_none is not None:
             known &= ~is_none
@@ -214,22 +214,6 @@ class _CalendarReader(ColumnReader):
             return values.astype(np.int64) * (86_400 // seconds)
         unit = "ms" if pa.types.is_date64(column.type) else column.type.unit
         return values // (seconds * _PARTS[unit])
-
-
-def _listed_integers(index: IntegerIndex, column: pa.Array) -> Integers:
-    values, is_none = whole_numbers(column)
-    positions = index.positions(_as_int64(values))
-    if values.dtype == np.uint64:
-        positions[values > np.uint64(2**63 - 1)] = ABSENT
-    if is_none is not None:
-        positions[is_none] = ABSENT
-    return positions
-
-
-def _as_int64(values: AnyArray) -> Integers:
-    if values.dtype == np.uint64:
-        values = np.minimum(values, np.uint64(2**63 - 1))
-    return values.astype(np.int64, copy=False)
 
 
 def _listed(values: pa.Array) -> ColumnReader:

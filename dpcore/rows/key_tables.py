@@ -12,7 +12,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,16 +21,13 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.rows.columns import (
-    as_int64,
-    filled_indices,
     fixed_width_values,
     is_text,
-    large_texts,
     map_chunks,
     value_type,
 )
 from dptrees.dpcore.rows.keys import KEY_POLICIES, OTHER, Keys, not_listed, value_list
-from dptrees.dpcore.rows.numbers import ABSENT, is_number, text_buffers, whole_numbers
+from dptrees.dpcore.rows.numbers import ABSENT, is_number, text_buffers
 from dptrees.dpcore.rows.policies import (
     DROPPED,
     MISSING_VALUE,
@@ -146,12 +143,12 @@ class KeyTable:
         """Tables from a rank, and the position of the next value, to the next rank; the rank of
         each whole key; and the number of whole keys. A key's first 1, 2, ... values have a rank
         among all keys' first values."""
-        steps, rank = [], _positions(self._indexes[0], self._columns[0])
+        steps, rank = [], self._indexes[0].codes(self._columns[0])
         distinct = self._sizes[0]
         for index, size, column in zip(
             self._indexes[1:], self._sizes[1:], self._columns[1:], strict=True
         ):
-            both = rank * size + _positions(index, column)
+            both = rank * size + index.codes(column)
             known = np.unique(both)
             steps.append(IntegerIndex(known))
             rank, distinct = steps[-1].positions(both), len(known)
@@ -177,7 +174,7 @@ class KeyTable:
         self.check_types({name: columns[name].type for name in self.columns})
         rank: Integers | None = None
         for number, name in enumerate(self.columns):
-            code = map_chunks(columns[name], partial(_positions, self._indexes[number]), ABSENT)
+            code = map_chunks(columns[name], self._indexes[number].codes, ABSENT)
             if rank is not None:
                 known = (rank >= 0) & (code >= 0)
                 both = np.where(known, rank * self._sizes[number] + code, ABSENT)
@@ -312,21 +309,6 @@ def _index(column: pa.Array) -> _INDEX:
     if column.type == INTEGER:
         return IntegerIndex(fixed_width_values(distinct))
     return TextIndex(distinct)
-
-
-def _positions(index: _INDEX, plain: pa.Array) -> Integers:
-    """Positions of a column's values among distinct ones; -1 where null or not listed."""
-    if isinstance(index, TextIndex):
-        encoded = large_texts(plain).dictionary_encode()
-        distinct = index.positions(encoded.dictionary)
-        return np.append(distinct, ABSENT).take(filled_indices(encoded.indices))
-    numbers, is_none = whole_numbers(plain)
-    codes = index.positions(as_int64(numbers))
-    if numbers.dtype == np.uint64:
-        codes[numbers > np.uint64(2**63 - 1)] = ABSENT
-    if is_none is not None:
-        codes[is_none] = ABSENT
-    return codes
 
 
 def _literal(text: str, type: pa.DataType) -> pa.Array | None:

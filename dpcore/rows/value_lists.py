@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Integers
-from dptrees.dpcore.rows.columns import AnyArray, filled_indices, large_texts
+from dptrees.dpcore.rows.columns import AnyArray, as_int64, filled_indices, large_texts
 from dptrees.dpcore.rows.numbers import ABSENT, text_buffers, whole_numbers
 
 # Rows that are looked up at once: their scratch arrays stay in a core's second-level cache.
@@ -107,6 +107,23 @@ class IntegerIndex:
             open_ = open_[wrong]
         return result
 
+    def codes(self, column: pa.Array) -> Integers:
+        """The position of each row's number.
+
+        Args:
+            column: plain, (rows,), of numbers as `dpcore.rows.numbers` reads them.
+
+        Returns:
+            int64, (rows,), writable; -1 where null, no integer or not listed.
+        """
+        numbers, is_none = whole_numbers(column)
+        codes = self.positions(as_int64(numbers))
+        if numbers.dtype == np.uint64:
+            codes[numbers > np.uint64(2**63 - 1)] = ABSENT
+        if is_none is not None:
+            codes[is_none] = ABSENT
+        return codes
+
 
 class TextIndex:
     """Positions of strings on a list of distinct ones, compared byte by byte.
@@ -148,6 +165,20 @@ class TextIndex:
         same = pc.equal(self._values.take(pa.array(np.maximum(places, 0))), rows).fill_null(False)
         places[~same.to_numpy(zero_copy_only=False)] = ABSENT
         return places
+
+    def codes(self, column: pa.Array) -> Integers:
+        """The position of each row's string, as `positions`, where many rows have the same.
+
+        Args:
+            column: plain, (rows,), of strings of any type.
+
+        Returns:
+            int64, (rows,), writable; -1 where null or not listed.
+        """
+        texts = column if pa.types.is_string(column.type) else large_texts(column)
+        encoded = texts.dictionary_encode()
+        distinct = self.positions(large_texts(encoded.dictionary))
+        return np.append(distinct, ABSENT).take(filled_indices(encoded.indices))
 
 
 def _has_equal(values: Integers) -> bool:
@@ -252,26 +283,10 @@ class ValueList:
         return dict(zip(self.values, range(len(self.values)), strict=True))
 
     @cached_property
-    def _index(self) -> TextIndex:
-        return TextIndex(large_texts(self.array))
-
-    @cached_property
-    def _sorted(self) -> tuple[Integers, Integers]:
-        """The integers in increasing order, and the position of each."""
-        values = np.array(self.values, np.int64)
-        order = np.argsort(values, kind="stable")
-        return values[order], order
-
-    @cached_property
-    def _table(self) -> Integers | None:
-        """Positions by value less the least value; None when the table would be large."""
-        values, order = self._sorted
-        span = int(values[-1]) - int(values[0]) + 1
-        if span > max(_TABLE_ENTRIES, _TABLE_SHARE * len(values)):
-            return None
-        table = np.full(span, ABSENT, np.int64)
-        table[values - values[0]] = order
-        return table
+    def _index(self) -> TextIndex | IntegerIndex:
+        if self.is_text:
+            return TextIndex(large_texts(self.array))
+        return IntegerIndex(np.array(self.values, np.int64))
 
     def position(self, value: object) -> int | None:
         """The position of one literal, or None; the text of an integer is read as one."""
@@ -293,47 +308,11 @@ class ValueList:
         Returns:
             int64, (rows,), writable; -1 where null or not listed.
         """
-        if not self.is_text:
-            return self._integer_codes(column)
+        if not self.is_text or len(self.values) > _SHORT_LIST:
+            return self._index.codes(column)
         if not pa.types.is_string(column.type):
             column = large_texts(column)
-        if len(self.values) <= _SHORT_LIST:
-            return filled_indices(pc.index_in(column, value_set=self.array.cast(column.type)))
-        return self._text_codes(column)
-
-    def _text_codes(self, column: pa.Array) -> Integers:
-        encoded = column.dictionary_encode()
-        distinct = self._index.positions(large_texts(encoded.dictionary))
-        return np.append(distinct, ABSENT).take(filled_indices(encoded.indices))
-
-    def _integer_codes(self, column: pa.Array) -> Integers:
-        numbers, is_none = whole_numbers(column)
-        values, table = _within_int64(numbers), self._table
-        codes = self._searched(values) if table is None else self._looked_up(table, values)
-        if numbers.dtype == np.uint64:
-            codes[numbers > np.uint64(2**63 - 1)] = ABSENT
-        if is_none is not None:
-            codes[is_none] = ABSENT
-        return codes
-
-    def _looked_up(self, table: Integers, values: Integers) -> Integers:
-        listed, _ = self._sorted
-        first, last = int(listed[0]), int(listed[-1])
-        inside = np.clip(values, first, last)
-        codes = table.take(inside - first)
-        codes[inside != values] = ABSENT
-        return codes
-
-    def _searched(self, values: Integers) -> Integers:
-        listed, order = self._sorted
-        place = np.minimum(np.searchsorted(listed, values), len(listed) - 1)
-        return np.where(listed[place] == values, order[place], ABSENT)
-
-
-def _within_int64(values: AnyArray) -> Integers:
-    if values.dtype == np.uint64:
-        values = np.minimum(values, np.uint64(2**63 - 1))
-    return values.astype(np.int64, copy=False)
+        return filled_indices(pc.index_in(column, value_set=self.array.cast(column.type)))
 
 
 # So many parts are held: two neighbors, and the parts of other readers.
