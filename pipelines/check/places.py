@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from dptrees.pipelines.ledger.accounts import Account
 from dptrees.pipelines.monitoring import Outcome, failure_outcome
 from dptrees.pipelines.process import Later, stopped_by
-from dptrees.pipelines.proof.signature import SigningKey
+from dptrees.pipelines.proof.signature import load_signing_key
 from dptrees.pipelines.run.first_stage import FirstStage
 from dptrees.pipelines.run.output import check_folder, described_job
 from dptrees.pipelines.run.stage import Stage
@@ -208,7 +208,7 @@ def finished_finding(stage: Stage) -> Finding:
     """
     signing, signature = stage.configuration.signing_key, files.join(stage.output, SIGNATURE)
     if signing is not None and not files.exists(signature):
-        SigningKey(reference=signing).load()
+        load_signing_key(signing)
     line = f"{escaped(stage.output)} holds the finished release"
     return Finding(name="output", lines=[line], entry={"finished": True})
 
@@ -235,7 +235,7 @@ def signing_finding(stage: Stage) -> Finding:
     """
     place = stage.configuration.signing_key
     assert place is not None
-    SigningKey(reference=place).load()
+    load_signing_key(place)
     line = f"{escaped(place)} can be read"
     return Finding(name="signing", lines=[line], entry={"place": place})
 

@@ -14,8 +14,6 @@ Source: RFC 8032 (Ed25519), RFC 8410 (its keys in PEM).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
@@ -44,53 +42,38 @@ def new_signing_key() -> tuple[str, str]:
     return private.decode("ascii"), public.decode("ascii")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SigningKey:
-    """Where a signing key lies.
+def load_signing_key(reference: str) -> Ed25519PrivateKey:
+    """Load the private key that signs manifests.
 
     Args:
-        reference: of one of `transforms.keys`.
+        reference: the place of the key, one of `transforms.keys`.
+
+    Raises:
+        UserError, SecretError: it is missing, open to others or none of Ed25519.
     """
-
-    reference: str
-
-    def sign(self, manifest: bytes) -> bytes:
-        """The signature of a manifest: 64 bytes, the same for the same bytes.
-
-        Raises:
-            UserError, SecretError: there is no such key.
-        """
-        return self.load().sign(manifest)
-
-    def load(self) -> Ed25519PrivateKey:
-        """The private key.
-
-        Raises:
-            UserError, SecretError: it is missing, open to others or none of Ed25519.
-        """
-        kind, _, place = self.reference.partition(":")
-        if kind == "file":
-            text = read_private_file(place, "signing_key", "signing key", "keygen --signing")
-        else:
-            text = find_scheme(self.reference).load(self.reference, "signing_key")
-        try:
-            key = load_pem_private_key(text.encode(), password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            key = None
-        if not isinstance(key, Ed25519PrivateKey):
-            raise UserError(
-                f"signing_key: {self.reference} is not an Ed25519 private key in PEM without a "
-                "password; make one with: dptrees keygen --signing FILE"
-            )
-        return key
+    kind, _, place = reference.partition(":")
+    if kind == "file":
+        text = read_private_file(place, "signing_key", "signing key", "keygen --signing")
+    else:
+        text = find_scheme(reference).load(reference, "signing_key")
+    try:
+        key = load_pem_private_key(text.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise UserError(
+            f"signing_key: {reference} is not an Ed25519 private key in PEM without a "
+            "password; make one with: dptrees keygen --signing FILE"
+        )
+    return key
 
 
-def sign_release(folder: str, key: SigningKey, *, made: bool) -> None:
-    """Write the signature of the manifest of a finished release.
+def sign_release(folder: str, reference: str, *, made: bool) -> None:
+    """Write the signature of the manifest of a finished release: the same bytes for the same bytes.
 
     Args:
         folder: of the release, on any Beam filesystem.
-        key: the signer's; not loaded where an existing release has a signature.
+        reference: the place of the signing key; not loaded if an existing release has a signature.
         made: whether this run made the release, so that a signature there is older than it.
 
     Raises:
@@ -99,7 +82,8 @@ def sign_release(folder: str, key: SigningKey, *, made: bool) -> None:
     """
     path = files.join(folder, SIGNATURE)
     if made or not files.exists(path):
-        files.write_whole(path, key.sign(files.read_bytes(files.join(folder, MANIFEST))))
+        manifest = files.read_bytes(files.join(folder, MANIFEST))
+        files.write_whole(path, load_signing_key(reference).sign(manifest))
 
 
 def load_signer(path: str) -> Ed25519PublicKey:

@@ -160,7 +160,7 @@ class Verified:
         return checks
 
     def to_date(self) -> str:
-        """The totals to date are those of the released periods."""
+        """The totals to date are sums over the released periods."""
         return check_to_date(self.folder, self.plan, is_exact=is_exact(self.manifest))
 
     def selection(self) -> str:

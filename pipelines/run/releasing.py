@@ -17,7 +17,7 @@ from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.monitoring import event, remark
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.proof.check import run_checks
-from dptrees.pipelines.proof.signature import SigningKey, sign_release
+from dptrees.pipelines.proof.signature import sign_release
 from dptrees.pipelines.proof.verified import Verified, raise_first
 from dptrees.pipelines.query.release_folder import ReleaseFolder, holds_release
 from dptrees.pipelines.query.series_totals import add_to_date
@@ -315,7 +315,7 @@ def sign(stage: Stage, *, exists: bool) -> None:
     if exists and not files.exists(files.join(output, SIGNATURE)):
         # It may have been edited since it was made.
         raise_first(f"{output}: not signed", run_checks(Verified(output).manifest_checks()))
-    sign_release(output, SigningKey(reference=signing_key), made=not exists)
+    sign_release(output, signing_key, made=not exists)
 
 
 def _report_made(stage: Stage, *, made: bool, as_json: bool) -> None:

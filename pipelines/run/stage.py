@@ -20,7 +20,7 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.config.configuration import Configuration
 from dptrees.pipelines.monitoring import remark
 from dptrees.pipelines.process import Later
-from dptrees.pipelines.proof.signature import SigningKey
+from dptrees.pipelines.proof.signature import load_signing_key
 from dptrees.pipelines.run.job import (
     Leaves,
     Options,
@@ -304,7 +304,7 @@ class Stage:
             the stage as it was made: with the plan of another launcher, where that wrote one first.
         """
         if self.configuration.signing_key is not None:
-            SigningKey(reference=self.configuration.signing_key).load()  # seen before a row is read
+            load_signing_key(self.configuration.signing_key)  # seen before a row is read
         if not self.request.repair:
             check_turn(self.plan, self.output)
         begun_under = self.begun_under()

@@ -26,7 +26,7 @@ from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION, manifest_checks
 from dptrees.pipelines.check.replay import _Comparison
 from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.proof.check import CheckFailed, run_checks
-from dptrees.pipelines.proof.signature import SigningKey
+from dptrees.pipelines.proof.signature import load_signing_key
 from dptrees.pipelines.proof.tables import _certified
 from dptrees.pipelines.proof.verified import Verified
 from tests.golden.configurations import NONCE as GOLDEN_NONCE
@@ -363,7 +363,7 @@ def signed(again: Workspace) -> Workspace:
     path = again.folder / "s.pem"
     assert again.run("keygen", "--signing", path).code == 0
     manifest = (again.output / "manifest.json").read_bytes()
-    signature = SigningKey(reference=f"file:{path}").sign(manifest)
+    signature = load_signing_key(f"file:{path}").sign(manifest)
     (again.output / "manifest.sig").write_bytes(signature)
     return again
 
