@@ -461,6 +461,7 @@ class ExponentialQuantiles(Planner[OrderedWorkload]):
     """
 
     makes = ExponentialMechanism
+    may_add_up = False
     refused: ClassVar[Reasons] = {
         **dict.fromkeys(
             ("fanouts", "level_budgets", "estimation", "consistency"),

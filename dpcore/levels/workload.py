@@ -53,6 +53,8 @@ class Planner(ABC, Generic[W]):
     allowed: ClassVar[Values] = {}
     # The class of its mechanisms; a choice among planners has none.
     makes: ClassVar[type[Mechanism[Any, Any]]]
+    # Whether answers of several periods of a series may be put together.
+    may_add_up: ClassVar[bool] = True
 
     @abstractmethod
     def mechanism(self, workload: W, setting: Setting) -> Mechanism[Any, Any]:
@@ -191,7 +193,7 @@ class TreeWorkload(Workload[Any]):
 
     @property
     def may_add_up(self) -> bool:
-        return True
+        return self.planner.may_add_up
 
     @property
     def has_fixed_amounts(self) -> bool:

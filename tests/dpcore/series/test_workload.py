@@ -69,6 +69,17 @@ def test_a_fanout_requests_a_temporal_tree_and_large_trees_keep_one() -> None:
     assert type(planned(periods=1)) is SeriesQuestion
 
 
+def test_quantiles_of_each_period_need_no_more_than_a_period_spends() -> None:
+    """The exponential mechanism is not planned for the parts of temporal levels, which may be too
+    small for it."""
+    own = replace(WHOLE, mechanism="exponential", quantiles=(0.5,))
+    smallest = replace(PURE, budget=replace(RHO, amount=Fraction(32, 10**12)))
+    with pytest.raises(Refusal, match="too small"):
+        own.planned(replace(smallest, budget=smallest.budget.share(Fraction(1, 4))))
+    question = SeriesWorkload.from_workload(own, Series(periods=30, period=1)).planned(smallest)
+    assert question.levels[0].spending == own.planned(smallest).spending
+
+
 def test_units_of_many_periods_keep_the_temporal_tree() -> None:
     """The sums move by nearly the square of the periods of a unit, small temporal nodes by less."""
     for most, by_sums in ((1, True), (2, True), (5, False), (14, False)):
