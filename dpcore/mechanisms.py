@@ -11,40 +11,41 @@ from typing import Any
 
 _CHOICE, _IRREGULAR = "levels.mechanism_choice", "levels.irregular"
 _WHOLE_LEVELS, _HIERARCHY = "levels.planner:WholeLevels", "levels.hierarchy:IrregularLevels"
-_ADAPTIVE = "adaptive.mechanism:AdaptiveMechanism"
-# The name of the whole levels that "planned" falls back to; it is in no configuration.
-LEVELS = "levels"
+_ADAPTIVE_MECHANISM = "adaptive.mechanism:AdaptiveMechanism"
+# Names in a configuration; and, in none, of the whole levels that "planned" falls back to.
+PLANNED, TREE, ADAPTIVE, LEVELS = "planned", "tree", "adaptive", "levels"
+EXPONENTIAL, FACTORISED, THRESHOLDS = "exponential", "factorised", "thresholds"
 
 # For each kind of domain, the place of the planner of each name in a configuration.
 PLANNERS: dict[str, dict[str, str]] = {
     "ordered": {
-        "planned": f"{_CHOICE}:OrderedChoice",
-        "tree": _WHOLE_LEVELS,
+        PLANNED: f"{_CHOICE}:OrderedChoice",
+        TREE: _WHOLE_LEVELS,
         "binary": _WHOLE_LEVELS,
         "histogram": _WHOLE_LEVELS,
         "independent": _WHOLE_LEVELS,
-        "adaptive": "adaptive.planner:AdaptiveTree",
-        "exponential": "exponential.question:ExponentialQuantiles",
-        "factorised": "factorised.mechanism:WeightedSums",
+        ADAPTIVE: "adaptive.planner:AdaptiveTree",
+        EXPONENTIAL: "exponential.question:ExponentialQuantiles",
+        FACTORISED: "factorised.mechanism:WeightedSums",
     },
     "hierarchy": {
-        "planned": f"{_CHOICE}:HierarchyChoice",
-        "tree": _HIERARCHY,
-        "thresholds": "levels.hierarchy:Thresholds",
-        "adaptive": "adaptive.hierarchy_planner:AdaptiveHierarchy",
+        PLANNED: "levels.hierarchy:HierarchyChoice",
+        TREE: _HIERARCHY,
+        THRESHOLDS: "levels.hierarchy:Thresholds",
+        ADAPTIVE: "adaptive.hierarchy_planner:AdaptiveHierarchy",
     },
 }
 # For each kind of domain, the place of the class of each kind of mechanism in specifications.
 MECHANISMS: dict[str, dict[str, str]] = {
     "ordered": {
         "ordered": "levels.uniform:UniformMechanism",
-        "adaptive": _ADAPTIVE,
+        "adaptive": _ADAPTIVE_MECHANISM,
         "factorised": "factorised.mechanism:FactorizedMechanism",
     },
     "hierarchy": {
         "hierarchy": f"{_IRREGULAR}:IrregularMechanism",
         "thresholds": f"{_IRREGULAR}:ThresholdMechanism",
-        "adaptive_hierarchy": _ADAPTIVE,
+        "adaptive_hierarchy": _ADAPTIVE_MECHANISM,
     },
 }
 _FALLBACK = {"ordered": _WHOLE_LEVELS, "hierarchy": _HIERARCHY}
@@ -63,7 +64,7 @@ def mechanism_names(domain: str) -> tuple[str, ...]:
 
 
 def find_planner(domain: str, name: str) -> Any:
-    """Return the `dpcore.questions.planning.Planner` of a mechanism.
+    """Return the `dpcore.levels.workload.Planner` of a mechanism.
 
     Args:
         domain: the kind of domain.

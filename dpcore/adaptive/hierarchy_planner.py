@@ -20,7 +20,7 @@ import numpy as np
 
 from dptrees.dpcore.adaptive.mechanism import AdaptiveMechanism
 from dptrees.dpcore.adaptive.plan import AdaptivePlan
-from dptrees.dpcore.adaptive.planner import AdaptivePlanner
+from dptrees.dpcore.adaptive.planner import AdaptivePlanner, guessed_float
 from dptrees.dpcore.arithmetic.elementary import exp, log
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.irregular.plan import IrregularPlan, NodeVariances
@@ -311,7 +311,7 @@ class AdaptiveHierarchy(AdaptivePlanner[HierarchyWorkload]):
 
     def _of_plan(self, workload: HierarchyWorkload, plan: IrregularPlan) -> AdaptiveMechanism:
         result = _planned(workload, best_split(plan, workload.weights)).plan
-        rows = _guess(workload)
+        rows = guessed_float(workload)
         return AdaptiveMechanism(plan=result, weights=workload.weights, guessed_rows=rows)
 
     def predicted(self, workload: HierarchyWorkload, mechanism: AdaptiveMechanism) -> float:
@@ -320,7 +320,7 @@ class AdaptiveHierarchy(AdaptivePlanner[HierarchyWorkload]):
         return predicted_rmse(mechanism)
 
     def is_better(self, workload: HierarchyWorkload, setting: Setting) -> bool:
-        rows, weights = _guess(workload), workload.weights
+        rows, weights = guessed_float(workload), workload.weights
         if rows is None:
             return False
         split = best_split(workload.whole_budget(setting), weights)
@@ -338,10 +338,6 @@ class AdaptiveHierarchy(AdaptivePlanner[HierarchyWorkload]):
         return f"{read} of an adaptive tree are not expected to be closer"
 
 
-def _guess(workload: HierarchyWorkload) -> float | None:
-    return None if workload.guessed_rows is None else float(workload.guessed_rows)
-
-
 def _planned(workload: HierarchyWorkload, split: IrregularPlan) -> Planned:
-    counts, rows = workload.reads_counts, _guess(workload)
+    counts, rows = workload.reads_counts, guessed_float(workload)
     return plan_adaptive_hierarchy(split, workload.weights, counts=counts, guessed_rows=rows)

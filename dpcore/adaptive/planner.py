@@ -31,6 +31,7 @@ from dptrees.dpcore.levels.workload import (
     OrderedWorkload,
     Planner,
     Reasons,
+    TreeWorkload,
     Values,
     W,
 )
@@ -485,7 +486,7 @@ class AdaptiveTree(AdaptivePlanner[OrderedWorkload]):
         return predicted_error(if_all_split(mechanism.plan), workload.objective)
 
     def mechanism(self, workload: OrderedWorkload, setting: Setting) -> AdaptiveMechanism:
-        rows = _guess(workload)
+        rows = guessed_float(workload)
         plan = plan_adaptive(
             workload.tree_setting(setting),
             counts=workload.reads_counts,
@@ -497,7 +498,7 @@ class AdaptiveTree(AdaptivePlanner[OrderedWorkload]):
     def is_better(self, workload: OrderedWorkload, setting: Setting) -> bool:
         """Also without a guess, of counts: whole levels would need one. A tree of few cells has no
         node that could be left whole."""
-        leaves, rows = workload.domain.cells, _guess(workload)
+        leaves, rows = workload.domain.cells, guessed_float(workload)
         if leaves > _MOST_ADAPTIVE:
             return False
         if len(workload.fanouts or rule_fanouts(leaves, setting.budget.measure)) < 2:
@@ -518,7 +519,8 @@ class AdaptiveTree(AdaptivePlanner[OrderedWorkload]):
         return f"an adaptive tree is expected to be closer up to {most:,.0f} rows"
 
 
-def _guess(workload: OrderedWorkload) -> float | None:
+def guessed_float(workload: TreeWorkload) -> float | None:
+    """Return the guessed rows as a number of floating point."""
     return None if workload.guessed_rows is None else float(workload.guessed_rows)
 
 

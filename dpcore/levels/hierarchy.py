@@ -17,13 +17,14 @@ from dptrees.dpcore.levels.irregular import (
     IrregularMechanism,
     ThresholdMechanism,
 )
+from dptrees.dpcore.levels.mechanism_choice import MechanismChoice
 from dptrees.dpcore.levels.relative_errors import (
     RelativeObjective,
     noise_candidates,
     threshold_candidate,
 )
 from dptrees.dpcore.levels.workload import COUNTED, Planner, TreeWorkload
-from dptrees.dpcore.mechanisms import find_planner
+from dptrees.dpcore.mechanisms import ADAPTIVE, TREE, find_planner
 from dptrees.dpcore.noise.source import MAX_COUNT
 from dptrees.dpcore.privacy.sensitivity import GroupPrivacy
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Measure
@@ -32,8 +33,6 @@ from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.thresholds.forest import TreeThresholds
 from dptrees.dpcore.thresholds.plan import ThresholdPlan
-
-TREE, THRESHOLDS, ADAPTIVE = "tree", "thresholds", "adaptive"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +65,6 @@ class HierarchyWorkload(TreeWorkload):
     reads_counts: bool = False
     rows_at_most: int = MAX_COUNT
     may_use_thresholds: bool = False
-
-    @property
-    def is_top_down(self) -> bool:
-        """Whether counts are repaired from the root down, as all mechanisms can."""
-        return self.consistency == TOP_DOWN
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -240,6 +234,18 @@ class IrregularLevels(Planner[HierarchyWorkload]):
         self, workload: HierarchyWorkload, mechanism: IrregularMechanism | ThresholdMechanism
     ) -> float:
         return mechanism.predicted_error
+
+
+class HierarchyChoice(MechanismChoice[HierarchyWorkload]):
+    """A hierarchy's choice: an adaptive tree, where rows are guessed and repaired top down."""
+
+    def others(self, workload: HierarchyWorkload) -> tuple[HierarchyWorkload, ...]:
+        may_adapt = workload.guessed_rows is not None and workload.consistency == TOP_DOWN
+        return (replace(workload, mechanism=ADAPTIVE),) if may_adapt else ()
+
+    def ways(self, workload: HierarchyWorkload) -> frozenset[Way]:
+        whole = self.levels(workload)
+        return super().ways(workload) if self.others(workload) else whole.planner.ways(whole)
 
 
 def _split(workload: HierarchyWorkload, plan: IrregularPlan) -> tuple[IrregularPlan, str]:

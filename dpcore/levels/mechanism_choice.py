@@ -20,14 +20,11 @@ from dptrees.dpcore.levels.workload import (
     Planner,
     ReadAs,
     Reasons,
-    TreeWorkload,
     W,
 )
-from dptrees.dpcore.mechanisms import LEVELS
+from dptrees.dpcore.mechanisms import ADAPTIVE, EXPONENTIAL, FACTORISED, LEVELS
 from dptrees.dpcore.questions.planning import Noise, Setting
 from dptrees.dpcore.specification import Refusal
-
-ADAPTIVE, EXPONENTIAL, FACTORISED = "adaptive", "exponential", "factorised"
 
 
 class MechanismChoice(Planner[W]):
@@ -63,7 +60,7 @@ class MechanismChoice(Planner[W]):
                 return other
         return self.levels(workload)
 
-    def whole(self, workload: W) -> W:
+    def linear(self, workload: W) -> W:
         return self.levels(workload) if self.others(workload) else workload
 
     def predicted(self, workload: W, mechanism: Any) -> float:
@@ -107,18 +104,6 @@ class MechanismChoice(Planner[W]):
             rule = error.rule if isinstance(error, Refusal) else error
             reason = f"an adaptive tree cannot be had: {rule}"
         return f"{planner.otherwise}, as {reason}"
-
-
-class HierarchyChoice(MechanismChoice[TreeWorkload]):
-    """A hierarchy's choice: an adaptive tree, where rows are guessed and repaired top down."""
-
-    def others(self, workload: Any) -> tuple[Any, ...]:
-        may_adapt = workload.guessed_rows is not None and workload.is_top_down
-        return (replace(workload, mechanism=ADAPTIVE),) if may_adapt else ()
-
-    def ways(self, workload: Any) -> Any:
-        whole = self.levels(workload)
-        return super().ways(workload) if self.others(workload) else whole.planner.ways(whole)
 
 
 _CLOSEST_ESTIMATES = (

@@ -22,12 +22,11 @@ from dptrees.dpcore.arithmetic.elementary import exp, log
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.levels.workload import (
     FREE_INTERVALS,
-    PLANNED,
     OrderedWorkload,
     Planner,
     Reasons,
 )
-from dptrees.dpcore.mechanisms import LEVELS
+from dptrees.dpcore.mechanisms import LEVELS, PLANNED
 from dptrees.dpcore.noise.laws import DiscreteGaussian
 from dptrees.dpcore.papers.cdf_mechanisms import (
     LevelBudgets,

@@ -14,7 +14,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from dptrees.dpcore.mechanisms import LEVELS, find_planner
+from dptrees.dpcore.mechanisms import ADAPTIVE, LEVELS, find_planner
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Measure, PrivacyUnit
@@ -23,7 +23,6 @@ from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.uniform.objectives import CDF, Objective, QuantileObjective
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreeSetting
 
-PLANNED, ADAPTIVE = "planned", "adaptive"
 # Why a section has no key "intervals", but for one mechanism.
 FREE_INTERVALS = "goes with the mechanism exponential; others have intervals without a share"
 # The unit of errors in what a tree counts: rows, or sums of a column.
@@ -121,7 +120,7 @@ class Planner(ABC, Generic[W]):
         """Return the workload, restricted to the mechanism that a plan has."""
         return workload
 
-    def whole(self, workload: W) -> W:
+    def linear(self, workload: W) -> W:
         """Return the workload by whole levels, where the mechanism is open."""
         return workload
 
@@ -184,8 +183,8 @@ class TreeWorkload(Workload[Any]):
         return own
 
     def linear(self) -> TreeWorkload:
-        whole: TreeWorkload = self.planner.whole(self)
-        return whole
+        own: TreeWorkload = self.planner.linear(self)
+        return own
 
     @property
     def ways(self) -> frozenset[Way]:

@@ -8,7 +8,6 @@ The order of calls, for a tree of 4 cells whose places need no rounds and no bra
 
 >>> import numpy as np, pyarrow as pa
 >>> from fractions import Fraction
->>> from dptrees.dpcore.levels.workload import OrderedWorkload
 >>> from dptrees.dpcore.noise.randomness import ReleaseKey
 >>> from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
 >>> from dptrees.dpcore.ordered.domain_kinds import make_domain

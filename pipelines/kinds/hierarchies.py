@@ -13,11 +13,10 @@ from typing_extensions import Self
 
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.irregular.planner import NodeWeights
-from dptrees.dpcore.levels.hierarchy import ADAPTIVE, THRESHOLDS, HierarchyWorkload
+from dptrees.dpcore.levels.hierarchy import HierarchyWorkload
 from dptrees.dpcore.levels.irregular import TOP_DOWN
 from dptrees.dpcore.levels.relative_errors import METRICS, RelativeObjective
-from dptrees.dpcore.levels.workload import PLANNED
-from dptrees.dpcore.mechanisms import mechanism_names
+from dptrees.dpcore.mechanisms import ADAPTIVE, PLANNED, THRESHOLDS, mechanism_names
 from dptrees.dpcore.noise.source import MAX_COUNT
 from dptrees.dpcore.questions.planning import Noise, Workload
 from dptrees.dpcore.rows.policies import MeasureColumn

@@ -22,8 +22,8 @@ from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
 from dptrees.dpcore.arithmetic.sums import interpolated
-from dptrees.dpcore.levels.workload import PLANNED, OrderedWorkload, ReadAs
-from dptrees.dpcore.mechanisms import LEVELS, mechanism_names
+from dptrees.dpcore.levels.workload import OrderedWorkload, ReadAs
+from dptrees.dpcore.mechanisms import EXPONENTIAL, LEVELS, PLANNED, mechanism_names
 from dptrees.dpcore.numbers import FINEST, MeanWorkload
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.released import ReleasedCdf
@@ -229,7 +229,7 @@ class OrderedTree(KnownLeavesSection):
     mechanism: Annotated[
         str,
         PlainValidator(rules.choice(*mechanism_names("ordered"))),
-    ] = "planned"
+    ] = PLANNED
     fanouts: Annotated[tuple[int, ...] | None, PlainValidator(rules.whole_numbers)] = None
     level_budgets: Annotated[
         Literal["equal", "optimal"] | tuple[Fraction, ...] | None,
@@ -287,7 +287,7 @@ class OrderedTree(KnownLeavesSection):
         is_written = not isinstance(domain, Mapping) or "cells" in domain
         is_cheap = (
             self.chosen_objective == MEAN
-            or self.mechanism == "exponential"
+            or self.mechanism == EXPONENTIAL
             or self.optimize_for == ReadAs.QUANTILES.value
         )
         if is_whole and cells > MOST_WHOLE and not (is_written or is_cheap):
@@ -406,7 +406,7 @@ class OrderedTree(KnownLeavesSection):
     @property
     def plans_freely(self) -> bool:
         """Whether the planner chooses the shares of the levels."""
-        return self.mechanism == "planned" and self.level_budgets is None
+        return self.mechanism == PLANNED and self.level_budgets is None
 
     def _check_order(self) -> None:
         """Categories that have no order are for counts."""
