@@ -463,10 +463,12 @@ class OrderedTree(KnownLeavesSection):
     @property
     def _shared(self) -> dict[str, Any]:
         """The parts of the workload that a mean has too."""
-        noise = Noise(self.noise)
         return {
-            **{"name": self.name, "domain": self.domain, "keys": self.keys},
-            **{"weight": self.weight, "noise": noise},
+            "name": self.name,
+            "domain": self.domain,
+            "keys": self.keys,
+            "weight": self.weight,
+            "noise": Noise(self.noise),
         }
 
     @property
