@@ -20,8 +20,8 @@ GATEWAY = PurePosixPath("dpcore/noise/randomness.py")
 SIGNATURE = PurePosixPath("pipelines/proof/signature.py")
 TERMINAL = PurePosixPath("pipelines/terminal_text.py")
 YAML = PurePosixPath("pipelines/beam_yaml.py")
-# The registry of kinds imports a kind when a release first has it.
-LOADER = PurePosixPath("dpcore/release/kinds.py")
+# Kinds and mechanisms are imported when a release first has them.
+LOADER = PurePosixPath("dpcore/mechanisms.py")
 
 # dpcore: third-party packages it may use, and what of the standard library it may not.
 DPCORE_PACKAGES = {"numpy", "scipy", "pyarrow", "mmh3", "cryptography", "dp_accounting", "dpcore"}

@@ -7,28 +7,18 @@ sees is registered in the pipelines; `dpcore.mechanisms` names the mechanisms.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.mechanisms import MECHANISMS, find_mechanism
+from dptrees.dpcore.mechanisms import MECHANISMS, find_mechanism, load
 from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit
 from dptrees.dpcore.questions.planning import Mechanism
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import QUANTILES, ReadPart, Released
 from dptrees.dpcore.rows.key_tables import KeyTable
-
-
-def _later(place: str) -> Callable[[], Any]:
-    """What imports a name when it is first needed: all kinds take longer than most queries.
-
-    Args:
-        place: the module in dpcore, a colon, and the name.
-    """
-    module, _, name = place.partition(":")
-    return lambda: getattr(import_module(f"dptrees.dpcore.{module}"), name)
 
 
 def mechanism_from_entries(
@@ -94,7 +84,7 @@ def _kind(read: Callable[[Any, Spec, ReadTerms], Question], reader: str, release
         read: makes the question by what reads it, from a specification.
         reader, released: the places of what reads a question, and of the answers about it.
     """
-    imported, answers = _later(reader), _later(released)
+    imported, answers = partial(load, reader), partial(load, released)
     return TreeKind(
         question=lambda spec, terms: read(imported(), spec, terms),
         released=lambda question, read, tables: answers()(question, read),
@@ -102,7 +92,7 @@ def _kind(read: Callable[[Any, Spec, ReadTerms], Question], reader: str, release
 
 
 def _read_ordered(spec: Spec, terms: ReadTerms) -> Question:
-    question: Question = _later("ordered.question:ordered_question_from_spec")()(
+    question: Question = load("ordered.question:ordered_question_from_spec")(
         spec,
         terms.unit,
         lambda left, unit: mechanism_from_entries(
@@ -152,22 +142,22 @@ def _of_keys(read: Any, spec: Spec, terms: ReadTerms) -> Question:
 
 
 def _read_series(spec: Spec, terms: ReadTerms) -> Question:
-    read = _later("series.workload:series_question_from_spec")()
+    read = load("series.workload:series_question_from_spec")
     question: Question = read(spec, lambda level: find_kind(level).question(level, terms))
     return question
 
 
 def _released_series(question: Any, read: ReadPart, tables: Tables) -> Released:
-    own_period = _later("series.released:own_period")()
+    own_period = load("series.released:own_period")
     period: Released = own_period(
         question, read, tables, lambda tree: kind_named(tree.kind).released
     )
     return period
 
 
-_RELEASED_CDF = _later("ordered.released:ReleasedCdf")
-_RELEASED_QUANTILES = _later("exponential.question:ReleasedQuantiles")
-_EXPONENTIAL = _later("exponential.question:exponential_question_from_spec")
+_RELEASED_CDF = partial(load, "ordered.released:ReleasedCdf")
+_RELEASED_QUANTILES = partial(load, "exponential.question:ReleasedQuantiles")
+_EXPONENTIAL = partial(load, "exponential.question:exponential_question_from_spec")
 KINDS: dict[str, TreeKind] = {
     "ordered": TreeKind(
         _read_ordered,
