@@ -22,10 +22,9 @@ from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
-from typing_extensions import Self
 
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.boxes.domain import HypercubeDomain, Nodes
@@ -272,6 +271,9 @@ class PartitionMechanism(Coded, ABC):
         """Each level's depth, budget and exact noise, as plain JSON values."""
 
 
+L = TypeVar("L", bound="LevelsPlan")
+
+
 @dataclass(frozen=True, kw_only=True)
 class LevelsPlan(PartitionMechanism, ABC):
     """A plan of a partition with a budget for each level.
@@ -322,7 +324,7 @@ class LevelsPlan(PartitionMechanism, ABC):
 
     # By hand: depths and amounts are in the entries of the levels.
     @classmethod
-    def from_entries(cls, left: dict[str, Any], **context: Any) -> Self:
+    def from_entries(cls: type[L], left: dict[str, Any], **context: Any) -> L:
         """Read what `spec` writes."""
         depths = tuple(level["depth"] for level in left["levels"])
         amounts = tuple(Fraction(level[left["measure"]]) for level in left["levels"])
