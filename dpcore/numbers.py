@@ -37,12 +37,7 @@ from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.composition import Spending, moved_of_levels
 from dptrees.dpcore.privacy.sensitivity import distinct_sensitivity, noise_law, split_sensitivity
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
-from dptrees.dpcore.questions.answer_errors import (
-    BlockedValues,
-    Statistic,
-    StatisticKind,
-    half_width,
-)
+from dptrees.dpcore.questions.answer_errors import BlockedValues, half_width
 from dptrees.dpcore.questions.messages import Drawn, Gathered, Increments, Place, RowIncrements
 from dptrees.dpcore.questions.one_part import (
     ONE_PLACE,
@@ -53,7 +48,7 @@ from dptrees.dpcore.questions.one_part import (
     nodes_table,
 )
 from dptrees.dpcore.questions.planning import Setting, Workload
-from dptrees.dpcore.questions.released import Answer, Total
+from dptrees.dpcore.questions.released import Answer, Statistic, StatisticKind, Total
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import KeyedQuestion, budget_entry, column_policies
 from dptrees.dpcore.rows.columns import fixed_width_values, pack, unpack

@@ -76,7 +76,8 @@ if TYPE_CHECKING:
     from dptrees.pipelines.python.config import By, Config, Privacy, Tree
     from dptrees.pipelines.python.error import Error
     from dptrees.pipelines.python.making import Session
-    from dptrees.pipelines.python.release import Plan, Release
+    from dptrees.pipelines.python.planned import Plan
+    from dptrees.pipelines.python.release import Release
     from dptrees.pipelines.python.request import Request
     from dptrees.pipelines.python.tree import TreeAnswers
     from dptrees.transforms.beam.release import ReleaseTrees
@@ -114,7 +115,7 @@ _MODULES = {
     "Config": _CONFIG,
     "DPTree": "dptrees.pipelines.beam_yaml",
     "Error": "dptrees.pipelines.python.error",
-    "Plan": "dptrees.pipelines.python.release",
+    "Plan": "dptrees.pipelines.python.planned",
     "Privacy": _CONFIG,
     "Release": "dptrees.pipelines.python.release",
     "ReleaseTrees": "dptrees.transforms.beam.release",

@@ -34,7 +34,7 @@ from apache_beam.runners.portability.expansion_service import ExpansionServiceSe
 from apache_beam.transforms.external import ImplicitSchemaPayloadBuilder
 from apache_beam.utils import thread_pool_executor
 
-from dptrees.dpcore.release.guarantee import CHECKSUM
+from dptrees.dpcore.release.manifest import CHECKSUM
 from dptrees.pipelines.config.configuration import Configuration, checked_configuration
 from dptrees.pipelines.run.engine import check_options
 from dptrees.pipelines.run.job import Options

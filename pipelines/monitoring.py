@@ -54,14 +54,11 @@ def failure_outcome(error: BaseException, stopped: ExitCode | None = None) -> Ou
     """
     if stopped is not None or isinstance(error, KeyboardInterrupt):
         return Outcome(code=stopped or ExitCode.STOPPED, sentence="stopped")
-    from dptrees.pipelines.query.release_folder import FolderError
-    from dptrees.pipelines.sections.document import ConfigurationError
-
     if isinstance(error, ReleaseError):
         return _outcome(error.sentence, error.again)
-    if isinstance(error, FolderError):
+    if isinstance(error, UserError):
         return _outcome(str(error), error.again)
-    if isinstance(error, (UserError, ConfigurationError, MatrixError)):
+    if isinstance(error, MatrixError):
         return _outcome(str(error), again=False)
     if is_no_memory(error):
         return _outcome(NO_MEMORY, again=True)

@@ -26,7 +26,13 @@ from dptrees.transforms.errors import ReleaseError
 
 
 class UserError(Exception):
-    """A mistake that its user can fix; the message is one clear sentence."""
+    """A mistake that its user can fix; the message is one clear sentence.
+
+    Attributes:
+        again: it may pass by itself.
+    """
+
+    again = False
 
 
 class Later:
@@ -75,10 +81,9 @@ class Stopping:
         waits: the first signal is only remembered.
     """
 
-    def __init__(self) -> None:
-        self.code: ExitCode | None = None
-        self.is_late = False
-        self.waits = False
+    code: ExitCode | None = None
+    is_late = False
+    waits = False
 
     def listen(self) -> dict[signal.Signals, Any]:
         """Listens to the signals; returns what listened before."""

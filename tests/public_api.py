@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 import dptrees
 import dptrees.spark
 from dptrees.pipelines.cli.command import command_parser
+from dptrees.pipelines.cli.release_commands import CommandParser
 from dptrees.pipelines.monitoring import PREFIX
 from dptrees.pipelines.process import ExitCode
 from tests.golden.configurations import write_data
@@ -71,9 +72,9 @@ def parameters(name: str, function: Any) -> Iterator[str]:
             yield f"{name}({each.name})"
 
 
-def command_names(parser: argparse.ArgumentParser, above: str = "dptrees") -> Iterator[str]:
+def command_names(parser: CommandParser, above: str = "dptrees") -> Iterator[str]:
     """Commands, their arguments and their options."""
-    for action in parser._actions:
+    for action in parser.filled()._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():
                 yield f"{above} {name}"

@@ -25,15 +25,12 @@ PIPELINES: tuple[str, ...] = (
 INSIDE: dict[str, tuple[int, str]] = {
     "pipelines/check/verifying.py": (1, "a check of a release without its rows makes no release"),
     "pipelines/config/configuration.py": (1, "most configurations are no series"),
-    "pipelines/monitoring.py": (2, "their errors are known once something has failed"),
     "pipelines/proof/keygen.py": (1, "a release key needs no signatures"),
     "pipelines/proof/tables.py": (
         2,
         "pages and totals to date are checked where a release has them",
     ),
-    "pipelines/python/calls.py": (2, "import dptrees starts at once"),
-    "pipelines/python/error.py": (4, "their errors are known once something has failed"),
-    "pipelines/python/release.py": (1, "a page needs jinja"),
+    "pipelines/python/calls.py": (1, "import dptrees starts at once"),
     "pipelines/report/summary.py": (2, "a page needs jinja"),
     "pipelines/run/metrics.py": (1, "only a ledger needs SQLAlchemy"),
     "pipelines/run/stage.py": (1, "only a ledger needs SQLAlchemy"),

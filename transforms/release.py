@@ -15,7 +15,7 @@ from dptrees.transforms.folder.existing_release import (
     read_manifest,
     restored_nonce,
 )
-from dptrees.transforms.folder.layout import MANIFEST
+from dptrees.transforms.folder.names import MANIFEST
 from dptrees.transforms.folder.universe import share_universes
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE

@@ -19,8 +19,6 @@ from dptrees.dpcore.ordered.question import OrderedQuestion, quantiles_from_poin
 from dptrees.dpcore.questions.answer_errors import (
     BlockedValues,
     LeafRun,
-    Statistic,
-    StatisticKind,
     merged_runs,
 )
 from dptrees.dpcore.questions.released import (
@@ -28,6 +26,8 @@ from dptrees.dpcore.questions.released import (
     Answer,
     NamedRun,
     ReadPart,
+    Statistic,
+    StatisticKind,
     check_apart,
     quantile_number,
     sum_label,

@@ -29,7 +29,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +38,7 @@ from dptrees.dpcore.arithmetic.elementary import log
 from dptrees.dpcore.arithmetic.normal import normal_quantile
 from dptrees.dpcore.arithmetic.sums import dot
 from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.questions.released import Statistic, StatisticKind
 from dptrees.dpcore.trees.error_laws import QuantileMargin, clipped_intervals, prefix_margin
 from dptrees.dpcore.trees.forests import LevelSolution, PrefixSolution, RootSolutions
 from dptrees.dpcore.trees.shapes import Shape
@@ -333,37 +333,6 @@ def merged_runs(runs: Iterable[LeafRun]) -> list[LeafRun]:
 _SMALL = 1.75
 # Standard errors that a bound of a bound is taken at: it fails in less than 1 of 10,000 cases.
 _SURE = 6.6
-
-
-class StatisticKind(Enum):
-    """What is computed of the values of a column."""
-
-    MEAN = "mean"
-    VARIANCE = "variance"
-    STD = "std"
-    TOTAL = "total"
-    SHARE = "share"  # the part of all rows that a range holds
-
-
-@dataclass(frozen=True, kw_only=True)
-class Statistic:
-    """A statistic of the values of a column, with its error.
-
-    Attributes:
-        label: the range of values that it is of.
-        value: the estimate.
-        std_error: its standard error, from the noise alone; NaN where none is known.
-        ci_low, ci_high: the interval for the true one.
-        within: how much of either side of the interval is there because only the cells of values
-            are known; 0 where a cell is one number.
-    """
-
-    label: str
-    value: float
-    std_error: float
-    ci_low: float
-    ci_high: float
-    within: float
 
 
 def half_width(confidence: float) -> float:

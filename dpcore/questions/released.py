@@ -17,17 +17,19 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.arithmetic.sums import hypotenuse
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.questions.answer_errors import Statistic, StatisticKind
-from dptrees.dpcore.questions.question import Question
+
+if TYPE_CHECKING:
+    from dptrees.dpcore.noise.randomness import RandomStream
+    from dptrees.dpcore.questions.question import Question
 
 NODES_SCHEMA = pa.schema(
     [
@@ -171,6 +173,37 @@ class Answer:
     def shown(self) -> str:
         """The label for people."""
         return self.label if self.in_words is None else self.in_words
+
+
+class StatisticKind(Enum):
+    """What is computed of the values of a column."""
+
+    MEAN = "mean"
+    VARIANCE = "variance"
+    STD = "std"
+    TOTAL = "total"
+    SHARE = "share"  # the part of all rows that a range holds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistic:
+    """A statistic of the values of a column, with its error.
+
+    Attributes:
+        label: the range of values that it is of.
+        value: the estimate.
+        std_error: its standard error, from the noise alone; NaN where none is known.
+        ci_low, ci_high: the interval for the true one.
+        within: how much of either side of the interval is there because only the cells of values
+            are known; 0 where a cell is one number.
+    """
+
+    label: str
+    value: float
+    std_error: float
+    ci_low: float
+    ci_high: float
+    within: float
 
 
 class Total(NamedTuple):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
 
 from dptrees.dpcore import __version__
@@ -13,14 +11,10 @@ from dptrees.dpcore.privacy.unit import Measure, Neighbors, NullUnits, amount_te
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.series.runs import protected_period, run_in_words, run_numbers
 
-# The entry of a manifest that shows whether the others are as they were written.
-CHECKSUM = "checksum"
 # Raised when a version computes floats of the same plan and counts with other bits. Releases
 # without it are of versions whose last digits depended on the processor.
 ARITHMETIC_VERSION = 1
 
-# Entries of the guarantee that releases of earlier versions lack.
-LATER_NUMBERS = ("period", "invariants")
 
 _ROWS = {
     Neighbors.ADD_REMOVE: "one of them has one row more than the other",
@@ -226,8 +220,9 @@ def _shared_budget(plan: ReleasePlan) -> dict[str, str]:
 def guarantee_numbers(plan: ReleasePlan) -> dict[str, object]:
     """Return the guarantee as the manifest states it for programs.
 
-    The relation, the unit and the budget; `LATER_NUMBERS` where they apply: "period" for a series,
-    whose budget is for a unit's rows of one period, and "invariants", the levels of exact counts.
+    The relation, the unit and the budget; `LATER_NUMBERS` of a manifest where they apply: "period"
+    for a series, whose budget is for a unit's rows of one period, and "invariants", the levels of
+    exact counts.
     """
     stated = plan.promised
     return {
@@ -275,22 +270,6 @@ def plan_manifest(plan: ReleasePlan) -> dict[str, object]:
         "trees": [question.entry() for question in plan.questions],
         **({} if plan.run is None else {"series": run_numbers(plan.name, plan.run)}),
     }
-
-
-def manifest_checksum(manifest: Mapping[str, object]) -> str:
-    """SHA-256, in hexadecimal, of a manifest's other entries in canonical JSON.
-
-    It shows that an entry was damaged or edited by hand, not by whom: anyone who edits can write
-    another checksum too.
-
-    >>> manifest_checksum({"a": 1, "b": [2]}) == manifest_checksum({"b": [2], "a": 1,
-    ...     CHECKSUM: "old"})
-    True
-    """
-    entries = {name: value for name, value in manifest.items() if name != CHECKSUM}
-    plain = json.loads(json.dumps(entries))  # as it is read back
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 # Above, an output may be 20,000 times as likely with a unit as without it.

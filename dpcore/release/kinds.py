@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from dptrees.dpcore.hierarchy.universe import Universe
 from dptrees.dpcore.mechanisms import MECHANISMS, find_mechanism, load
-from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit
-from dptrees.dpcore.questions.planning import Mechanism
-from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import QUANTILES, ReadPart, Released
-from dptrees.dpcore.rows.key_tables import KeyTable
+
+if TYPE_CHECKING:
+    from dptrees.dpcore.hierarchy.universe import Universe
+    from dptrees.dpcore.ordered.lookup import QuantileLookup
+    from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit
+    from dptrees.dpcore.questions.planning import Mechanism
+    from dptrees.dpcore.questions.question import Question
+    from dptrees.dpcore.rows.key_tables import KeyTable
 
 
 def mechanism_from_entries(
@@ -45,8 +48,8 @@ def mechanism_from_entries(
 
 Spec = Mapping[str, Any]
 # From the digest of a universe to the universe, of a table of keys to the table.
-ReadUniverse = Callable[[str], Universe]
-ReadKeys = Callable[[str], KeyTable]
+ReadUniverse: TypeAlias = "Callable[[str], Universe]"
+ReadKeys: TypeAlias = "Callable[[str], KeyTable]"
 # What trees concluded, by the name of the table.
 Tables = Mapping[str, pa.Table]
 
@@ -71,10 +74,13 @@ class TreeKind(NamedTuple):
     Attributes:
         question: of a specification, as `Question.spec` writes it.
         released: the answers about a question, from its parts and from what it concluded.
+        lookup: the released quantiles of a specification, from the table of quantiles; None: they
+            need the question.
     """
 
     question: Callable[[Spec, ReadTerms], Question]
     released: Callable[[Any, ReadPart, Tables], Released]
+    lookup: Callable[[Spec, pa.Table], QuantileLookup] | None = None
 
 
 def _kind(read: Callable[[Any, Spec, ReadTerms], Question], reader: str, released: str) -> TreeKind:
@@ -156,12 +162,14 @@ def _released_series(question: Any, read: ReadPart, tables: Tables) -> Released:
 
 
 _RELEASED_CDF = partial(load, "ordered.released:ReleasedCdf")
+_LOOKUP = partial(load, "ordered.lookup:QuantileLookup")
 _RELEASED_QUANTILES = partial(load, "exponential.question:ReleasedQuantiles")
 _EXPONENTIAL = partial(load, "exponential.question:exponential_question_from_spec")
 KINDS: dict[str, TreeKind] = {
     "ordered": TreeKind(
         _read_ordered,
         lambda question, read, tables: _RELEASED_CDF()(question, read, tables.get(QUANTILES)),
+        lambda spec, table: _LOOKUP()(spec, table),
     ),
     "hierarchy": _kind(
         _read_hierarchy,

@@ -21,12 +21,8 @@ from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question, SeriesRun
 from dptrees.dpcore.release.kinds import ReadKeys, ReadTerms, ReadUniverse, find_kind
+from dptrees.dpcore.release.manifest import FORMAT_VERSION, READ_FORMATS
 from dptrees.dpcore.rows.key_tables import TableKeys
-
-# Changes whenever the same specification would give other bits in a release.
-FORMAT_VERSION = 3
-# Format 2 drew other bits (without a folder's nonce), but its specifications read the same.
-READ_FORMATS = (2, FORMAT_VERSION)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from dptrees.pipelines.run.stage import Stage
 from dptrees.pipelines.terminal_text import escaped
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.existing_release import begun
-from dptrees.transforms.folder.layout import SIGNATURE
+from dptrees.transforms.folder.names import SIGNATURE
 from dptrees.transforms.folder.stores import FileInfo
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import check_readable, file_types, spread

@@ -20,7 +20,7 @@ import pyarrow
 import pyarrow.parquet as pq
 
 from dptrees.dpcore import __version__
-from dptrees.dpcore.release.guarantee import CHECKSUM, LATER_NUMBERS
+from dptrees.dpcore.release.manifest import CHECKSUM, LATER_NUMBERS
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.config.configuration import Configuration, load_configuration
 from dptrees.pipelines.proof.check import CheckFailed
@@ -32,7 +32,7 @@ from dptrees.pipelines.run.planned_once import changed_key
 from dptrees.pipelines.run.stage import table_rows
 from dptrees.pipelines.sections.parameters import CONFIGURATIONS
 from dptrees.transforms.folder import files
-from dptrees.transforms.folder.layout import MANIFEST, SHARED_NAMES
+from dptrees.transforms.folder.names import MANIFEST, SHARED_NAMES
 from dptrees.transforms.folder.universe import share_universes
 from dptrees.transforms.held import HELD_FILES, KEPT_FILES, KEPT_SCHEME, SCHEME
 from dptrees.transforms.keys import KeyReference

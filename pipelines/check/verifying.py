@@ -14,7 +14,7 @@ from dptrees.pipelines.proof.verified import Verified, raise_first
 from dptrees.pipelines.query.release_folder import holds_release
 from dptrees.pipelines.sections.parameters import CONFIGURATIONS, given_parameters
 from dptrees.pipelines.terminal_text import print_json, print_line
-from dptrees.transforms.folder.layout import run_folder
+from dptrees.transforms.folder.names import run_folder
 from dptrees.transforms.keys import KeyReference, has_scheme
 
 

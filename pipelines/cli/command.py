@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from dptrees.dpcore import __version__
 from dptrees.pipelines.cli.release_commands import (
+    EXAMPLES,
+    QUERY,
+    RELEASE,
+    SAMPLE,
+    Command,
     CommandParser,
-    Commands,
-    add_command,
     add_config,
-    add_query,
-    add_release,
-    add_sample,
     add_set,
 )
 from dptrees.pipelines.monitoring import Outcome, failure_outcome, report_outcome, use_format
@@ -58,30 +58,21 @@ LEDGER = {
 }
 
 
-def add_check(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
-        logging.getLogger().setLevel(logging.CRITICAL)  # as of release
-        with without_collections():
-            run_check.load()
-        return run_check(
-            chosen.config,
-            rest,
-            given_parameters(chosen.set),
-            most=chosen.rows,
-            with_rows=not chosen.no_rows,
-            as_json=chosen.json,
-        )
-
-    parser = add_command(
-        commands,
-        "check",
-        "Check a release before it is made: files, columns, key, ledger, output, engine and rows; "
-        "with --no-rows or --json also predicted errors. The results about rows are exact and NOT "
-        "private: only for people with access to the raw data. Any Beam option may follow CONFIG. "
-        "The exit code is 2 if a row would be refused; with --no-rows that with which the release "
-        "would end before its job.",
-        run,
+def _run_check(chosen: argparse.Namespace) -> Any:
+    logging.getLogger().setLevel(logging.CRITICAL)  # as of release
+    with without_collections():
+        run_check.load()
+    return run_check(
+        chosen.config,
+        chosen.rest,
+        given_parameters(chosen.set),
+        most=chosen.rows,
+        with_rows=not chosen.no_rows,
+        as_json=chosen.json,
     )
+
+
+def _fill_check(parser: CommandParser) -> None:
     add_config(parser)
     rows = parser.add_mutually_exclusive_group()
     rows.add_argument("--rows", type=_rows, metavar="N", help="read at most N rows; default: all")
@@ -102,16 +93,11 @@ def _rows(text: str) -> int:
     return int(text)
 
 
-def add_init(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
-        return run_init(chosen.file, chosen.input, header=chosen.header)
+def _run_init(chosen: argparse.Namespace) -> Any:
+    return run_init(chosen.file, chosen.input, header=chosen.header)
 
-    parser = add_command(
-        commands,
-        "init",
-        "Write a configuration to fill in, from the names and types of columns.",
-        run,
-    )
+
+def _fill_init(parser: CommandParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a new YAML file")
     parser.add_argument(
         "--input",
@@ -127,14 +113,12 @@ def add_init(commands: Commands) -> None:
     )
 
 
-def add_keygen(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
-        made = run_rotation if chosen.rotate else run_keygen
-        return (run_signing_keygen if chosen.signing else made)(chosen.file)
+def _run_keygen(chosen: argparse.Namespace) -> Any:
+    made = run_rotation if chosen.rotate else run_keygen
+    return (run_signing_keygen if chosen.signing else made)(chosen.file)
 
-    parser = add_command(
-        commands, "keygen", "Make a release key in a new file that only you can read.", run
-    )
+
+def _fill_keygen(parser: CommandParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a new file; with --rotate, a file of keys")
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
@@ -149,13 +133,11 @@ def add_keygen(commands: Commands) -> None:
     )
 
 
-def add_ledger(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
-        return LEDGER[chosen.step](chosen)
+def _run_ledger(chosen: argparse.Namespace) -> Any:
+    return LEDGER[chosen.step](chosen)
 
-    parser = add_command(
-        commands, "ledger", "Track the privacy budget of data sets over all releases.", run
-    )
+
+def _fill_ledger(parser: CommandParser) -> None:
     kinds = parser.add_subparsers(dest="step", required=True, metavar="STEP")
     init = kinds.add_parser("init", help="add a data set; creates the ledger if there is none")
     show = kinds.add_parser("show", help="show the spent budget and the releases that spent it")
@@ -204,20 +186,18 @@ def add_ledger(commands: Commands) -> None:
         step.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
-def add_plan(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
-        return run_plan(
-            chosen.config,
-            target_errors=chosen.target_error,
-            rows_guess=chosen.rows_guess,
-            units=chosen.units,
-            as_json=chosen.json,
-            parameters=given_parameters(chosen.set),
-        )
-
-    parser = add_command(
-        commands, "plan", "Show the plan and its predicted error; reads no data.", run
+def _run_plan(chosen: argparse.Namespace) -> Any:
+    return run_plan(
+        chosen.config,
+        target_errors=chosen.target_error,
+        rows_guess=chosen.rows_guess,
+        units=chosen.units,
+        as_json=chosen.json,
+        parameters=given_parameters(chosen.set),
     )
+
+
+def _fill_plan(parser: CommandParser) -> None:
     add_config(parser)
     parser.add_argument(
         "--target-error",
@@ -251,13 +231,11 @@ def _target_errors(text: str) -> TargetErrors:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def add_report(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
-        return run_report(chosen.release, chosen.path, chosen.tree)
+def _run_report(chosen: argparse.Namespace) -> Any:
+    return run_report(chosen.release, chosen.path, chosen.tree)
 
-    parser = add_command(
-        commands, "report", "Write report.html again: one page that works without a network.", run
-    )
+
+def _fill_report(parser: CommandParser) -> None:
     parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
     parser.add_argument(
         "--path",
@@ -269,18 +247,11 @@ def add_report(commands: Commands) -> None:
     parser.add_argument("--tree", help="name of the tree; optional if there is only one")
 
 
-def add_schema(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
-        return run_schema()
-
-    add_command(commands, "schema", "Print the JSON Schema of a configuration, for editors.", run)
+def _run_schema(chosen: argparse.Namespace) -> Any:
+    return run_schema()
 
 
-def add_series(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
-        return run_compact(chosen)
-
-    parser = add_command(commands, "series", "Maintain the folder of a series.", run)
+def _fill_series(parser: CommandParser) -> None:
     kinds = parser.add_subparsers(dest="step", required=True, metavar="STEP")
     compact = kinds.add_parser(
         "compact", help="delete the sealed files that later runs no longer need; all tables stay"
@@ -296,19 +267,13 @@ def add_series(commands: Commands) -> None:
     )
 
 
-def add_verify(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
-        if chosen.data:
-            logging.getLogger().setLevel(logging.CRITICAL)  # as of release
-        return run_verify(chosen)
+def _run_verify(chosen: argparse.Namespace) -> Any:
+    if chosen.data:
+        logging.getLogger().setLevel(logging.CRITICAL)  # as of release
+    return run_verify(chosen)
 
-    parser = add_command(
-        commands,
-        "verify",
-        "Check that a release is complete and unchanged; optionally compare it with its key "
-        "and its rows.",
-        run,
-    )
+
+def _fill_verify(parser: CommandParser) -> None:
     parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
     parser.add_argument(
         "--signer", metavar="FILE.pub", help="the public key that must have signed the manifest"
@@ -328,6 +293,57 @@ def add_verify(commands: Commands) -> None:
     )
     add_set(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+COMMANDS = (
+    Command(
+        "init",
+        "Write a configuration to fill in, from the names and types of columns.",
+        _run_init,
+        _fill_init,
+    ),
+    Command("plan", "Show the plan and its predicted error; reads no data.", _run_plan, _fill_plan),
+    Command(
+        "check",
+        "Check a release before it is made: files, columns, key, ledger, output, engine and rows; "
+        "with --no-rows or --json also predicted errors. The results about rows are exact and NOT "
+        "private: only for people with access to the raw data. Any Beam option may follow CONFIG. "
+        "The exit code is 2 if a row would be refused; with --no-rows that with which the release "
+        "would end before its job.",
+        _run_check,
+        _fill_check,
+    ),
+    Command(
+        "keygen",
+        "Make a release key in a new file that only you can read.",
+        _run_keygen,
+        _fill_keygen,
+    ),
+    RELEASE,
+    QUERY,
+    SAMPLE,
+    Command(
+        "report",
+        "Write report.html again: one page that works without a network.",
+        _run_report,
+        _fill_report,
+    ),
+    Command(
+        "verify",
+        "Check that a release is complete and unchanged; optionally compare it with its key "
+        "and its rows.",
+        _run_verify,
+        _fill_verify,
+    ),
+    Command(
+        "ledger",
+        "Track the privacy budget of data sets over all releases.",
+        _run_ledger,
+        _fill_ledger,
+    ),
+    Command("series", "Maintain the folder of a series.", run_compact, _fill_series),
+    Command("schema", "Print the JSON Schema of a configuration, for editors.", _run_schema, None),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -350,12 +366,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     """Run the command and report its faults."""
     parser = command_parser()
     chosen, rest = parser.parse_known_args(arguments)
+    chosen.rest = rest
     if rest and chosen.command not in ("check", "release"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     use_format(getattr(chosen, "log_format", "text"), getattr(chosen, "run_id", ""))
     with stopping() as stopped:
         try:
-            code = int(chosen.run(chosen, rest))
+            code = int(chosen.run(chosen))
             sys.stdout.flush()
             return code
         except BrokenPipeError:  # the reader of a pipe has gone, as with `| head`
@@ -386,18 +403,18 @@ def command_parser() -> CommandParser:
     )
     parser.add_argument("--version", action="version", version=f"dptrees {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    add_init(commands)
-    add_plan(commands)
-    add_check(commands)
-    add_keygen(commands)
-    add_release(commands)
-    add_query(commands)
-    add_sample(commands)
-    add_report(commands)
-    add_verify(commands)
-    add_ledger(commands)
-    add_series(commands)
-    add_schema(commands)
+    for name, text, run, fill in COMMANDS:
+        # Abbreviated options of ours would shadow Beam's.
+        command = commands.add_parser(
+            name,
+            help=text,
+            description=text,
+            epilog="\n  ".join(("examples:", *EXAMPLES[name])),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.set_defaults(run=run)
+        command.fill = fill
     return parser
 
 

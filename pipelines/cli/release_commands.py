@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import date
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from dptrees.pipelines.monitoring import FORMATS, run_id
 from dptrees.pipelines.process import (
@@ -25,8 +25,9 @@ CommandRun, Watch = Later("run.metrics:CommandRun"), Later("run.metrics:Watch")
 given_parameters = Later("sections.parameters:given_parameters")
 parse_day = Later("run.releasing:parse_day")
 run_due, run_release = Later("run.releasing:run_due"), Later("run.releasing:run_release")
-run_query, run_sample = Later("query.querying:run_query"), Later("query.querying:run_sample")
+run_query, run_sample = Later("query.querying:run_query"), Later("query.sampling:run_sample")
 
+# What the help of each command ends with.
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "keygen": ("dptrees keygen release.key",),
     "init": ("dptrees init new.yaml --input data/ages.parquet", "dptrees init empty.yaml"),
@@ -70,23 +71,31 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 
 
-def examples_text(name: str) -> str | None:
-    """What the help of a command ends with; None where there are no examples of it.
-
-    >>> print(examples_text("report"))
-    examples:
-      dptrees report out/ages
-    """
-    lines = EXAMPLES.get(name)
-    return None if lines is None else "\n  ".join(("examples:", *lines))
-
-
+Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
+Fill: TypeAlias = "Callable[[CommandParser], None]"
 _NO_CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)")
 _NO_OPTION = re.compile(r"unrecognized arguments: (--[\w-]+)")
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Argparse, whose refusals repeat an argument as it was given."""
+    """Argparse, whose refusals repeat an argument as it was given.
+
+    Attributes:
+        fill: adds the arguments when the parser is used: a command line uses few of all parsers.
+    """
+
+    fill: Fill | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.filled()
+        return super().parse_known_args(args, namespace)
+
+    def filled(self) -> CommandParser:
+        """Return the parser with its arguments."""
+        fill, self.fill = self.fill, None
+        if fill is not None:
+            fill(self)
+        return self
 
     def error(self, message: str) -> NoReturn:
         super().error(escaped(message + self._nearest(message)))
@@ -112,7 +121,7 @@ class CommandParser(argparse.ArgumentParser):
     def options(self) -> list[str]:
         """All options of the parser and of those below it."""
         result: list[str] = []
-        for action in self._actions:
+        for action in self.filled()._actions:
             result += action.option_strings
             below = action.choices if isinstance(action.choices, dict) else {}
             for parser in below.values():
@@ -120,23 +129,20 @@ class CommandParser(argparse.ArgumentParser):
         return result
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
-Run = Callable[[argparse.Namespace, list[str]], int]
+class Command(NamedTuple):
+    """A command of the command line.
 
+    Attributes:
+        name: the word.
+        text: what it does.
+        run: makes its exit code of the chosen options, which have those that are left as `rest`.
+        fill: adds its arguments; None: it takes none.
+    """
 
-def add_command(commands: Commands, name: str, text: str, run: Run) -> argparse.ArgumentParser:
-    """A command that is run by a function of the chosen options and of those that are left."""
-    # Abbreviated options of ours would shadow Beam's.
-    parser = commands.add_parser(
-        name,
-        help=text,
-        description=text,
-        epilog=examples_text(name),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.set_defaults(run=run)
-    return parser
+    name: str
+    text: str
+    run: Callable[[argparse.Namespace], int]
+    fill: Fill | None
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -156,79 +162,62 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     )
 
 
-Kinds: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
-
-def add_query(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
-        return run_query(chosen)
-
-    parser = add_command(commands, "query", "Query a release; costs no budget.", run)
+def _fill_query(parser: CommandParser) -> None:
     parser.add_argument("release", metavar="RELEASE", help="the folder of the release")
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="QUERY")
-    ordered, nodes = _add_ordered(kinds), [*_add_nodes(kinds), *_add_statistics(kinds)]
-    for kind in ordered:
-        kind.add_argument("--column", help="the column, if the tree has several")
-    for kind in (*ordered, *nodes):
-        _add_common(kind)
+    for name, (text, fill) in QUERIES.items():
+        kinds.add_parser(name, help=text).fill = fill
 
 
-def _add_ordered(kinds: Kinds) -> list[argparse.ArgumentParser]:
-    """The questions about one column with an order."""
-    cdf = kinds.add_parser("cdf", help="the number of rows below a value")
-    cdf.add_argument("values", nargs="+", metavar="VALUE", help="values of the column")
-    cdf.add_argument(
+def _fill_cdf(parser: CommandParser) -> None:
+    parser.add_argument("values", nargs="+", metavar="VALUE", help="values of the column")
+    parser.add_argument(
         "--simultaneous",
         action="store_true",
         help="intervals that hold at all values of the tree (and key) at once",
     )
-    quantile = kinds.add_parser("quantile", help="the value below which a fraction of rows lies")
-    quantile.add_argument("values", nargs="+", metavar="Q", help="fractions from 0 to 1")
-    quantile.set_defaults(exact=False)
-    median = kinds.add_parser("median", help="the value below which half of the rows lies")
-    median.set_defaults(exact=False, kind="quantile", values=["0.5"])
-    between = kinds.add_parser("range", help="the number of rows in [LOWER, UPPER)")
-    between.add_argument("lower", metavar="LOWER", help="the first value of the range")
-    between.add_argument("upper", metavar="UPPER", help="the end of the range, not included")
-    for kind in (cdf, between):
-        _add_exact(kind)
-    return [cdf, quantile, median, between]
+    _add_exact(parser)
+    _add_common(parser, of_column=True)
 
 
-def _add_statistics(kinds: Kinds) -> list[argparse.ArgumentParser]:
-    """The questions about the values of a column of numbers."""
-    parsers = []
-    for name, what in (
-        ("mean", "the mean of the values"),
-        ("variance", "the variance of the values"),
-        ("std", "the standard deviation of the values"),
-        ("total", "the sum of the values"),
-        ("share", "the fraction of the rows that are in a range of values"),
-    ):
-        parser = kinds.add_parser(name, help=what)
-        parser.add_argument(
-            "--range",
-            nargs=2,
-            required=name == "share",
-            metavar=("LOWER", "UPPER"),
-            help='only values in [LOWER, UPPER), which must be edges of cells; "" means no limit; '
-            'the share of one category without an order: its name and ""',
-        )
-        parser.set_defaults(exact=False)
-        parsers.append(parser)
-    described = kinds.add_parser(
-        "describe", help="rows, mean, standard deviation and quartiles of the values"
+def _fill_quantile(parser: CommandParser) -> None:
+    parser.add_argument("values", nargs="+", metavar="Q", help="fractions from 0 to 1")
+    parser.set_defaults(exact=False)
+    _add_common(parser, of_column=True)
+
+
+def _fill_median(parser: CommandParser) -> None:
+    parser.set_defaults(exact=False, kind="quantile", values=["0.5"])
+    _add_common(parser, of_column=True)
+
+
+def _fill_range(parser: CommandParser) -> None:
+    parser.add_argument("lower", metavar="LOWER", help="the first value of the range")
+    parser.add_argument("upper", metavar="UPPER", help="the end of the range, not included")
+    _add_exact(parser)
+    _add_common(parser, of_column=True)
+
+
+def _fill_statistic(parser: CommandParser) -> None:
+    """Of a question about the values of a column of numbers."""
+    parser.add_argument(
+        "--range",
+        nargs=2,
+        required=parser.prog.endswith(" share"),
+        metavar=("LOWER", "UPPER"),
+        help='only values in [LOWER, UPPER), which must be edges of cells; "" means no limit; '
+        'the share of one category without an order: its name and ""',
     )
-    described.set_defaults(exact=False)
-    return [*parsers, described]
+    _fill_describe(parser)
 
 
-def _add_nodes(kinds: Kinds) -> list[argparse.ArgumentParser]:
-    """The questions about boxes and nodes."""
-    box = kinds.add_parser(
-        "box", help="the number of rows in a box: a range of values in each of several columns"
-    )
-    box.add_argument(
+def _fill_describe(parser: CommandParser) -> None:
+    parser.set_defaults(exact=False)
+    _add_common(parser)
+
+
+def _fill_box(parser: CommandParser) -> None:
+    parser.add_argument(
         "--side",
         nargs=3,
         action="append",
@@ -237,8 +226,12 @@ def _add_nodes(kinds: Kinds) -> list[argparse.ArgumentParser]:
         help='the range [LOWER, UPPER) of a column; "" means no limit; give --side once for '
         "each column",
     )
-    total = kinds.add_parser("sum", help="the number of rows in several nodes together")
-    named = total.add_mutually_exclusive_group(required=True)
+    _add_exact(parser)
+    _add_common(parser)
+
+
+def _fill_sum(parser: CommandParser) -> None:
+    named = parser.add_mutually_exclusive_group(required=True)
     named.add_argument(
         "--paths",
         nargs="+",
@@ -250,26 +243,27 @@ def _add_nodes(kinds: Kinds) -> list[argparse.ArgumentParser]:
     named.add_argument(
         "--paths-file", metavar="FILE", help="a file with one path, value or interval per line"
     )
-    for kind in (box, total):
-        _add_exact(kind)
-    top = kinds.add_parser("top", help="the nodes of a level with the largest counts")
-    top.add_argument("-n", type=int, default=10, help="number of nodes (default 10)")
-    top.add_argument(
+    _add_exact(parser)
+    _add_common(parser)
+
+
+def _fill_top(parser: CommandParser) -> None:
+    parser.add_argument("-n", type=int, default=10, help="number of nodes (default 10)")
+    parser.add_argument(
         "--level",
         help="number or name of the level; default: the leaves, or with --path the level below "
         "that node",
     )
-    top.add_argument("--path", help="only nodes below this one")
-    top.set_defaults(exact=False)
-    return [box, total, _add_node(kinds), top]
+    parser.add_argument("--path", help="only nodes below this one")
+    parser.set_defaults(exact=False)
+    _add_common(parser)
 
 
-def _add_node(kinds: Kinds) -> argparse.ArgumentParser:
-    node = kinds.add_parser("node", help="the count of one node of the tree")
-    node.add_argument(
+def _fill_node(parser: CommandParser) -> None:
+    parser.add_argument(
         "--level", help="the level of the node: its number (0 is the root) or its name"
     )
-    which = node.add_mutually_exclusive_group(required=True)
+    which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--node", type=int, help="the number of the node within its level")
     which.add_argument("--value", help="a value in the node")
     which.add_argument(
@@ -277,15 +271,36 @@ def _add_node(kinds: Kinds) -> argparse.ArgumentParser:
         help='the path of a node in a hierarchy or sparse tree, such as 44001 or JFK/LAX; "" is '
         "the root",
     )
-    node.add_argument("--children", action="store_true", help="also show the children of the node")
-    node.add_argument(
+    parser.add_argument(
+        "--children", action="store_true", help="also show the children of the node"
+    )
+    parser.add_argument(
         "--by",
         choices=("name", "count"),
         help="order of the children: by name, with numbers in numeric order (default), or "
         "largest count first",
     )
-    node.set_defaults(exact=False)
-    return node
+    parser.set_defaults(exact=False)
+    _add_common(parser)
+
+
+# The questions, each with its help and what adds its arguments.
+QUERIES: dict[str, tuple[str, Fill]] = {
+    "cdf": ("the number of rows below a value", _fill_cdf),
+    "quantile": ("the value below which a fraction of rows lies", _fill_quantile),
+    "median": ("the value below which half of the rows lies", _fill_median),
+    "range": ("the number of rows in [LOWER, UPPER)", _fill_range),
+    "box": ("the number of rows in a box: a range of values in each of several columns", _fill_box),
+    "sum": ("the number of rows in several nodes together", _fill_sum),
+    "top": ("the nodes of a level with the largest counts", _fill_top),
+    "node": ("the count of one node of the tree", _fill_node),
+    "mean": ("the mean of the values", _fill_statistic),
+    "variance": ("the variance of the values", _fill_statistic),
+    "std": ("the standard deviation of the values", _fill_statistic),
+    "total": ("the sum of the values", _fill_statistic),
+    "share": ("the fraction of the rows that are in a range of values", _fill_statistic),
+    "describe": ("rows, mean, standard deviation and quartiles of the values", _fill_describe),
+}
 
 
 def _add_exact(kind: argparse.ArgumentParser) -> None:
@@ -316,8 +331,10 @@ def add_periods(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_common(kind: argparse.ArgumentParser) -> None:
-    """What every question takes."""
+def _add_common(kind: argparse.ArgumentParser, *, of_column: bool = False) -> None:
+    """What every question takes, and a question about one column."""
+    if of_column:
+        kind.add_argument("--column", help="the column, if the tree has several")
     kind.add_argument("--tree", help="name of the tree; optional if there is only one")
     kind.add_argument("--key", help="a key of the tree, or all for a table of all keys")
     kind.add_argument(
@@ -342,13 +359,7 @@ def _add_common(kind: argparse.ArgumentParser) -> None:
     form.add_argument("--csv", action="store_true", help="print a CSV table, with all digits")
 
 
-def add_sample(commands: Commands) -> None:
-    def run(chosen: argparse.Namespace, rest: list[str]) -> Any:
-        return run_sample(chosen)
-
-    parser = add_command(
-        commands, "sample", "Draw synthetic rows from a release; costs no budget.", run
-    )
+def _fill_sample(parser: CommandParser) -> None:
     parser.add_argument(
         "release", metavar="RELEASE", help="the folder of a release, a run or a series"
     )
@@ -365,19 +376,13 @@ def add_sample(commands: Commands) -> None:
     )
 
 
-def add_release(commands: Commands) -> None:
-    parser = add_command(
-        commands,
-        "release",
-        "Make the release. Any Beam option may follow CONFIG, such as --runner=FlinkRunner.",
-        _run,
-    )
+def _fill_release(parser: CommandParser) -> None:
     _add_options(parser)
     _add_telling(parser)
     _add_again(parser)
 
 
-def _run(chosen: argparse.Namespace, rest: list[str]) -> Any:
+def _run_release(chosen: argparse.Namespace) -> Any:
     """Make one release, or those that are due."""
     if not chosen.verbose:
         # An engine's log of a failure repeats the message; Beam warns while it is imported.
@@ -402,11 +407,11 @@ def _run(chosen: argparse.Namespace, rest: list[str]) -> Any:
     if chosen.through is None:
         with watching() as watch, time_limit(chosen.timeout, too_long):
             return run_release(
-                chosen.config, rest, request, parameters, as_json=chosen.json, watch=watch
+                chosen.config, chosen.rest, request, parameters, as_json=chosen.json, watch=watch
             )
     return run_due(
         chosen.config,
-        rest,
+        chosen.rest,
         parameters,
         request=request,
         through=chosen.through,
@@ -521,3 +526,15 @@ def _nonce(text: str) -> bytes:
     if not re.fullmatch("[0-9a-fA-F]{32}", text):
         raise argparse.ArgumentTypeError(f"{text!r} must be 32 hexadecimal digits")
     return bytes.fromhex(text)
+
+
+RELEASE = Command(
+    "release",
+    "Make the release. Any Beam option may follow CONFIG, such as --runner=FlinkRunner.",
+    _run_release,
+    _fill_release,
+)
+QUERY = Command("query", "Query a release; costs no budget.", run_query, _fill_query)
+SAMPLE = Command(
+    "sample", "Draw synthetic rows from a release; costs no budget.", run_sample, _fill_sample
+)

@@ -56,7 +56,7 @@ from dptrees.pipelines.sections.tree import MAX_LEAVES, PrivateKeys, TreeSection
 from dptrees.pipelines.sections.values import LedgerUrl
 from dptrees.transforms.contract import AT_ONCE, Arrival, SchemaContract
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.folder.layout import run_folder
+from dptrees.transforms.folder.names import run_folder
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.csv_rows import check_dialect

@@ -31,8 +31,8 @@ from dptrees.dpcore.numbers import (
     ReleasedMean,
 )
 from dptrees.dpcore.privacy.unit import MOST_ROWS
-from dptrees.dpcore.questions.answer_errors import StatisticKind
 from dptrees.dpcore.questions.planning import Noise
+from dptrees.dpcore.questions.released import StatisticKind
 from dptrees.pipelines.kinds.ordered import cells_in_words, ordered_description
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.document import RuleBroken, from_dpcore, shown

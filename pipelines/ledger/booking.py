@@ -21,7 +21,7 @@ from dptrees.transforms.folder.existing_release import (
     parse_nonce,
     read_manifest,
 )
-from dptrees.transforms.folder.layout import MANIFEST, NONCE
+from dptrees.transforms.folder.names import MANIFEST, NONCE
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.steps.record import Witness
 

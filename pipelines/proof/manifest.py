@@ -15,15 +15,16 @@ from typing import Any
 
 from dptrees.dpcore import __version__
 from dptrees.dpcore.irregular.plan import IrregularPlan, level_sensitivities, sum_sensitivities
-from dptrees.dpcore.release.guarantee import (
-    ARITHMETIC_VERSION,
-    CHECKSUM,
-    LATER_NUMBERS,
-    manifest_checksum,
-    plan_manifest,
-)
+from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION, plan_manifest
 from dptrees.dpcore.release.kinds import ReadKeys, ReadUniverse
-from dptrees.dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
+from dptrees.dpcore.release.manifest import (
+    CHECKSUM,
+    FORMAT_VERSION,
+    LATER_NUMBERS,
+    READ_FORMATS,
+    manifest_checksum,
+)
+from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec
 from dptrees.pipelines.proof.check import UNREADABLE, CheckFailed
 
 # Every entry, and whether each release has it.

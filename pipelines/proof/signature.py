@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from dptrees.pipelines.process import UserError
 from dptrees.transforms.folder import files
-from dptrees.transforms.folder.layout import MANIFEST, SIGNATURE
+from dptrees.transforms.folder.names import MANIFEST, SIGNATURE
 from dptrees.transforms.keys import find_scheme, read_private_file
 
 PUBLIC_SUFFIX = ".pub"

@@ -48,27 +48,31 @@ from dptrees.pipelines.query.release_folder import (
     FolderError,
     ReleaseFolder,
     file_checksum,
-    file_names,
+    is_remote,
     parquet_file,
     read_file,
 )
 from dptrees.pipelines.report.summary import REPORT
 from dptrees.pipelines.sections.first_stages import BOUNDS_FOLDER as BOUNDS
 from dptrees.pipelines.sections.first_stages import KEYS_FOLDER
+from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import (
+    PART_KINDS,
+    SEALED_KINDS,
+    part_file,
+    planned_parts,
+    universe_of_parquet,
+)
+from dptrees.transforms.folder.names import (
     MANIFEST,
     NONCE,
     PLAN,
     RECORD,
-    SEALED_KINDS,
     SIGNATURE,
     TO_DATE,
     concluded_file,
     keys_name,
-    part_file,
-    planned_parts,
     universe_name,
-    universe_of_parquet,
 )
 
 # dp-accounting takes time and memory in proportion to sigma, and to the number of counts.
@@ -467,6 +471,33 @@ def _check_part(part: Part, entry: object, place: str) -> None:
         raise CheckFailed(f"{place} is not the part that the plan has in its place")
     if entry["file"] != part_file(part, str(entry["sha256"])):
         raise CheckFailed(f"{place}.file is not the name of its part and its bytes")
+
+
+def file_names(folder: str) -> list[str]:
+    """The paths, within a release's folder, of all files in it and in the folders in it.
+
+    Raises:
+        FolderError: they cannot be listed.
+    """
+    if is_remote(folder):
+        return _remote_names(folder)
+    results: list[str] = []
+    for below, folders, names in os.walk(folder):
+        # A link to a folder is no part of a release, but must not hide.
+        links = [name for name in folders if os.path.islink(os.path.join(below, name))]
+        results += [os.path.relpath(os.path.join(below, name), folder) for name in [*names, *links]]
+    return sorted(name.replace(os.sep, "/") for name in results)
+
+
+def _remote_names(folder: str) -> list[str]:
+    try:
+        names = [path.rsplit("/", 1)[-1] for path in files.names_below(folder)]
+        for kind in PART_KINDS:
+            below = files.names_below(files.join(folder, kind))
+            names += [f"{kind}/{path.rsplit('/', 1)[-1]}" for path in below]
+        return sorted(names)
+    except files.OutputError as error:
+        raise FolderError(error.sentence.removeprefix("output: "), again=error.again) from None
 
 
 def check_files(folder: str, manifest: Mapping[str, Any], plan: ReleasePlan) -> str:

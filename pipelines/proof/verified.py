@@ -43,7 +43,7 @@ from dptrees.pipelines.query.release_folder import (
 )
 from dptrees.pipelines.sections.first_stages import BOUNDS_FOLDER as BOUNDS
 from dptrees.pipelines.sections.first_stages import KEYS_FOLDER, selected_keys
-from dptrees.transforms.folder.layout import MANIFEST, SIGNATURE
+from dptrees.transforms.folder.names import MANIFEST, SIGNATURE
 from dptrees.transforms.keys import KeyReference
 
 

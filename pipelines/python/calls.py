@@ -9,20 +9,22 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dptrees.pipelines.process import Later
 from dptrees.pipelines.python.error import quiet_import, short_traceback, user_errors, warn_caller
 from dptrees.transforms.errors import sentence_in
 
 if TYPE_CHECKING:
     from dptrees.dpcore.release.plan import ReleasePlan
     from dptrees.pipelines.config.configuration import Configuration
-    from dptrees.pipelines.python.checked import RowCheck
     from dptrees.pipelines.python.config import AnyConfig
-    from dptrees.pipelines.python.release import Plan, Release
+    from dptrees.pipelines.python.planned import Plan, RowCheck
+    from dptrees.pipelines.python.release import Release
     from dptrees.pipelines.python.request import Request
     from dptrees.transforms.keys import KeyReference
 
 
 _Path = str | os.PathLike[str]
+_opened = Later("query.folders:opened")
 
 
 @short_traceback
@@ -148,13 +150,13 @@ def plan(
     Raises:
         Error: in one sentence that says what to fix.
     """
-    release = quiet_import("release")
+    planned = quiet_import("planned")
     with user_errors():
         if units is None or isinstance(units, (str, os.PathLike)):
             place = None if units is None else os.fspath(units)
         else:
             place = units.place
-        made: Plan = release.Plan(_requested(config, set), place)
+        made: Plan = planned.Plan(_requested(config, set), place)
         for line in made.warnings:
             warn_caller(line)
     return made
@@ -245,7 +247,7 @@ def check(
         Error: in one sentence that says what to fix.
     """
     with user_errors():
-        found: RowCheck = quiet_import("checked").row_check(rows, config, set, most)
+        found: RowCheck = quiet_import("planned").row_check(rows, config, set, most)
     return found
 
 
@@ -264,11 +266,9 @@ def open(path: _Path, *, window: str | None = None) -> Release:
         Error: if there is no release, or it is damaged.
     """
     release = quiet_import("release")
-    from dptrees.pipelines.query.series_folder import opened
-
     place = os.fspath(path)
     with user_errors():
-        (found,) = opened(place, window, None)
+        (found,) = _opened(place, window, None)
         made: Release = release.Release(found.folder, path=place)
     return made
 

@@ -1,4 +1,4 @@
-"""Errors and warnings of the Python API, and the import of what makes releases on first use.
+"""Errors and warnings of the Python API, and the import of its modules on first use.
 
 An `Error` is a sentence for the caller, so its traceback ends at the caller's own line, and
 warnings point there too. Modules of Beam import each other in circles: two threads that begin
@@ -19,10 +19,13 @@ from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from dptrees.pipelines.process import UserError, quiet_logs
+from dptrees.pipelines.process import Later, UserError, quiet_logs
 from dptrees.transforms import IMPORT_LOCK
 from dptrees.transforms.errors import ReleaseError
 
+# Of errors that are rare.
+_unreadable = Later("proof.check:UNREADABLE")
+_reason_unreadable = Later("check.verifying:reason_unreadable")
 P = ParamSpec("P")
 R = TypeVar("R")
 Reader = TypeVar("Reader")
@@ -84,15 +87,19 @@ def short_tracebacks(cls: type[Reader]) -> type[Reader]:
 
 
 def reports_edits(cls: type[Reader]) -> type[Reader]:
-    """Let the public methods of a class raise `Error` where its release, in `_folder`, is damaged
-    or was edited."""
+    """Let the public methods and properties of a class raise `Error` where its release, in
+    `_folder`, is damaged or was edited."""
     for name, method in list(vars(cls).items()):
-        if isinstance(method, FunctionType) and (name[0] != "_" or name in _SHOWN):
+        if name[0] == "_" and name not in _SHOWN:
+            continue
+        if isinstance(method, FunctionType):
             setattr(cls, name, _guarded(method))
+        elif isinstance(method, property):
+            setattr(cls, name, property(_guarded(method.fget)))
     return cls
 
 
-def _guarded(method: FunctionType) -> Any:
+def _guarded(method: Any) -> Any:
     @wraps(method)
     def guarded(self: Any, *args: Any, **options: Any) -> Any:
         with user_errors(release=self._folder.path):
@@ -115,23 +122,18 @@ def user_errors(*, is_query: bool = False, release: str | None = None) -> Iterat
     Traceback (most recent call last):
     dptrees.Error: range: 5 is above 1
     """
-    # Not above: this module is imported where an import must be quick.
-    from dptrees.pipelines.proof.check import UNREADABLE
-    from dptrees.pipelines.query.release_folder import FolderError
-    from dptrees.pipelines.sections.document import ConfigurationError
-
     try:
         yield
     except ReleaseError as error:
         raise Error(error.sentence) from None
-    except (UserError, ConfigurationError, FolderError) as error:
+    except UserError as error:
         raise Error(str(error)) from None
-    except UNREADABLE as error:
+    except Exception as error:
+        if not isinstance(error, _unreadable.load()):
+            raise
         if is_query and isinstance(error, ValueError):
             raise Error(_in_python(str(error))) from None
-        from dptrees.pipelines.check.verifying import reason_unreadable
-
-        reason = None if release is None else reason_unreadable(release)
+        reason = None if release is None else _reason_unreadable(release)
         if reason is None:
             raise
         raise Error(reason) from None
@@ -160,28 +162,24 @@ def warn_caller(message: str) -> None:
     warnings.warn(message, stacklevel=level + 1)
 
 
-_imported: list[ModuleType] = []
-
-
 def quiet_import(module: str = "making") -> ModuleType:
-    """Import what makes releases, without warnings of packages; return a module of this package.
+    """Return a module of this package, imported without warnings of packages.
 
     Args:
         module: its name.
     """
+    place = f"dptrees.pipelines.python.{module}"
     with IMPORT_LOCK:
-        if not _imported:
-            _imported.append(_import_making())
-        return import_module(f"dptrees.pipelines.python.{module}")
+        return import_module(place) if place in sys.modules else _imported(place)
 
 
-def _import_making() -> ModuleType:
+def _imported(place: str) -> ModuleType:
     collects = gc.isenabled()
     # An import leaves no cycles to collect, and looking for them takes a tenth of its time.
     gc.disable()
     try:
         with quiet_logs(logging.WARNING):
-            return import_module("dptrees.pipelines.python.making")
+            return import_module(place)
     finally:
         if collects:
             _count_as_old()

@@ -24,7 +24,7 @@ from typing import Any
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit, amount_text
 from dptrees.pipelines.config.configuration import Configuration
-from dptrees.pipelines.process import quiet_logs
+from dptrees.pipelines.process import UserError, quiet_logs
 from dptrees.pipelines.python.config import (
     AnyConfig,
     key_values,
@@ -38,12 +38,14 @@ from dptrees.pipelines.python.release import Release
 from dptrees.pipelines.python.rows import HeldSource, is_held, note_spent, to_batches
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.pipelines.query.series_totals import add_to_date
-from dptrees.pipelines.report.summary import total_warnings
+from dptrees.pipelines.report.summary import total_warnings, write_report
 from dptrees.pipelines.run.job import job_options
 from dptrees.pipelines.run.output import FolderRequest
 from dptrees.pipelines.run.planned_once import planned_once, with_kept_stages
 from dptrees.pipelines.run.releasing import finished, made, sign
 from dptrees.pipelines.run.stage import Stage, table_rows
+from dptrees.transforms.folder import files
+from dptrees.transforms.folder.names import MANIFEST
 from dptrees.transforms.held import KEPT_FILES, KEPT_SCHEME, held
 from dptrees.transforms.keys import KeyReference, KeyRing
 
@@ -446,3 +448,36 @@ def _amount(name: str, value: float | str) -> Fraction:
     if amount <= 0 or math.isinf(float(amount)):
         raise Error(f"{name}: {value!r} must be a number above 0")
     return amount
+
+
+def save_release(place: str, path: str) -> str:
+    """Write the files of a release, its manifest last, and then its report.
+
+    Args:
+        place: the place of the release in memory.
+        path: the folder, which must be new or empty.
+
+    Returns:
+        The path.
+
+    Raises:
+        UserError: if the folder contains something.
+        OutputError: if a file cannot be written.
+    """
+    if (os.path.exists(path) and not os.path.isdir(path)) or any(files.names_below(path)):
+        raise UserError(f"{path}: holds something already; choose another folder")
+    held = {
+        name.removeprefix(f"{place}/"): data
+        for name, (_, data) in KEPT_FILES.objects.copy().items()
+        if name.startswith(f"{place}/")
+    }
+    for name in sorted(held, key=lambda name: (name == MANIFEST, name)):
+        files.write_whole(files.join(path, *name.split("/")), held[name])
+    write_report(path)
+    return path
+
+
+def forget(path: str) -> None:
+    """Remove a release from memory."""
+
+    KEPT_FILES.taken(path)

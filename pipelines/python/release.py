@@ -1,214 +1,36 @@
-"""A release in Python: its plan before any row is read, and its queries, from folder or memory."""
+"""A release in Python and its queries, from a folder or from memory."""
 
 from __future__ import annotations
 
-import math
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dptrees.dpcore.release.guarantee import stated_guarantee
-from dptrees.dpcore.release.released import ReleaseReader
-from dptrees.pipelines.check.verifying import VerifyRequest, verify_release
-from dptrees.pipelines.config.configuration import Configuration
-from dptrees.pipelines.process import UserError
-from dptrees.pipelines.proof.verified import raise_first
+from dptrees.pipelines.process import Later, UserError
 from dptrees.pipelines.python.answers import table_html
-from dptrees.pipelines.python.error import (
-    Error,
-    reports_edits,
-    short_tracebacks,
-    user_errors,
-)
+from dptrees.pipelines.python.error import Error, reports_edits, short_tracebacks, user_errors
 from dptrees.pipelines.python.tree import TreeAnswers
-from dptrees.pipelines.query.querying import sample_stream, trees_with_rows
+from dptrees.pipelines.query.folders import AnyFolder
 from dptrees.pipelines.query.release_folder import ReleaseFolder
-from dptrees.pipelines.query.series_folder import WindowFolder
-from dptrees.pipelines.report.planning import (
-    composition_entry,
-    composition_lines,
-    tree_entries,
-    tree_lines,
-    unit_bounds_entry,
-    unit_bounds_lines,
-    whole_target,
-)
-from dptrees.pipelines.report.summary import guarantee_warnings, write_report
-from dptrees.pipelines.show.answers import TextTable
-from dptrees.pipelines.show.figures import cell_text
-from dptrees.pipelines.show.mechanisms import TargetError, TargetErrors
-from dptrees.transforms.folder import files
-from dptrees.transforms.folder.layout import MANIFEST
-from dptrees.transforms.held import KEPT_FILES, KEPT_SCHEME
 
-_SCHEMA = pa.schema(
-    {
-        "tree": pa.string(),
-        "keys": pa.int64(),
-        "mechanism": pa.string(),
-        "error": pa.float64(),
-        "unit": pa.string(),
-    }
-)
+if TYPE_CHECKING:
+    from dptrees.dpcore.release.released import ReleaseReader
+    from dptrees.pipelines.query.series_folder import WindowFolder
 
-
-@short_tracebacks
-class Plan:
-    """The plan of a release, with its expected errors.
-
-    Args:
-        configuration: the configuration of the release.
-        units: the folder of a release of the numbers of rows per unit, to compare bounds; None:
-            bounds are not compared.
-    """
-
-    def __init__(self, configuration: Configuration, units: str | None = None) -> None:
-        self._configuration, self._plan = configuration, configuration.plan()
-        self._units = None if units is None else unit_bounds_entry(configuration, units)
-        if units is not None and units.startswith(KEPT_SCHEME):
-            self._units = {**(self._units or {}), "release": "a release in memory"}
-
-    @property
-    def guarantee(self) -> str:
-        """The guarantee, in one line."""
-        return stated_guarantee(self._plan)
-
-    @property
-    def warnings(self) -> list[str]:
-        """Sentences on settings that make the guarantee weak."""
-        return [line.removeprefix("warning: ") for line in guarantee_warnings(self._plan)]
-
-    @property
-    def max_rows(self) -> int:
-        """The bound on the rows of a privacy unit that adds the least error.
-
-        Raises:
-            Error: if `dptrees.plan` was called without `units`.
-        """
-        if self._units is None:
-            raise Error("max_rows: give plan(..., units=) a release of a tree of type unit_rows")
-        return int(self._units["recommended"])
-
-    @cached_property
-    def entries(self) -> dict[str, Any]:
-        """All details of the plan, as ``dptrees plan --json`` prints them."""
-        trees = tree_entries(self._configuration, self._plan)
-        composition = composition_entry(self._configuration, self._plan)
-        units = {} if self._units is None else {"units": self._units}
-        return {"trees": trees, "composition": composition} | units
-
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Return a dictionary for each tree.
-
-        Its keys are ``tree`` (the name), ``keys`` (their number), ``mechanism``, and ``error``: the
-        standard error for the objective of the tree, in ``unit``. Both are None if no error is
-        known beforehand.
-        """
-        composed = {each["name"]: each for each in self.entries["composition"]["trees"]}
-        return [
-            {
-                "tree": tree["name"],
-                "keys": tree.get("keys"),
-                "mechanism": tree.get("mechanism"),
-                "error": composed.get(tree["name"], {}).get("error"),
-                "unit": composed.get(tree["name"], {}).get("unit"),
-            }
-            for tree in self.entries["trees"]
-        ]
-
-    def to_arrow(self) -> pa.Table:
-        """Return the dictionaries of `to_dicts` as an Arrow table."""
-        return pa.Table.from_pylist(self.to_dicts(), schema=_SCHEMA)
-
-    def budget_for(self, error: float | Mapping[str, float]) -> dict[str, Any]:
-        """Return the smallest budget of the release at which the errors reach a target.
-
-        Args:
-            error: the largest error of every tree, the ``error`` of `to_dicts` in its ``unit``; or
-                of some trees, by name, which is needed where trees have several units.
-
-        Returns:
-            The budget, and the errors of the trees at this budget, as ``dptrees plan
-            --target-error --json`` prints them.
-
-        Raises:
-            Error: if there is no such tree, or no such budget.
-        """
-        named = error if isinstance(error, Mapping) else {}
-        target_errors = TargetErrors(
-            each=None if named else _wanted(error),
-            named={name: _wanted(each) for name, each in named.items()},
-        )
-        if all(each.error_unit is None for each in self._configuration.workloads):
-            raise Error("error: no tree has an error that is known before the release")
-        try:
-            errors = target_errors.by_tree(self._configuration.workloads, None)
-            return whole_target(self._configuration, errors)
-        except UserError as refused:
-            raise Error(f"error: {str(refused).removeprefix('--target-error: ')}") from None
-
-    @property
-    def text(self) -> str:
-        """The levels, the noise and the errors of every tree, as ``dptrees plan`` prints them."""
-        lines = list(composition_lines(self.entries["composition"]))
-        for question, entry in zip(self._plan.questions, self.entries["trees"], strict=True):
-            lines += tree_lines(question, entry)
-        if self._units is not None:
-            lines += unit_bounds_lines(self._units)
-        return "\n".join(lines)
-
-    def _cells(self) -> list[list[str]]:
-        return [[cell_text(name, row) for name in row] for row in self.to_dicts()]
-
-    def __repr__(self) -> str:
-        table = TextTable.from_rows(_SCHEMA.names, self._cells())
-        return "\n".join([f"{self._plan.name}: {self.guarantee}", *table.lines()])
-
-    def _repr_html_(self) -> str:
-        caption = f"{self._plan.name}: {self.guarantee}"
-        return table_html(caption, _SCHEMA.names, self._cells())
-
-
-def _wanted(error: Any) -> TargetError:
-    if not isinstance(error, Real) or not 0 < float(error) < math.inf:
-        raise Error(f"error: {error!r} must be a number above 0, in the unit of the tree")
-    return TargetError(amount=float(error), is_part=False)
-
-
+_forget, _save = Later("python.making:forget"), Later("python.making:save_release")
+_guarantee = Later("query.release_plan:guarantee")
+_sample_stream = Later("query.sampling:sample_stream")
+_trees_with_rows = Later("query.sampling:trees_with_rows")
+_VerifyRequest = Later("check.verifying:VerifyRequest")
+_raise_first = Later("proof.verified:raise_first")
+_verify_release = Later("check.verifying:verify_release")
+_write_report = Later("report.report:write_report_html")
 # The most synthetic rows in memory.
 MOST_SAMPLED = 10**8
-
-
-def save_release(place: str, path: str) -> str:
-    """Write the files of a release, its manifest last, and then its report.
-
-    Args:
-        place: the place of the release in memory.
-        path: the folder, which must be new or empty.
-
-    Returns:
-        The path.
-
-    Raises:
-        UserError: if the folder contains something.
-        OutputError: if a file cannot be written.
-    """
-    if (os.path.exists(path) and not os.path.isdir(path)) or any(files.names_below(path)):
-        raise UserError(f"{path}: holds something already; choose another folder")
-    held = {
-        name.removeprefix(f"{place}/"): data
-        for name, (_, data) in KEPT_FILES.objects.copy().items()
-        if name.startswith(f"{place}/")
-    }
-    for name in sorted(held, key=lambda name: (name == MANIFEST, name)):
-        files.write_whole(files.join(path, *name.split("/")), held[name])
-    write_report(path)
-    return path
 
 
 @short_tracebacks
@@ -223,13 +45,13 @@ class Release:
         path: the path of the folder; None: the release is in memory, as long as this object exists.
     """
 
-    def __init__(self, folder: ReleaseFolder | WindowFolder, path: str | None) -> None:
+    def __init__(self, folder: AnyFolder, path: str | None) -> None:
         self._folder, self.path = folder, path
         # The spending of all releases of the same rows in this process, if there are several.
         self.together: str | None = None
         if path is None:
             assert isinstance(folder, ReleaseFolder)
-            weakref.finalize(self, _forget, folder.path)
+            weakref.finalize(self, _forget.load(), folder.path)
 
     def __getitem__(self, tree: str) -> TreeAnswers:
         """Return the answers for a tree.
@@ -244,7 +66,8 @@ class Release:
             raise Error(f"there is no tree {tree!r}; it has {', '.join(self.trees)}")
         with user_errors():
             # The answers read the release at each query: it must live as long as they do.
-            return TreeAnswers(self._reader.tree(tree), self._folder, owner=self)
+            answers = self._folder.lookup(tree) or self._reader.tree(tree)
+            return TreeAnswers(answers, self._folder, owner=self)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.trees)
@@ -257,10 +80,10 @@ class Release:
         """The reader of all trees, which reads the released quantiles once."""
         return self._folder.release
 
-    @cached_property
+    @property
     def trees(self) -> tuple[str, ...]:
         """The names of the trees."""
-        return tuple(question.name for question in self._folder.plan.questions)
+        return tuple(self._folder.trees)
 
     @property
     def name(self) -> str:
@@ -279,7 +102,8 @@ class Release:
     @property
     def guarantee(self) -> str:
         """The guarantee, in one line."""
-        return stated_guarantee(self._folder.plan)
+        guarantee: str = _guarantee(self._folder)
+        return guarantee
 
     @property
     def manifest(self) -> dict[str, object]:
@@ -308,7 +132,8 @@ class Release:
             raise Error(f"{self.path}: the release lies there already; copy the folder")
         assert isinstance(self._folder, ReleaseFolder)
         with user_errors():
-            return save_release(self._folder.path, os.fspath(path))
+            saved: str = _save(self._folder.path, os.fspath(path))
+        return saved
 
     def sample(
         self, rows: int | None = None, *, tree: str | None = None, seed: int | None = None
@@ -330,7 +155,7 @@ class Release:
         if tree is not None and tree not in self.trees:
             raise Error(f"there is no tree {tree!r}; it has {', '.join(self.trees)}")
         folder = self._folder
-        drawn = [tree] if tree is not None else trees_with_rows(folder)
+        drawn = [tree] if tree is not None else _trees_with_rows(folder)
         if len(drawn) != 1:
             raise Error(
                 f"sample: rows can be drawn from {', '.join(drawn)}; choose one by tree="
@@ -345,7 +170,7 @@ class Release:
                     f"rows: {number} must be from 1 to {MOST_SAMPLED:,}; dptrees sample writes "
                     "more to a file"
                 )
-            batches = sampler.batches(number, sample_stream(seed))
+            batches = sampler.batches(number, _sample_stream(seed))
             return pa.Table.from_batches(batches, sampler.schema)
 
     def verify(
@@ -374,7 +199,7 @@ class Release:
 
         paths = [data] if isinstance(data, (str, os.PathLike)) else data
         try:
-            request = VerifyRequest(
+            request = _VerifyRequest(
                 folder=self._one_folder("verify").path,
                 signer=None if signer is None else os.fspath(signer),
                 key=None if key is None else os.fspath(key),
@@ -384,8 +209,8 @@ class Release:
         except UserError as error:  # in the words of the command's options
             raise Error(str(error).replace("--", "")) from None
         with user_errors():
-            findings = verify_release(request)
-            raise_first(self.path or self.name, findings)
+            findings = _verify_release(request)
+            _raise_first(self.path or self.name, findings)
         return [{"check": each.check, "ok": each.ok, "why": each.told} for each in findings]
 
     def report(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -400,10 +225,8 @@ class Release:
         Raises:
             Error: if the file exists, or cannot be written.
         """
-        from dptrees.pipelines.report.report import write_report_html
-
         with user_errors():
-            page = write_report_html(self._one_folder("report"), {})
+            page: str = _write_report(self._one_folder("report"), {})
             if path is None:
                 return page
             place = os.fspath(path)
@@ -436,9 +259,3 @@ class Release:
         caption = f"{self.name}: {self.guarantee}"
         caption += "" if self.together is None else f"; {self.together}"
         return table_html(caption, ("tree", "columns", "keys", "total"), rows)
-
-
-def _forget(path: str) -> None:
-    """Remove a release from memory."""
-
-    KEPT_FILES.taken(path)

@@ -19,9 +19,9 @@ from dptrees.pipelines.python.error import Error, short_tracebacks
 from dptrees.pipelines.python.rows import column_type
 
 if TYPE_CHECKING:
-    from dptrees.pipelines.python.checked import RowCheck
     from dptrees.pipelines.python.making import Session
-    from dptrees.pipelines.python.release import Plan, Release
+    from dptrees.pipelines.python.planned import Plan, RowCheck
+    from dptrees.pipelines.python.release import Release
 
 
 # The default number of cells of a column of numbers.

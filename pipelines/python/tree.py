@@ -5,16 +5,16 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dptrees.dpcore.questions.answer_errors import StatisticKind
-from dptrees.dpcore.questions.released import CDF, NODES, Answer, Released
+from dptrees.dpcore.questions.released import CDF, NODES, Answer, Released, StatisticKind
 from dptrees.pipelines.python.answers import (
     CURVES,
     HISTOGRAM,
@@ -32,8 +32,8 @@ from dptrees.pipelines.python.error import (
     user_errors,
     warn_caller,
 )
-from dptrees.pipelines.query.release_folder import ReleaseFolder
-from dptrees.pipelines.query.series_folder import WindowFolder
+from dptrees.pipelines.query.folders import AnyFolder
+from dptrees.pipelines.query.release_folder import OTHER_FORM, ReleaseFolder
 from dptrees.pipelines.show.answers import overview
 from dptrees.pipelines.show.figures import (
     QUANTILE_VALUES,
@@ -44,6 +44,9 @@ from dptrees.pipelines.show.figures import (
     quantile_texts,
     titled,
 )
+
+if TYPE_CHECKING:
+    from dptrees.dpcore.ordered.lookup import QuantileLookup
 
 _ERRORS = ("estimate", "std_error", "ci_low", "ci_high", "count")
 _COLUMNS = ("label", *_ERRORS, "fraction")
@@ -60,17 +63,26 @@ class TreeAnswers:
     errors and confidence intervals.
 
     Args:
-        tree: the released tree.
+        tree: the released tree, or its released quantiles, with which it is read when needed.
         folder: the folder of the release.
         owner: an object that must exist as long as this one.
         column: the column that `column` selected; "" for the whole tree.
     """
 
     def __init__(
-        self, tree: Released, folder: ReleaseFolder | WindowFolder, owner: object, column: str = ""
+        self,
+        tree: Released | QuantileLookup,
+        folder: AnyFolder,
+        owner: object,
+        column: str = "",
     ) -> None:
-        self._tree, self._folder, self._owner, self._column = tree, folder, owner, column
-        self._noun = counted_noun(tree.question)
+        self._found, self._folder, self._owner, self._column = tree, folder, owner, column
+
+    @cached_property
+    def _tree(self) -> Released:
+        if isinstance(self._found, Released):
+            return self._found
+        return self._folder.release.tree(self._found.tree)
 
     @property
     def name(self) -> str:
@@ -178,16 +190,40 @@ class TreeAnswers:
             Error: if the tree has no order or no such key or quantile, or a fraction is not between
                 0 and 1.
         """
+        found = self._looked_up(quantiles, _plain(key))
+        if found is not None:
+            return found
         if quantiles is None:
             listed = getattr(self._tree.question, "quantiles", ())
             quantiles = self._tree.released_quantiles or listed or _DECILES
-        values = _several(quantiles)
-        rows = self._quantile_rows(values, key)
-        columns = (*self._key_column(key), "q", *QUANTILE_VALUES)
-        if any("in_words" in row for row in rows):
-            columns = (*columns, "in_words")
-            rows = [{"in_words": None} | row for row in rows]
-        return self._answers("quantiles", to_table(rows, columns), QUANTILES)
+        rows = self._quantile_rows(_several(quantiles), key)
+        table = _quantile_table(rows, self._key_column(key))
+        return self._answers("quantiles", table, QUANTILES)
+
+    def _looked_up(self, quantiles: Any, key: object) -> Answers | None:
+        """Return released quantiles, for which no plan is made; None where it is needed."""
+        lookup, manifest, rows = self._found, self._folder.manifest, None
+        if isinstance(lookup, Released) or lookup.key_columns is None:
+            return None
+        if manifest["spec"]["unit"] != "row":
+            return None
+        values = lookup.quantiles if quantiles is None else _several(quantiles)
+        with suppress(*OTHER_FORM):  # the plan says what is wrong
+            rows = lookup.rows(values, key)
+        if rows is None:
+            return None
+        titles, of_all = column_titles(manifest), key is None and bool(lookup.key_columns)
+        labels = [{"key": row["key"]} if of_all else {} for row in rows]
+        found = [label | _numeric(row) for label, row in zip(labels, rows, strict=True)]
+        return Answers(
+            table=_quantile_table(found, ("key",) if of_all else ()),
+            title=f"{lookup.tree}: quantiles",
+            confidence=lookup.confidence,
+            form=QUANTILES,
+            noun="rows",
+            column=titles.get(lookup.column, lookup.column),
+            keys=", ".join(titles.get(each, each) for each in lookup.key_columns),
+        )
 
     def _quantile_rows(self, values: Sequence[Any], key: object) -> list[dict[str, Any]]:
         """Return the rows of quantiles of a key; for all keys, each row begins with its key."""
@@ -433,9 +469,9 @@ class TreeAnswers:
         return self._answers(kind, table.select([*self._key_column(key), *columns]), form)
 
     def _part(self, kind: str, key: int, index: int) -> pa.Table:
-        if isinstance(self._folder, WindowFolder):
-            return self._folder.tables(self.name).part(kind, key, index)
-        return self._folder.part(kind, self.name, key, index)
+        if isinstance(self._folder, ReleaseFolder):
+            return self._folder.part(kind, self.name, key, index)
+        return self._folder.tables(self.name).part(kind, key, index)
 
     def _counts(
         self, query: str, key: object, answer_one: Callable[[object], list[Answer]]
@@ -476,6 +512,10 @@ class TreeAnswers:
             column=self._column or ", ".join(self._value_columns),
             keys=", ".join(self._key_columns),
         )
+
+    @property
+    def _noun(self) -> str:
+        return counted_noun(self._tree.question)
 
     @cached_property
     def _shown(self) -> Any:
@@ -534,6 +574,15 @@ def _plain(value: Any) -> Any:
         midnight = value.time() == datetime.time() and value.tzinfo is None
         return value.date() if midnight else value
     return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _quantile_table(rows: Sequence[dict[str, Any]], before: tuple[str, ...]) -> pa.Table:
+    """Return a table of quantiles, with their names where one of them has a name."""
+    columns = (*before, "q", *QUANTILE_VALUES)
+    if any("in_words" in row for row in rows):
+        columns = (*columns, "in_words")
+        rows = [{"in_words": None} | row for row in rows]
+    return to_table(rows, columns)
 
 
 def _numeric(row: Mapping[str, Any]) -> dict[str, Any]:

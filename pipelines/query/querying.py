@@ -1,26 +1,19 @@
-"""``dptrees query`` and ``dptrees sample``: answers and synthetic rows from a release's folder."""
+"""``dptrees query``: answers from a release's folder."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
-
-from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
-from dptrees.dpcore.questions.answer_errors import StatisticKind
-from dptrees.dpcore.questions.released import Answer, Released
+from dptrees.dpcore.questions.released import StatisticKind
 from dptrees.pipelines.process import UserError
-from dptrees.pipelines.query.release_folder import FolderError, ReleaseFolder
-from dptrees.pipelines.query.series_folder import Opened, opened
+from dptrees.pipelines.query.folders import AnyFolder, Opened, opened
+from dptrees.pipelines.query.release_folder import OTHER_FORM
 from dptrees.pipelines.show.answers import (
     AnswerEntry,
     Figure,
@@ -34,11 +27,10 @@ from dptrees.pipelines.show.answers import (
     statistic_table,
     wide_table,
 )
-from dptrees.pipelines.terminal_text import escaped, print_csv, print_json, print_line
+from dptrees.pipelines.terminal_text import print_csv, print_json, print_line
 
 if TYPE_CHECKING:
-    from dptrees.pipelines.query.series_folder import WindowFolder
-
+    from dptrees.dpcore.questions.released import Answer, Released
 
 # This value of --key queries every key.
 ALL_KEYS = "all"
@@ -76,12 +68,16 @@ def run_query(chosen: argparse.Namespace) -> int:
     entries, confidence = list[AnswerEntry](), chosen.confidence
     try:
         for each in folders:
-            tree = _chosen_tree(each.folder.release.tree(name), chosen)
-            confidence = confidence or tree.question.confidence
-            entries += _entries(tree, each.before, chosen)
+            found = _looked_up(each, name, chosen)
+            if found is None:
+                tree = _chosen_tree(each.folder.release.tree(name), chosen)
+                found = list(_entries(tree, each.before, chosen)), tree.question.confidence
+            entries += found[0]
+            confidence = confidence or found[1]
     except ValueError as error:
         raise UserError(f"{chosen.release}: {error}") from None
-    _check_rounding(entries, name, chosen)
+    if _NOUNS[chosen.kind][1]:
+        _check_rounding(entries, name, chosen)
     if chosen.json:
         answers = [each.to_program() for each in entries]
         print_json({"tree": name, "key": chosen.key, "answers": answers}, default=str)
@@ -158,6 +154,33 @@ def _print_overviews(folders: Sequence[Opened], name: str, chosen: argparse.Name
     return 0
 
 
+def _looked_up(
+    opened: Opened, name: str, chosen: argparse.Namespace
+) -> tuple[list[AnswerEntry], float] | None:
+    """Return released quantiles with their confidence, for which no plan is made; None where the
+    query needs it, as each that is refused."""
+    if chosen.kind != "quantile" or getattr(chosen, "column", None) is not None:
+        return None
+    lookup, of_all = opened.folder.lookup(name), chosen.key == ALL_KEYS
+    if lookup is None or chosen.confidence not in (None, lookup.confidence):
+        return None
+    rows = None
+    with suppress(*OTHER_FORM):  # the plan says what is wrong
+        rows = lookup.rows(chosen.values, chosen.key)
+        if of_all and lookup.has_keys:
+            # In a tree with a key "all" it is this one.
+            rows = rows or lookup.rows(chosen.values, None)
+    if rows is None or lookup.has_keys != (chosen.key is not None):
+        return None
+    entries = [
+        AnswerEntry(
+            before=opened.before | ({"key": row["key"]} if of_all else {}), answer=row, noun="value"
+        )
+        for row in rows
+    ]
+    return entries, lookup.confidence
+
+
 def _entries(
     tree: Released, before: dict[str, object], chosen: argparse.Namespace
 ) -> Iterator[AnswerEntry]:
@@ -211,13 +234,13 @@ def _chosen_tree(tree: Released, chosen: argparse.Namespace) -> Released:
     return tree
 
 
-def tree_name(folder: ReleaseFolder | WindowFolder, chosen: argparse.Namespace) -> str:
+def tree_name(folder: AnyFolder, chosen: argparse.Namespace) -> str:
     """The tree that the arguments name, or the only one.
 
     Raises:
         UserError: there is none of this name, or there are several.
     """
-    names = [question.name for question in folder.plan.questions]
+    names = folder.trees
     name: str | None = chosen.tree or (names[0] if len(names) == 1 else None)
     if name is None or name not in names:
         which = f"there is no tree {chosen.tree!r}" if chosen.tree else "choose one with --tree"
@@ -317,110 +340,3 @@ def _print(entries: Sequence[AnswerEntry], confidence: float, chosen: argparse.N
     print_line(f"{half}{what} with {100 * confidence:g} % confidence, {held}.")
     for remark in answer_remarks(entries):
         print_line(remark)
-
-
-MOST_ROWS = 10**12
-
-
-class Writer(Protocol):
-    """Writer of a table, batch by batch."""
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        """The next rows."""
-
-    def close(self) -> None:
-        """No more."""
-
-
-def _parquet(path: Path, schema: pa.Schema) -> Writer:
-    writer: Writer = pyarrow.parquet.ParquetWriter(path, schema)
-    return writer
-
-
-def _csv(path: Path, schema: pa.Schema) -> Writer:
-    writer: Writer = pyarrow.csv.CSVWriter(path, schema)
-    return writer
-
-
-WRITERS = {".parquet": _parquet, ".csv": _csv}
-
-
-def run_sample(chosen: argparse.Namespace) -> int:
-    """Draws rows and writes them into a new file, whole or not at all.
-
-    Raises:
-        UserError: the tree has no rows to draw, or the file cannot be written.
-    """
-    output = Path(chosen.output)
-    if output.suffix not in WRITERS:
-        raise UserError(f"--output {chosen.output}: its name must end in .parquet or .csv")
-    if output.exists():
-        raise UserError(f"--output {chosen.output}: it exists already")
-    (found,) = opened(chosen.release, chosen.window, chosen.to_date)
-    folder = found.folder
-    try:
-        sampler = folder.release.tree(_sampled_tree(folder, chosen)).sampler()
-        rows = sampler.total if chosen.n is None else chosen.n
-    except ValueError as error:
-        raise UserError(f"{chosen.release}: {error}") from None
-    if not 1 <= rows <= MOST_ROWS:
-        raise UserError(f"-n {rows}: it must be from 1 to {MOST_ROWS}")
-    with _written(output, sampler.schema) as writer:
-        for batch in sampler.batches(rows, sample_stream(chosen.seed)):
-            writer.write_batch(batch)
-    print_line(f"{rows:,} synthetic rows in {escaped(chosen.output)}")
-    return 0
-
-
-def _sampled_tree(folder: ReleaseFolder | WindowFolder, chosen: argparse.Namespace) -> str:
-    """Return the tree to draw rows from: the one that is named, or else the only one that has any.
-
-    Raises:
-        UserError: as `tree_name` does.
-    """
-    drawn = trees_with_rows(folder)
-    if chosen.tree is None and len(drawn) == 1:
-        return drawn[0]
-    return tree_name(folder, chosen)
-
-
-def trees_with_rows(folder: ReleaseFolder | WindowFolder) -> list[str]:
-    """List the names of the trees that synthetic rows can be drawn from."""
-    return [each.name for each in folder.plan.questions if _draws_rows(folder, each.name)]
-
-
-def _draws_rows(folder: ReleaseFolder | WindowFolder, name: str) -> bool:
-    try:
-        return bool(folder.release.tree(name).draws_rows)
-    except FolderError:  # of a series: no such periods together
-        return False
-
-
-def sample_stream(seed: int | None) -> RandomStream:
-    """Bits that protect nothing: all that they are used on is released."""
-    if seed is None:
-        return ReleaseKey.generate().stream("sample")
-    return public_stream("sample", seed)
-
-
-@contextmanager
-def _written(output: Path, schema: pa.Schema) -> Iterator[Writer]:
-    """A writer of a file that has its name only once it is whole.
-
-    Raises:
-        UserError: it cannot be written.
-    """
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}.unfinished")
-    try:
-        writer = WRITERS[output.suffix](unfinished, schema)
-        try:
-            yield writer
-        finally:
-            writer.close()
-        unfinished.rename(output)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise UserError(f"--output {output}: cannot be written ({reason})") from None
-    finally:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)

@@ -11,39 +11,38 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dptrees.dpcore import __version__
-from dptrees.dpcore.hierarchy.universe import Universe
-from dptrees.dpcore.questions.messages import Part
 from dptrees.dpcore.questions.released import QUANTILES
-from dptrees.dpcore.release.guarantee import (
-    CHECKSUM,
-    LATER_NUMBERS,
-    guarantee_numbers,
-    manifest_checksum,
-)
-from dptrees.dpcore.release.plan import FORMAT_VERSION, READ_FORMATS, ReleasePlan, plan_from_spec
-from dptrees.dpcore.release.released import ReleaseReader
-from dptrees.dpcore.rows.key_tables import KeyTable
+from dptrees.dpcore.release.kinds import find_kind
+from dptrees.dpcore.release.manifest import FORMAT_VERSION, READ_FORMATS, states_its_guarantee
+from dptrees.pipelines.process import Later, UserError
 from dptrees.transforms.folder import files
-from dptrees.transforms.folder.layout import (
-    MANIFEST,
-    PART_KINDS,
-    concluded_file,
-    keys_name,
-    universe_name,
-    universe_of_parquet,
-)
+from dptrees.transforms.folder.names import MANIFEST, concluded_file
 
+if TYPE_CHECKING:
+    from dptrees.dpcore.ordered.lookup import QuantileLookup
+    from dptrees.dpcore.release.plan import ReleasePlan
+    from dptrees.dpcore.release.released import ReleaseReader
+
+# Of what is not looked up without a plan: most commands make one, a query of a quantile none.
+_holds_upper = Later("query.release_plan:holds_upper")
+_read_plan = Later("query.release_plan:read_plan")
+_reader = Later("query.release_plan:reader")
+# What a manifest or a table of another form leads to.
+OTHER_FORM = (
+    *(KeyError, IndexError, TypeError, ValueError, AttributeError),
+    *(ArithmeticError, AssertionError, RecursionError, pa.ArrowException),
+)
 QUANTILES_FILE = concluded_file(QUANTILES)
 
 
-class FolderError(Exception):
+class FolderError(UserError):
     """The folder holds no release that can be read; the message is one clear sentence.
 
     Args:
@@ -59,6 +58,13 @@ class FolderError(Exception):
 class ReleaseFolder:
     """A release in a folder.
 
+    Its plan is made when it is needed: at once, if only the plan can show that the manifest is as
+    it was written.
+
+    Attributes:
+        manifest: of the release.
+        trees: the names of the trees.
+
     Args:
         path: the folder, on a local disk or, with a scheme (``s3://``), on any Beam filesystem,
             which is then reached as the environment says.
@@ -70,66 +76,54 @@ class ReleaseFolder:
     def __init__(self, path: str) -> None:
         self.path = path
         self.manifest = read_manifest(path)
-        self._universes: dict[str, Universe] = {}
         try:
-            spec = self.manifest["spec"]
-            assert isinstance(spec, dict)
-            self.plan: ReleasePlan = plan_from_spec(spec, self._universe, self._keys)
-            for question, tree in zip(self.plan.questions, self.manifest["trees"], strict=True):  # type: ignore[call-overload]
-                question.recall(tree)
-            self._check(self.manifest, spec)
-            self._parts = {
+            self.trees = [str(tree["name"]) for tree in self.manifest["spec"]["trees"]]
+            needs_plan = not states_its_guarantee(self.manifest)
+        except OTHER_FORM:
+            needs_plan = True
+        if needs_plan:
+            self.trees = [question.name for question in self.plan.questions]
+            assert self._parts is not None
+
+    @cached_property
+    def plan(self) -> ReleasePlan:
+        """The plan of the release.
+
+        Raises:
+            FolderError: it cannot be made of the manifest, or the guarantee is another one.
+        """
+        with readable(self.path):
+            plan: ReleasePlan = _read_plan(self)
+        return plan
+
+    @cached_property
+    def _parts(self) -> dict[tuple[str, str, int, int], tuple[str, str]]:
+        """Of each part, by its kind, tree, key and chunk, the file and its checksum."""
+        with readable(self.path):
+            return {
                 (str(part["file"]).split("/")[0], part["tree"], part["key"], part["chunk"]): (
                     str(part["file"]),
                     str(part["sha256"]),
                 )
-                for part in self.manifest["parts"]  # type: ignore[attr-defined]
+                for part in self.manifest["parts"]
             }
-        except (
-            *(KeyError, IndexError, TypeError, ValueError, AttributeError),
-            *(ArithmeticError, AssertionError, RecursionError),
-        ) as error:
-            raise FolderError(
-                f"{path}: its manifest cannot be read by this program: {error}"
-            ) from None
 
-    def _check(self, manifest: Mapping[str, object], spec: Mapping[str, object]) -> None:
-        """Sees that the manifest is as it was written, and its guarantee that of its specification.
+    def lookup(self, tree: str) -> QuantileLookup | None:
+        """Return the released quantiles of a tree, for which no plan is made.
 
-        Raises:
-            ValueError: it was edited or damaged.
+        Args:
+            tree: its name.
+
+        Returns:
+            None: there are none, or its kind needs the plan to answer with them.
         """
-        expected, stated = guarantee_numbers(self.plan), manifest["guarantee"]
-        assert isinstance(stated, dict)
-        earlier = {name for name in LATER_NUMBERS if name not in stated}
-        expected = {name: each for name, each in expected.items() if name not in earlier}
-        if {name: stated.get(name) for name in expected} != expected:
-            raise ValueError("its guarantee is not that of its specification")
-        # Format 2 had no checksum.
-        if spec["format"] != 2 and manifest[CHECKSUM] != manifest_checksum(manifest):
-            raise ValueError("it was edited or damaged: its checksum does not match")
-
-    def _universe(self, digest: str) -> Universe:
-        """The universe of a hierarchy, which the release holds once for all its trees."""
-        if digest in self._universes:
-            return self._universes[digest]
-        name = universe_name(digest)
-        universe = universe_of_parquet(self._file(name, str(self.manifest["files"][name])))  # type: ignore[index]
-        if universe.is_parted:
-            # The bytes are those that the manifest names: all leaves are not read for it again.
-            universe.remember_digest(digest)
-        if universe.digest != digest:
-            raise ValueError(f"{name} is not the universe that the specification names")
-        self._universes[digest] = universe
-        return universe
-
-    def _keys(self, digest: str) -> KeyTable:
-        """A table of keys, which the release holds once for all its trees."""
-        name = keys_name(digest)
-        result = KeyTable(self._table(name, str(self.manifest["files"][name])))  # type: ignore[index]
-        if result.digest != digest:
-            raise ValueError(f"{name} is not the table of keys that the specification names")
-        return result
+        table = self.quantiles()
+        try:
+            spec = self.manifest["spec"]["trees"][self.trees.index(tree)]
+            found = None if table is None else find_kind(spec).lookup
+            return None if found is None else found(spec, table)
+        except OTHER_FORM:  # the plan says what is wrong
+            return None
 
     @property
     def files(self) -> list[str]:
@@ -141,16 +135,14 @@ class ReleaseFolder:
     @property
     def release(self) -> ReleaseReader:
         """The release, reading its parts when they are requested."""
-        quantiles = self.quantiles()
-        return ReleaseReader(
-            self.plan, self.part, {} if quantiles is None else {QUANTILES: quantiles}
-        )
+        reader: ReleaseReader = _reader(self)
+        return reader
 
     @lru_cache(maxsize=8)  # noqa: B019 - a folder lives as long as the command
     def part(self, kind: str, tree: str, key: int, index: int) -> pa.Table:
         """The rows of one part, checked against the manifest's checksum."""
         name, checksum = self._parts[kind, tree, key, index]
-        return self._table(name, checksum)
+        return self.table(name, checksum)
 
     def rows(self, kind: str, tree: str) -> pa.Table:
         """All rows of a tree."""
@@ -171,29 +163,38 @@ class ReleaseFolder:
         for place in sorted(place for place in self._parts if place[:2] == (kind, tree)):
             if keys is not None and place[2] >= keys:
                 continue
-            part = Part(kind=kind, tree=tree, key=place[2], index=place[3])
-            if levels is not None and not self.plan.question(tree).holds_upper(part, levels):
+            if levels is not None and not _holds_upper(self.plan, place, levels):
                 continue
             with _parquet(self._parts[place][0]):
-                file = self._file(*self._parts[place])
+                file = self.file(*self._parts[place])
                 yield from file.iter_batches() if levels is None else _upper_rows(file, levels)
 
+    @lru_cache(maxsize=1)  # noqa: B019 - a folder lives as long as the command
     def quantiles(self) -> pa.Table | None:
         """The table of quantiles, None where none were requested."""
         files = self.manifest.get("files")
         if not isinstance(files, dict) or QUANTILES_FILE not in files:
             return None
-        return self._table(QUANTILES_FILE, str(files[QUANTILES_FILE]))
+        return self.table(QUANTILES_FILE, str(files[QUANTILES_FILE]))
 
-    def _table(self, name: str, checksum: str) -> pa.Table:
+    def table(self, name: str, checksum: str) -> pa.Table:
+        """The rows of a file whose bytes are those that the manifest names.
+
+        Args:
+            name: of the file, within the folder.
+            checksum: of the manifest.
+
+        Raises:
+            FolderError: it is missing, or was damaged.
+        """
         with _parquet(os.path.join(self.path, name)):
-            return self._file(name, checksum).read()
+            return self.file(name, checksum).read()
 
-    def _file(self, name: str, checksum: str) -> pq.ParquetFile:
-        """A file of the release whose bytes are those that the manifest names."""
+    def file(self, name: str, checksum: str) -> pq.ParquetFile:
+        """A file of the release whose bytes are those that the manifest names, as `table`."""
         path = os.path.join(self.path, *name.split("/"))
         source: str | pa.Buffer = path
-        if _is_remote(path):
+        if is_remote(path):
             data = _read_remote(path)
             source, found = _arrow_buffer(data), hashlib.sha256(data).hexdigest()
         else:
@@ -203,6 +204,22 @@ class ReleaseFolder:
         # By its path, or in Arrow's memory: of a Python file, or Python's bytes, one of Arrow's
         # threads could drop the last hold while the program ends, and abort it.
         return pq.ParquetFile(source)
+
+
+@contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Reports a manifest of another form.
+
+    Args:
+        path: of its folder.
+
+    Raises:
+        FolderError: the block met a value that it could not use.
+    """
+    try:
+        yield
+    except OTHER_FORM as error:
+        raise FolderError(f"{path}: its manifest cannot be read by this program: {error}") from None
 
 
 @contextmanager
@@ -221,7 +238,7 @@ def _parquet(path: str) -> Iterator[None]:
 def holds_release(path: str) -> bool:
     """Whether a folder contains a finished release: whether there is a manifest in it."""
     name = os.path.join(path, MANIFEST)
-    if not _is_remote(path):
+    if not is_remote(path):
         return os.path.exists(name)
     return bool(files.exists(name))
 
@@ -229,42 +246,16 @@ def holds_release(path: str) -> bool:
 def _upper_rows(file: pq.ParquetFile, levels: int) -> Iterator[pa.RecordBatch]:
     """The rows of so many levels from the root: a part holds one level after the other."""
     for batch in file.iter_batches():
-        inside = batch.filter(pc.less(batch.column("level"), levels))
+        inside = batch.filter(pa.array(batch.column("level").to_numpy() < levels))
         if len(inside):
             yield inside
         if len(inside) < len(batch):
             return
 
 
-def _is_remote(path: str) -> bool:
+def is_remote(path: str) -> bool:
+    """Whether a path is on another filesystem than the local disk."""
     return "://" in path
-
-
-def file_names(folder: str) -> list[str]:
-    """The paths, within a release's folder, of all files in it and in the folders in it.
-
-    Raises:
-        FolderError: they cannot be listed.
-    """
-    if _is_remote(folder):
-        return _remote_names(folder)
-    results: list[str] = []
-    for below, folders, names in os.walk(folder):
-        # A link to a folder is no part of a release, but must not hide.
-        links = [name for name in folders if os.path.islink(os.path.join(below, name))]
-        results += [os.path.relpath(os.path.join(below, name), folder) for name in [*names, *links]]
-    return sorted(name.replace(os.sep, "/") for name in results)
-
-
-def _remote_names(folder: str) -> list[str]:
-    try:
-        names = [path.rsplit("/", 1)[-1] for path in files.names_below(folder)]
-        for kind in PART_KINDS:
-            below = files.names_below(files.join(folder, kind))
-            names += [f"{kind}/{path.rsplit('/', 1)[-1]}" for path in below]
-        return sorted(names)
-    except files.OutputError as error:
-        raise FolderError(error.sentence.removeprefix("output: "), again=error.again) from None
 
 
 def _read_remote(path: str, *, sought: bool = False) -> bytes:
@@ -294,7 +285,7 @@ def parquet_file(path: str) -> pq.ParquetFile:
     Raises:
         FolderError, OSError, pyarrow.ArrowException: it cannot be read.
     """
-    return pq.ParquetFile(_arrow_buffer(_read_remote(path)) if _is_remote(path) else path)
+    return pq.ParquetFile(_arrow_buffer(_read_remote(path)) if is_remote(path) else path)
 
 
 def file_checksum(path: str) -> str:
@@ -303,7 +294,7 @@ def file_checksum(path: str) -> str:
     Raises:
         FolderError: it cannot be read.
     """
-    if _is_remote(path):
+    if is_remote(path):
         return hashlib.sha256(_read_remote(path)).hexdigest()
     digest = hashlib.sha256()
     try:
@@ -321,13 +312,13 @@ def read_file(path: str) -> bytes:
     Raises:
         FileNotFoundError, OSError, FolderError: it is not there, or cannot be read.
     """
-    if _is_remote(path):
+    if is_remote(path):
         return _read_remote(path, sought=True)
     with open(path, "rb") as file:
         return file.read()
 
 
-def read_manifest(path: str) -> Mapping[str, object]:
+def read_manifest(path: str) -> Mapping[str, Any]:
     """The manifest of a release's folder, as it is.
 
     Raises:
@@ -349,22 +340,18 @@ def read_manifest(path: str) -> Mapping[str, object]:
         raise FolderError(f"{name}: is not JSON; the release is damaged") from None
     if not isinstance(manifest, dict):
         raise FolderError(f"{name}: is not a manifest; the release is damaged")
-    _check_format(path, manifest)
+    spec = manifest.get("spec")
+    found = spec.get("format") if isinstance(spec, dict) else None
+    if isinstance(found, int) and found not in READ_FORMATS:
+        raise _other_format(path, manifest, found)
     return manifest
 
 
-def _check_format(path: str, manifest: Mapping[str, object]) -> None:
-    """Refuses a format that this program cannot read (docs/decisions/0023).
-
-    Raises:
-        FolderError: it is an earlier one that is not read any more, or a later one.
-    """
-    spec = manifest.get("spec")
-    found = spec.get("format") if isinstance(spec, dict) else None
-    if not isinstance(found, int) or found in READ_FORMATS:
-        return
+def _other_format(path: str, manifest: Mapping[str, object], found: int) -> FolderError:
+    """The refusal of a format that this program cannot read (docs/decisions/0023): an earlier one
+    that is not read any more, or a later one."""
     or_later = ", or a later one" if found > FORMAT_VERSION else ""
-    raise FolderError(
+    return FolderError(
         f"{path}: is of format {found}, which dptrees {manifest.get('dptrees')} made; this is "
         f"dptrees {__version__}, which reads formats {' and '.join(map(str, READ_FORMATS))}: read "
         f"it with the version that made it{or_later}"

@@ -1,10 +1,10 @@
-"""The folder that a command reads: a release, or a window of periods of a series."""
+"""The folder of a series, and a window of its periods as one release."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,56 +19,7 @@ from dptrees.dpcore.series.temporal import Span, Window
 from dptrees.dpcore.series.totals_to_date import AccumulatedPeriods
 from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.query.release_folder import FolderError, ReleaseFolder, holds_release
-from dptrees.transforms.folder.layout import run_folder
-
-
-class Opened(NamedTuple):
-    """A folder that queries are answered from.
-
-    Attributes:
-        before: the columns in front of its answers.
-        folder: a release, or some periods of a series.
-    """
-
-    before: dict[str, object]
-    folder: ReleaseFolder | WindowFolder
-
-
-def opened(
-    path: str, window: str | None, to_date: int | None, *, running: bool = False
-) -> list[Opened]:
-    """Open the folder of a command: a release, or consecutive periods of a series, or several.
-
-    Args:
-        path: the folder of a release, of a run, or of a series.
-        window: "FIRST:LAST", or None.
-        to_date: all periods up to this one, 0 for the last one; None where it is not requested.
-        running: all periods to date, at each of them.
-
-    Raises:
-        FolderError: there is no such release or period, or the window cannot be read.
-    """
-    if running:
-        if window is not None or to_date is not None:
-            raise FolderError(f"{path}: running: goes neither with --window nor with --to-date")
-        series = SeriesFolder(path)
-        periods = range(1, series.arrived + 1)
-        return [Opened({"period": at}, series.window(1, arrived=at)) for at in periods]
-    return [Opened({}, _opened(path, window, to_date))]
-
-
-def _opened(path: str, window: str | None, to_date: int | None) -> ReleaseFolder | WindowFolder:
-    if window is None and to_date is None:
-        if not holds_release(path) and holds_release(run_folder(path, 1)):
-            return SeriesFolder(path).window(1)
-        return ReleaseFolder(path)
-    if window is None:
-        return SeriesFolder(path).window(1, arrived=to_date or None)
-    first, _, last = window.partition(":")
-    if not (first.isdecimal() and last.isdecimal()):
-        raise FolderError(f"{path}: window: {window!r} must be FIRST:LAST, such as 3:10")
-    return SeriesFolder(path).window(int(first), int(last), arrived=to_date or None)
-
+from dptrees.transforms.folder.names import run_folder
 
 # Runs that are open at once: a window reads few of them, or each once.
 _OPEN = 512
@@ -162,7 +113,12 @@ class WindowFolder:
         return self._series.run(self.window.arrived).plan
 
     @property
-    def manifest(self) -> Mapping[str, object]:
+    def trees(self) -> list[str]:
+        """The names of the trees."""
+        return self._series.run(self.window.arrived).trees
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
         """The manifest of that run."""
         return self._series.run(self.window.arrived).manifest
 
@@ -170,6 +126,9 @@ class WindowFolder:
     def release(self) -> WindowFolder:
         """Itself: what gives the answers."""
         return self
+
+    def lookup(self, tree: str) -> None:
+        """Quantiles over periods are computed."""
 
     @lru_cache(maxsize=8)  # noqa: B019 - a folder lives as long as the command
     def tables(self, name: str) -> WindowTables:

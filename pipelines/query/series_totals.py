@@ -22,14 +22,8 @@ from dptrees.pipelines.process import UserError
 from dptrees.pipelines.query.series_folder import SeriesFolder
 from dptrees.pipelines.terminal_text import escaped, print_line
 from dptrees.transforms.folder import files
-from dptrees.transforms.folder.layout import (
-    SEALED_KINDS,
-    TO_DATE,
-    concluded_file,
-    parquet_bytes,
-    run_folder,
-    sha256,
-)
+from dptrees.transforms.folder.layout import SEALED_KINDS, parquet_bytes, sha256
+from dptrees.transforms.folder.names import TO_DATE, concluded_file, run_folder
 from dptrees.transforms.steps.carry import for_period
 
 # Over all keys. This runs in the process of the command on every engine: larger trees are added

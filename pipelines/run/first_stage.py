@@ -27,7 +27,7 @@ from dptrees.pipelines.sections.first_stages import BOUNDS_FOLDER, KEYS_FOLDER
 from dptrees.pipelines.sections.tree import PrivateKeys
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.existing_release import missing_files, sweep_temporary, sweep_unnamed
-from dptrees.transforms.folder.layout import MANIFEST, NONCE, PLAN, RECORD
+from dptrees.transforms.folder.names import MANIFEST, NONCE, PLAN, RECORD
 from dptrees.transforms.steps.kept_plan import sweep_undrawn
 
 if TYPE_CHECKING:

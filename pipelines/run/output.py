@@ -21,7 +21,7 @@ from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 
 from dptrees.dpcore import __version__
-from dptrees.dpcore.release.guarantee import CHECKSUM
+from dptrees.dpcore.release.manifest import CHECKSUM
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.config.configuration import Configuration
 from dptrees.pipelines.monitoring import LOG, event, remark
@@ -45,7 +45,8 @@ from dptrees.transforms.folder.existing_release import (
     strangers,
 )
 from dptrees.transforms.folder.files import OutputError
-from dptrees.transforms.folder.layout import MANIFEST, PART_KINDS, TO_DATE
+from dptrees.transforms.folder.layout import PART_KINDS
+from dptrees.transforms.folder.names import MANIFEST, TO_DATE
 
 SUFFIX = ".run.json"
 FORMAT = 1

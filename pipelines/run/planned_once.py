@@ -20,7 +20,8 @@ from dptrees.dpcore.hierarchy.universe import Universe
 from dptrees.dpcore.privacy.unit import Budget
 from dptrees.dpcore.questions.question import SeriesRun
 from dptrees.dpcore.release.composition import Guarantee
-from dptrees.dpcore.release.plan import FORMAT_VERSION, ReleasePlan, UnitBounds, plan_from_spec
+from dptrees.dpcore.release.manifest import FORMAT_VERSION
+from dptrees.dpcore.release.plan import ReleasePlan, UnitBounds, plan_from_spec
 from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys
 from dptrees.pipelines.config.configuration import Configuration
 from dptrees.pipelines.config.request import first_change
@@ -43,7 +44,7 @@ from dptrees.transforms.folder.existing_release import (
     missing_files,
     read_manifest,
 )
-from dptrees.transforms.folder.layout import MANIFEST, PLAN, run_folder
+from dptrees.transforms.folder.names import MANIFEST, PLAN, run_folder
 from dptrees.transforms.steps.carry import SeriesError, for_period, run_before
 from dptrees.transforms.steps.kept_plan import (
     KeptPlan,

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 
-from dptrees.dpcore.release.guarantee import CHECKSUM
+from dptrees.dpcore.release.manifest import CHECKSUM
 from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.monitoring import event, remark
 from dptrees.pipelines.process import UserError
@@ -40,7 +40,7 @@ from dptrees.pipelines.terminal_text import print_line
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.existing_release import sweep_temporary, sweep_unnamed
 from dptrees.transforms.folder.files import OutputError
-from dptrees.transforms.folder.layout import SIGNATURE, period_folder, run_folder
+from dptrees.transforms.folder.names import SIGNATURE, period_folder, run_folder
 from dptrees.transforms.steps.kept_plan import sweep_undrawn
 
 YESTERDAY = "yesterday"

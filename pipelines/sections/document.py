@@ -31,6 +31,7 @@ import yaml
 from pydantic import ValidationError
 
 from dptrees.dpcore.specification import Refusal
+from dptrees.pipelines.process import UserError
 from dptrees.pipelines.sections.values import UNUSUAL_SIZE, has_usual_size
 
 _SHOWN_LENGTH = 60
@@ -46,7 +47,7 @@ KEYS_BY_STORED_NAME = {
 }
 
 
-class ConfigurationError(Exception):
+class ConfigurationError(UserError):
     """The configuration cannot be used; the message is one sentence for the person who wrote it."""
 
 

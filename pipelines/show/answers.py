@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, cast
 
-from dptrees.dpcore.questions.answer_errors import Statistic, StatisticKind
-from dptrees.dpcore.questions.released import Answer, Released
+from dptrees.dpcore.questions.released import Answer, Released, Statistic, StatisticKind
 from dptrees.pipelines.show.figures import (
     column_value,
     error_figure,

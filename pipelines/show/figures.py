@@ -13,11 +13,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dptrees.dpcore.arithmetic.sums import decimal_exponent, power_of_ten
-from dptrees.dpcore.privacy.unit import Budget, PrivacyUnit
-from dptrees.dpcore.questions.question import Question
+
+if TYPE_CHECKING:
+    from dptrees.dpcore.privacy.unit import Budget, PrivacyUnit
+    from dptrees.dpcore.questions.question import Question
 
 # The columns of a quantile: its value, and the ends of its interval.
 QUANTILE_VALUES = ("value", "ci_low", "ci_high")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
+from dptrees.transforms.folder.names import INPUT_LIST_NAMES
 from tests.deploy.manifests import manifest
 from tests.deploy.plain_cluster import (
     ENGINES,

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dptrees.pipelines.cli.command import command_parser
+from dptrees.pipelines.cli.release_commands import CommandParser
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "reference" / "commands.md"
@@ -36,12 +37,11 @@ def drawing() -> str:
 
 
 def _leaves(
-    names: tuple[str, ...], help_text: str, parser: argparse.ArgumentParser
+    names: tuple[str, ...], help_text: str, parser: CommandParser
 ) -> Iterator[tuple[tuple[str, ...], str, argparse.ArgumentParser]]:
     """Yields commands that have no others below them, with their help."""
-    below = next(
-        (each for each in parser._actions if isinstance(each, argparse._SubParsersAction)), None
-    )
+    actions = parser.filled()._actions
+    below = next((each for each in actions if isinstance(each, argparse._SubParsersAction)), None)
     if below is None:
         yield names, help_text, parser
         return

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
+from dptrees.transforms.folder.names import INPUT_LIST_NAMES
 from tests.engines.conftest import Workspace, release_files
 from tests.engines.servers import kill_group
 

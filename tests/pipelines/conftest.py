@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.release.guarantee import manifest_checksum
+from dptrees.dpcore.release.manifest import manifest_checksum
 from dptrees.pipelines.cli.command import main
 from dptrees.pipelines.query.release_folder import ReleaseFolder
 

@@ -15,7 +15,7 @@ import pytest
 
 import dptrees
 from dptrees.pipelines.run import stage as stages
-from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
+from dptrees.transforms.folder.names import INPUT_LIST_NAMES
 from tests.pipelines import first_stages
 from tests.pipelines.conftest import Outcome, Workspace, assert_refused, both, put, read_files
 from tests.pipelines.first_stages import sold

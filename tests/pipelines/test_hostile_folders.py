@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
+from dptrees.dpcore.release.manifest import CHECKSUM, manifest_checksum
 from tests.pipelines.conftest import Workspace
 
 Damage = Callable[[Path, random.Random], None]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dptrees.dpcore.release.plan import FORMAT_VERSION
+from dptrees.dpcore.release.manifest import FORMAT_VERSION
 from tests.pipelines.conftest import Outcome, Workspace, both, edit_manifest, put, read_files
 from tests.releases.make import CONFIGURATIONS, LEDGER, MADE, write_place
 

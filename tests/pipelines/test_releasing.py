@@ -26,7 +26,7 @@ from dptrees.pipelines.run import job
 from dptrees.pipelines.run.engine import BEAMS_RUNNER
 from dptrees.pipelines.run.job import LOOP_RUNNER, job_options
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
+from dptrees.transforms.folder.names import INPUT_LIST_NAMES
 from dptrees.transforms.held import GivenRows
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.release import Release

@@ -22,7 +22,8 @@ import pytest
 
 from dptrees.dpcore.levels.irregular import IrregularMechanism
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
-from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION, manifest_checksum
+from dptrees.dpcore.release.guarantee import ARITHMETIC_VERSION
+from dptrees.dpcore.release.manifest import manifest_checksum
 from dptrees.pipelines.check.replay import _Comparison
 from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.proof.check import CheckFailed, run_checks

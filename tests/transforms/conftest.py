@@ -29,13 +29,8 @@ from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 from dptrees.transforms.beam.release import ReadBatches, ReleaseTrees
-from dptrees.transforms.folder.layout import (
-    concluded_file,
-    parquet_bytes,
-    part_file,
-    planned_parts,
-    sha256,
-)
+from dptrees.transforms.folder.layout import parquet_bytes, part_file, planned_parts, sha256
+from dptrees.transforms.folder.names import concluded_file
 from dptrees.transforms.keys import KeyReference
 from tests.transforms.eager import Change, EagerRelease, release_table, unchanged
 

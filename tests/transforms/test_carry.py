@@ -12,7 +12,7 @@ import pytest
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.series.temporal import TemporalTree
 from dptrees.transforms.errors import ConservationError
-from dptrees.transforms.folder.layout import run_folder
+from dptrees.transforms.folder.names import run_folder
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
 from dptrees.transforms.steps import carry

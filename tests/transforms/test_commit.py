@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dptrees.dpcore.questions.messages import Part
-from dptrees.dpcore.release.guarantee import manifest_checksum, plan_manifest
+from dptrees.dpcore.release.guarantee import plan_manifest
+from dptrees.dpcore.release.manifest import manifest_checksum
 from dptrees.transforms.errors import ConservationError
 from dptrees.transforms.folder.files import TEMPORARY_SUFFIX
 from dptrees.transforms.folder.layout import (

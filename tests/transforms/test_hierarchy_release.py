@@ -19,7 +19,7 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.columns import unpack
 from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.transforms.conservation import tree_rows
-from dptrees.transforms.folder.layout import universe_name
+from dptrees.transforms.folder.names import universe_name
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
 from dptrees.transforms.steps.count import _MergePlace

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
-from dptrees.transforms.folder.layout import PLAN
+from dptrees.dpcore.release.manifest import CHECKSUM, manifest_checksum
+from dptrees.transforms.folder.names import PLAN
 from dptrees.transforms.steps.kept_plan import (
     KeptPlan,
     KeptPlanError,

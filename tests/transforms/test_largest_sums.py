@@ -28,7 +28,7 @@ from dptrees.dpcore.noise.source import (
 )
 from dptrees.dpcore.numbers import MeanWorkload
 from dptrees.dpcore.ordered.steps import StepDomain
-from dptrees.dpcore.questions.answer_errors import StatisticKind
+from dptrees.dpcore.questions.released import StatisticKind
 from dptrees.dpcore.release.released import release_counts, release_rows
 from dptrees.dpcore.series.temporal import Span
 from tests.dpcore.factorised.test_forest import STRATEGIES, make_plan, planted, source

@@ -11,7 +11,7 @@ from dptrees.transforms.folder.existing_release import (
     key_id_of_folder,
     restored_nonce,
 )
-from dptrees.transforms.folder.layout import NONCE
+from dptrees.transforms.folder.names import NONCE
 from tests.transforms.at_once import run_at_once
 
 

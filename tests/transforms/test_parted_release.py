@@ -22,7 +22,7 @@ from dptrees.transforms.errors import ReleaseError, UniverseError
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder import universe as universe_file
 from dptrees.transforms.folder.existing_release import folder_nonce
-from dptrees.transforms.folder.layout import universe_name
+from dptrees.transforms.folder.names import universe_name
 from dptrees.transforms.folder.universe import share_universes, universe_files
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,

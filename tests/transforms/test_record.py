@@ -18,7 +18,7 @@ from dptrees.transforms.beam.adapter import _Fold
 from dptrees.transforms.beam.release import ReadBatches, ReleaseTrees
 from dptrees.transforms.errors import ConservationError, ReleaseError, sentence_in
 from dptrees.transforms.folder.existing_release import NonceError, folder_nonce
-from dptrees.transforms.folder.layout import RECORD
+from dptrees.transforms.folder.names import RECORD
 from dptrees.transforms.steps.record import (
     RecordError,
     _Record,

@@ -16,7 +16,8 @@ from dptrees.dpcore.hierarchy.leaf_codes import universe_from_table
 from dptrees.transforms.errors import UniverseError
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder import universe as universe_file
-from dptrees.transforms.folder.layout import sha256, universe_name
+from dptrees.transforms.folder.layout import sha256
+from dptrees.transforms.folder.names import universe_name
 from dptrees.transforms.folder.universe import SharedUniverse, share_universes, universe_files
 from tests.dpcore.hierarchy_questions import (
     BLOCKS,

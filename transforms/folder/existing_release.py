@@ -15,21 +15,20 @@ from typing import Any
 
 from dptrees.dpcore.noise.randomness import NONCE_BYTES, draw_nonce
 from dptrees.dpcore.questions.released import QUANTILES
-from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
+from dptrees.dpcore.release.manifest import CHECKSUM, manifest_checksum
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import ReleaseError
 from dptrees.transforms.folder import files
-from dptrees.transforms.folder.layout import (
+from dptrees.transforms.folder.layout import PART_KINDS, part_names
+from dptrees.transforms.folder.names import (
     INPUT_LIST_NAMES,
     MANIFEST,
     NONCE,
-    PART_KINDS,
     PLAN,
     RECORD,
     SHARED_NAMES,
     SIGNATURE,
     concluded_file,
-    part_names,
 )
 
 

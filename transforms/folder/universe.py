@@ -23,14 +23,13 @@ from dptrees.dpcore.rows.key_tables import KeyTable
 from dptrees.transforms.errors import UniverseError
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.layout import (
-    keys_name,
     parquet_bytes,
     part_checksums,
     sha256,
-    universe_name,
     universe_of_parquet,
     write_universe,
 )
+from dptrees.transforms.folder.names import keys_name, universe_name
 
 # Of this process, by digest: steps of one worker share what they read.
 _LOADED: "dict[str, Shared]" = {}

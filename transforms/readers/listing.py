@@ -23,7 +23,7 @@ from dptrees.transforms.contract import AT_ONCE, Arrival, duration_text
 from dptrees.transforms.errors import InputError, ReleaseError, may_pass, not_now
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.files import failure_reason, is_local, join
-from dptrees.transforms.folder.layout import input_list_name
+from dptrees.transforms.folder.names import input_list_name
 from dptrees.transforms.folder.stores import FileInfo, store_of
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.file_columns import path_columns

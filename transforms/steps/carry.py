@@ -28,7 +28,8 @@ from dptrees.transforms.conservation import tree_carried, tree_partials, tree_un
 from dptrees.transforms.errors import InputError, ReleaseError
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.existing_release import key_id_of_folder, read_manifest
-from dptrees.transforms.folder.layout import MANIFEST, period_folder, sha256
+from dptrees.transforms.folder.layout import sha256
+from dptrees.transforms.folder.names import MANIFEST, period_folder
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
 from dptrees.transforms.steps.counting import KeyedStep

@@ -27,12 +27,13 @@ from typing import Any
 
 from dptrees.dpcore import __version__
 from dptrees.dpcore.noise.randomness import ReleaseKey
-from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum, plan_manifest
+from dptrees.dpcore.release.guarantee import plan_manifest
+from dptrees.dpcore.release.manifest import CHECKSUM, manifest_checksum
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import ReleaseError
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.existing_release import drawn, read_manifest
-from dptrees.transforms.folder.layout import MANIFEST, PLAN
+from dptrees.transforms.folder.names import MANIFEST, PLAN
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.steps.carry import run_folder_before
 

@@ -19,22 +19,15 @@ import pyarrow as pa
 from dptrees.dpcore.noise.source import NoiseSource, combine_digests
 from dptrees.dpcore.questions.messages import Part
 from dptrees.dpcore.questions.question import Question
-from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
+from dptrees.dpcore.release.manifest import CHECKSUM, manifest_checksum
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms import flow
 from dptrees.transforms.conservation import check_balance, check_digests, check_once
 from dptrees.transforms.errors import ConservationError, ReleaseError
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.existing_release import check_begun, read_manifest, sweep_unnamed
-from dptrees.transforms.folder.layout import (
-    MANIFEST,
-    RECORD,
-    Receipt,
-    concluded_file,
-    parquet_bytes,
-    planned_parts,
-    sha256,
-)
+from dptrees.transforms.folder.layout import Receipt, parquet_bytes, planned_parts, sha256
+from dptrees.transforms.folder.names import MANIFEST, RECORD, concluded_file
 from dptrees.transforms.folder.universe import universe_files
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.steps.counting import KeyedStep

@@ -21,7 +21,7 @@ from dptrees.dpcore.numbers import MeanQuestion, ReleasedMean
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.sensitivity import split_sensitivity
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
-from dptrees.dpcore.questions.answer_errors import StatisticKind
+from dptrees.dpcore.questions.released import StatisticKind
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.specification import Refusal

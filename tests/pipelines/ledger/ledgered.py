@@ -8,7 +8,7 @@ from typing import Any
 
 from dptrees.pipelines.ledger.accounts import State
 from dptrees.pipelines.ledger.ledger import Ledger
-from dptrees.transforms.folder.layout import INPUT_LIST_NAMES
+from dptrees.transforms.folder.names import INPUT_LIST_NAMES
 from tests.pipelines.conftest import Workspace
 from tests.pipelines.ledger.asked import account_of, opened
 

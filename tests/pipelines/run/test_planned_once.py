@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from dptrees.dpcore import __version__
-from dptrees.dpcore.release.guarantee import CHECKSUM, manifest_checksum
+from dptrees.dpcore.release.manifest import CHECKSUM, manifest_checksum
 from dptrees.pipelines.config import configuration as planning
 from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.pipelines.proof.manifest import plain
@@ -26,7 +26,7 @@ from dptrees.pipelines.run.first_stage import selected_keys
 from dptrees.pipelines.run.planned_once import planned_once, with_kept_selection
 from dptrees.pipelines.run.stage import Stage
 from dptrees.transforms.folder.existing_release import ExistingReleaseError
-from dptrees.transforms.folder.layout import MANIFEST, PLAN, RECORD
+from dptrees.transforms.folder.names import MANIFEST, PLAN, RECORD
 from dptrees.transforms.steps.carry import SeriesError, check_turn
 from dptrees.transforms.steps.kept_plan import KeptPlan, KeptPlanError
 from tests.pipelines.conftest import NONCE, Workspace, search_path

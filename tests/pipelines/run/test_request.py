@@ -13,7 +13,7 @@ from dptrees.dpcore.release.guarantee import plan_manifest
 from dptrees.pipelines.config.configuration import Configuration, load_configuration
 from dptrees.pipelines.config.request import first_change, requested
 from dptrees.pipelines.run.planned_once import planned_once
-from dptrees.transforms.folder.layout import PLAN
+from dptrees.transforms.folder.names import PLAN
 from dptrees.transforms.steps.kept_plan import KeptPlan
 from tests.golden.configurations import write_configuration, write_data
 
