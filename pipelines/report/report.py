@@ -287,7 +287,7 @@ def _templates() -> Environment:
 
 
 def _texts(*names: Iterable[str]) -> str:
-    """The texts of files of the page, each once and in their order."""
+    """The content of files of the page, each once and in their order."""
     each_once = dict.fromkeys(chain.from_iterable(names))
     return "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in each_once)
 
