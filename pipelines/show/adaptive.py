@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -35,7 +35,7 @@ from dptrees.pipelines.show.description import (
 )
 from dptrees.pipelines.show.levels import (
     cdf_error_in_words,
-    count_error_in_words,
+    counts_in_words,
     uniform_level_errors,
 )
 from dptrees.pipelines.show.mechanisms import ErrorTarget
@@ -204,13 +204,6 @@ def _predicted_counts(mechanism: AdaptiveMechanism) -> dict[str, Any]:
     return {name: asdict(error) for name, error in errors.items() if error is not None}
 
 
-def _counts_in_words(mechanism: AdaptiveMechanism, entry: Mapping[str, Any]) -> Iterator[str]:
-    rows = "no guess, assuming" if mechanism.guessed_rows is None else "a guess of"
-    for name, objective in _READ.items():
-        if counts := entry.get(name):
-            yield count_error_in_words(counts, objective, rows)
-
-
 def _hierarchy_entry(question: TreeQuestion[AdaptiveMechanism]) -> dict[str, Any]:
     """Return the plan of a hierarchy as plain values.
 
@@ -256,7 +249,7 @@ def _errors(mechanism: AdaptiveMechanism, entry: Mapping[str, Any]) -> Errors:
             "the error depends on the data: the fewer nodes are split, the less noise; the rows "
             f"of a node that is not split (up to about {most_undivided(mechanism.plan):,}) are "
             "assumed to be evenly spread",
-            *(_counts_in_words(mechanism, entry) if mechanism.is_ordered else ()),
+            *(counts_in_words(mechanism, entry, _READ) if mechanism.is_ordered else ()),
         ),
     )
 

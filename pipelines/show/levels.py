@@ -220,23 +220,30 @@ def _compared(question: OrderedQuestion[UniformMechanism], entry: Mapping[str, A
             )
             for each in entry["candidates"]
         ],
-        notes=tuple(_counts_in_words(question.mechanism, entry)),
+        notes=tuple(counts_in_words(question.mechanism, entry, {"predicted_counts": objective})),
     )
 
 
-def _counts_in_words(mechanism: UniformMechanism, entry: Mapping[str, Any]) -> Iterator[str]:
-    if counts := entry.get("predicted_counts"):
-        rows = "a guess of" if mechanism.guessed_rows else "no guess, assuming"
-        yield count_error_in_words(counts, mechanism.objective, rows)
+def counts_in_words(
+    mechanism: Any, entry: Mapping[str, Any], read: Mapping[str, Objective]
+) -> Iterator[str]:
+    """Yield the predicted errors of counts, and where their number of rows comes from.
 
-
-def count_error_in_words(counts: Mapping[str, Any], objective: Objective, rows: str) -> str:
-    """Return the predicted error of counts, and where its number of rows comes from."""
-    typical, least, most = (significant(counts[key]) for key in ("typical", "least", "most"))
-    return (
-        f"counts, {objective.reads}: {typical} {objective.unit} expected error by a model "
-        f"({least} to {most} on public histograms; {rows} {counts['rows']:,} rows)"
-    )
+    Args:
+        mechanism: that the errors are of.
+        entry: of its plan, with the errors.
+        read: what is read of the counts, by the name of its errors.
+    """
+    rows = "a guess of" if mechanism.guessed_rows else "no guess, assuming"
+    for name, objective in read.items():
+        if counts := entry.get(name):
+            typical, least, most = (
+                significant(counts[key]) for key in ("typical", "least", "most")
+            )
+            yield (
+                f"counts, {objective.reads}: {typical} {objective.unit} expected error by a model "
+                f"({least} to {most} on public histograms; {rows} {counts['rows']:,} rows)"
+            )
 
 
 def shape_in_words(fanouts: Iterable[int]) -> str:
