@@ -39,7 +39,7 @@ from dptrees.transforms.tables.query_rows import (
     sqlite_query,
     without_rows,
 )
-from dptrees.transforms.tables.table import UNKNOWN_ROWS, TableSplit, reading_table
+from dptrees.transforms.tables.table import UNKNOWN_ROWS, InputTable, TableSplit, reading_table
 
 CONNECTION = "input.connection"
 
@@ -49,7 +49,7 @@ _HIGH_PRECISION = "adbc.snowflake.sql.client_option.use_high_precision"
 
 @dataclass(frozen=True, kw_only=True)
 class Driver:
-    """How an ADBC driver is found, and how a connection reads without changing anything.
+    """The rules of an ADBC driver: how to find it, and how to read without changing anything.
 
     Args:
         module: the Python package that contains the library.
@@ -260,7 +260,7 @@ class AdbcSource:
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """The name in messages."""
         what = "query" if self.table is None else f"table {self.table}"
         return f"the {what} of {self.driver.rpartition('/')[2]}"
 
@@ -435,8 +435,8 @@ def _some(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SqlQuery:
-    """What tables of both kinds share.
+class SqlQuery(InputTable):
+    """Members that both kinds of query share.
 
     Args:
         source: the query and its driver.
@@ -450,13 +450,8 @@ class SqlQuery:
 
     @property
     def name(self) -> str:
-        """What it is called in messages: a query may contain values."""
+        """The name in messages, without the query, which may contain values."""
         return self.source.name
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """None: a driver reads it."""
-        return ()
 
     @property
     def secret(self) -> str | None:
@@ -572,8 +567,6 @@ class RepeatableQuery(SqlQuery):
         rows: their number, once it is pinned.
     """
 
-    held: ClassVar[bool] = False
-
     columns: pa.Schema | None = None
     rows: int | None = None
 
@@ -598,10 +591,6 @@ class RepeatableQuery(SqlQuery):
         """The columns of the query."""
         assert self.columns is not None
         return self._checked(self.columns)
-
-    def divided(self, columns: Sequence[str]) -> Self:
-        """The query itself: it is one part."""
-        return self
 
     def splits(self, columns: Sequence[str]) -> list[TableSplit]:
         """One part: two executions may give the rows in two orders."""

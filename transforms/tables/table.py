@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from typing_extensions import Self
 
 from dptrees.transforms.errors import (
     InputError,
@@ -45,29 +46,34 @@ class TableSplit(NamedTuple):
 
 
 class InputTable(Protocol):
-    """A table of one kind: a frozen dataclass that travels to workers, and holds no secret.
+    """A table of one kind: a frozen dataclass that travels to workers and holds no secret.
+
+    A kind inherits the members that have a body here, unless it differs.
 
     Attributes:
-        held: its state ends with the block of `pinned`, and not before the server removes it.
+        held: the state of the table ends with the block of `pinned`; otherwise it lasts until the
+            server removes it.
     """
 
-    held: ClassVar[bool]
+    held: ClassVar[bool] = False
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files or folders that workers find it by; none of a service's."""
+        """The files or folders by which workers find the table; a service has none."""
+        return ()
 
     @property
     def secret(self) -> str | None:
-        """The reference of what workers reach it with; None: what their environment grants."""
+        """The reference of the credentials of workers; None: their environment grants access."""
+        return None
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """The name in messages."""
 
     def pinned(self) -> AbstractContextManager["InputTable"]:
-        """The same table at one state of its rows: every reader, however often, finds the same
-        ones as long as the block lasts.
+        """Fix the table at one state of its rows: while the block lasts, all readers get the same
+        rows.
 
         Raises:
             InputError: it is not there, or has no such state.
@@ -80,16 +86,17 @@ class InputTable(Protocol):
             InputError: it cannot be read.
         """
 
-    def with_units(self, columns: Sequence[str]) -> "InputTable":
-        """The same table, whose values in some columns are never rounded: equal values read are
-        equal values stored. Two units that became one would be protected half as well.
+    def with_units(self, columns: Sequence[str]) -> Self:
+        """Return the same table without rounding in some columns: equal values that are read are
+        equal values that are stored. Two units that became one would be protected half as well.
 
         Args:
             columns: those that name the privacy unit.
         """
+        return self
 
-    def divided(self, columns: Sequence[str]) -> "InputTable":
-        """A pinned table whose parts are the same in every listing.
+    def divided(self, columns: Sequence[str]) -> Self:
+        """Return the pinned table with parts that are the same in every listing.
 
         Args:
             columns: those that will be read.
@@ -97,6 +104,7 @@ class InputTable(Protocol):
         Raises:
             InputError: it cannot be read.
         """
+        return self
 
     def splits(self, columns: Sequence[str]) -> list[TableSplit]:
         """The parts of a pinned table, which hold each row once.
@@ -192,7 +200,7 @@ _DEFAULT = "default"
 
 
 @dataclass(frozen=True, kw_only=True)
-class IcebergTable:
+class IcebergTable(InputTable):
     """An Iceberg table.
 
     Args:
@@ -203,8 +211,6 @@ class IcebergTable:
         location: of the metadata file, once it is pinned.
     """
 
-    held: ClassVar[bool] = False
-
     table: str
     catalog: str | None = None
     version: str | None = None
@@ -212,7 +218,7 @@ class IcebergTable:
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """The name in messages."""
         return f"the Iceberg table {self.table}"
 
     @property
@@ -220,11 +226,6 @@ class IcebergTable:
         """Its metadata file, once it is known."""
         found = self.location or self.table
         return (found,) if found.endswith(_METADATA) else ()
-
-    @property
-    def secret(self) -> str | None:
-        """None: the environment of workers grants what they need."""
-        return None
 
     @contextmanager
     def pinned(self) -> Iterator["IcebergTable"]:
@@ -243,14 +244,6 @@ class IcebergTable:
         """The columns of the snapshot."""
         with self._reading():
             return self._scan("*").projection().as_arrow()
-
-    def with_units(self, columns: Sequence[str]) -> "IcebergTable":
-        """The table itself: its values are read as they are stored."""
-        return self
-
-    def divided(self, columns: Sequence[str]) -> "IcebergTable":
-        """The table itself: its parts are the files of a snapshot."""
-        return self
 
     def splits(self, columns: Sequence[str]) -> list[TableSplit]:
         """The data files of the snapshot, each with the deletes that concern it."""
@@ -320,7 +313,7 @@ class IcebergTable:
             raise InputError(f"input: {self.name} does not exist in its catalog") from None
 
     def _properties(self) -> dict[str, Any]:
-        """What pyiceberg's configuration says of the catalog where this runs."""
+        """Return the properties of the catalog in pyiceberg's configuration on this machine."""
         from pyiceberg.utils.config import Config
 
         return dict(Config().get_catalog_config(self.catalog or _DEFAULT) or {})
@@ -353,7 +346,7 @@ _MAPPING = "delta.columnMapping.mode"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeltaTable:
+class DeltaTable(InputTable):
     """A Delta table.
 
     Args:
@@ -362,25 +355,18 @@ class DeltaTable:
         version: a number, or a moment; None: the newest one as the job starts.
     """
 
-    held: ClassVar[bool] = False
-
     table: str
     version: str | None = None
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """The name in messages."""
         return f"the Delta table {self.table}"
 
     @property
     def paths(self) -> tuple[str, ...]:
         """Its folder."""
         return (self.table,)
-
-    @property
-    def secret(self) -> str | None:
-        """None: the environment of workers grants what they need."""
-        return None
 
     @contextmanager
     def pinned(self) -> Iterator["DeltaTable"]:
@@ -396,14 +382,6 @@ class DeltaTable:
         """The columns of the version."""
         with reading_table(self.name, "delta"):
             return self._files.schema
-
-    def with_units(self, columns: Sequence[str]) -> "DeltaTable":
-        """The table itself: its values are read as they are stored."""
-        return self
-
-    def divided(self, columns: Sequence[str]) -> "DeltaTable":
-        """The table itself: its parts are the files of a version."""
-        return self
 
     def splits(self, columns: Sequence[str]) -> list[TableSplit]:
         """The data files of the version."""
@@ -514,7 +492,7 @@ _MOST_STREAMS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class BigqueryTable:
+class BigqueryTable(InputTable):
     """A table of BigQuery.
 
     Args:
@@ -525,8 +503,6 @@ class BigqueryTable:
         size: in bytes, as the service estimates it.
     """
 
-    held: ClassVar[bool] = False
-
     table: str
     version: str | None = None
     billed: str | None = None
@@ -535,18 +511,8 @@ class BigqueryTable:
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """The name in messages."""
         return f"the BigQuery table {self.table}"
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """None: a server has it."""
-        return ()
-
-    @property
-    def secret(self) -> str | None:
-        """None: the environment of workers grants what they need."""
-        return None
 
     @contextmanager
     def pinned(self) -> Iterator["BigqueryTable"]:
@@ -563,10 +529,6 @@ class BigqueryTable:
         with self._reading():
             session = self._session((), 1)
             return pa.ipc.read_schema(pa.py_buffer(session.arrow_schema.serialized_schema))
-
-    def with_units(self, columns: Sequence[str]) -> "BigqueryTable":
-        """The table itself: its values are read as they are stored."""
-        return self
 
     def divided(self, columns: Sequence[str]) -> "BigqueryTable":
         """The table with a session for these columns."""
