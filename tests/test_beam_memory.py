@@ -12,7 +12,8 @@ from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, StandardOptions
 from apache_beam.transforms import core
 
-from dptrees.transforms.steps.count import CountBundle, _EmptyPlaces, _MergePlace
+from dptrees.transforms.steps.count import CountBundle, _MergePlace
+from dptrees.transforms.steps.counting import EmptyPlaces
 from tests import beam_memory
 
 FLAGS = ["--runner=FnApiRunner", "--experiments=one", "--direct_num_workers=2"]
@@ -60,7 +61,7 @@ class Parameters(beam.DoFn):
 
 def test_signatures_are_those_of_the_methods() -> None:
     found, plain = core.get_function_args_defaults, unwrap(core.get_function_args_defaults)
-    for kind in (Parameters, CountBundle, _MergePlace, _EmptyPlaces):
+    for kind in (Parameters, CountBundle, _MergePlace, EmptyPlaces):
         step = kind.__new__(kind)
         named = [getattr(step, name, None) for name in dir(step)]
         methods = [each for each in named if callable(each) and not isinstance(each, type)]

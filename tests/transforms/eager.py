@@ -171,8 +171,8 @@ class EagerRelease:
     def _counts(self, bundles: Iterable[Sequence[pa.RecordBatch]]) -> tuple[Any, Any, Any]:
         partial = self._partial(bundles)
         matched = self._matched(partial.get(SLOTS, []))
-        trees = range(len(self._plan.questions))
-        empty = self._each(count._EmptyPlaces(self._plan), trees).get(MAIN, [])
+        names = [question.name for question in self._plan.questions]
+        empty = self._each(counting.EmptyPlaces(self._plan), names).get(MAIN, [])
         places = grouped(
             [
                 *self._over("partial counts", partial.get(MAIN, [])),
@@ -191,7 +191,7 @@ class EagerRelease:
 
     def _matched(self, slots: list[Any]) -> dict[str, list[Any]]:
         names = [question.name for question in counting.matched_trees(self._plan)]
-        empty = self._each(counting._EmptySlots(self._plan), names).get(MAIN, [])
+        empty = self._each(counting.EmptyPlaces(self._plan), names).get(MAIN, [])
         places = grouped([*self._over("counts of slots", slots), *self._over("empty slots", empty)])
         return self._each(counting._MatchPlace(*self._keyed), places)
 

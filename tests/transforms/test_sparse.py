@@ -21,7 +21,8 @@ from dptrees.dpcore.sparse.question import SparseCounter
 from dptrees.transforms.conservation import expected_balance, tree_chunks
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.read import BALANCE
-from dptrees.transforms.steps.count import _DIGEST, _EmptyPlaces, _MergePlace
+from dptrees.transforms.steps.count import _DIGEST, _MergePlace
+from dptrees.transforms.steps.counting import EmptyPlaces
 from dptrees.transforms.steps.record import unpack_digest
 from tests.transforms.eager import MAIN, counted, grouped, outputs, summed
 from tests.transforms.every_kind import numbered_rows
@@ -90,7 +91,8 @@ def test_bundles_do_not_matter_to_a_shard(most, reference, monkeypatch) -> None:
 def check_shards(bundles: list[list[pa.RecordBatch]], reference: KeyReference) -> None:
     plan = sparse_plan(*FORMS)
     given = outputs(counted(plan, bundles))
-    empty = [each for tree in range(len(FORMS)) for each in _EmptyPlaces(plan).process(tree)]
+    names = [question.name for question in plan.questions]
+    empty = [each for name in names for each in EmptyPlaces(plan).process(name)]
     expected = {(q.name, *place): own for q in plan.questions for place, own in exact(q).items()}
     merge, digests, balance = _MergePlace(plan, reference), 0, given[BALANCE]
     merge.setup()

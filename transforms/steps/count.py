@@ -11,6 +11,7 @@ touched (docs/engines.md).
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -42,6 +43,7 @@ from dptrees.transforms.steps.carry import EARLIER, ShardKey
 from dptrees.transforms.steps.counting import (
     SLOTS,
     CountingStep,
+    EmptyPlaces,
     KeyedStep,
     MatchLeaves,
     PlaceKey,
@@ -108,10 +110,7 @@ class BoundRows(flow.Transform):
             | "ByUnit"
             >> flow.Each(
                 SendRows(self._plan, self._key, shards),
-                also=(
-                    BALANCE,
-                    _COUNTS,
-                ),
+                also=(BALANCE, _COUNTS),
                 main="rows",
             )
         )
@@ -131,10 +130,7 @@ class BoundRows(flow.Transform):
             | "Stay"
             >> flow.Each(
                 CountBounded(self._plan, self._key),
-                also=(
-                    BALANCE,
-                    *remembered,
-                ),
+                also=(BALANCE, *remembered),
                 main=_COUNTS,
             )
         )
@@ -248,16 +244,17 @@ class CountBounded(CountingStep):
         bounding, received = TreeBounding(question, self._choices), list(messages)
         earlier = [each for each in received if each.startswith(EARLIER)]
         rows = [each for each in received if not each.startswith(EARLIER)]
-        bounded = bounding.bounded(rows, _counted_units(earlier))
+        # The balance shows whether it came once.
+        counted = CountedUnits.from_bytes(earlier[0][len(EARLIER) :]) if earlier else None
+        bounded = bounding.bounded(rows, counted)
         self._balance[unit_shards(name)] -= 1
         self._balance[unit_rows(name)] -= bounded.rows + len(received)
         if bounded.units is not None:
             yield flow.Tagged(_UNITS, ((name, shard), bounded.units.to_bytes()))
             digest = bounded.units.digest(self._key, self._plan.name, name, shard)
             yield flow.Tagged(_DIGEST, pack_digest(digest, 1))
-        self.counter(
-            question
-        )  # also without rows: the messages must not reveal whether there are any
+        # Also without rows: the messages must not reveal whether there are any.
+        self.counter(question)
         if bounded.increments is not None:
             yield from self.counted(question, bounded.increments, 0)
         self._waiting[name] += 1
@@ -267,17 +264,11 @@ class CountBounded(CountingStep):
             yield from self.taken(question)
 
 
-def _counted_units(messages: list[bytes]) -> CountedUnits | None:
-    """What runs before counted of a shard's units; that it came once is seen by the balance."""
-    if not messages:
-        return None
-    return CountedUnits.from_bytes(messages[0][len(EARLIER) :])
-
-
 # From the plan and the place of the release key.
 MakeCounting = Callable[[ReleasePlan, KeyReference], flow.Transform]
 
 
+@dataclass(frozen=True)
 class CountRows(flow.Transform):
     """Record batches to the exact counts of every place of a plan.
 
@@ -295,37 +286,32 @@ class CountRows(flow.Transform):
         and `units`, what the next run of a series must know of units, None where that is nothing.
     """
 
-    def __init__(
-        self,
-        plan: ReleasePlan,
-        key: KeyReference,
-        carry: flow.Transform | None = None,
-        earlier: flow.Transform | None = None,
-        counting: MakeCounting | None = None,
-    ) -> None:
-        self._plan, self._key, self._carry, self._earlier = plan, key, carry, earlier
-        self._counting = counting
+    plan: ReleasePlan
+    key: KeyReference
+    carry: flow.Transform | None = None
+    earlier: flow.Transform | None = None
+    counting: MakeCounting | None = None
 
     def expand(self, batches: Any) -> Any:
-        carried = [] if self._carry is None else [batches.flow | "Carry" >> self._carry]
+        carried = [] if self.carry is None else [batches.flow | "Carry" >> self.carry]
         # pa.RecordBatch -> (PlaceKey, bytes), and the balance
-        if self._counting is not None:
-            partial = batches | "Partial" >> self._counting(self._plan, self._key)
-        elif self._plan.unit.is_row:
-            tags = [BALANCE, *([SLOTS] if matched_trees(self._plan) else [])]
-            step = CountBundle(self._plan, self._key)
+        if self.counting is not None:
+            partial = batches | "Partial" >> self.counting(self.plan, self.key)
+        elif self.plan.unit.is_row:
+            tags = [BALANCE, *([SLOTS] if matched_trees(self.plan) else [])]
+            step = CountBundle(self.plan, self.key)
             partial = batches | "Partial" >> flow.Each(step, also=tags, main="counts")
         else:
-            partial = batches | "Bound" >> BoundRows(self._plan, self._key, self._earlier)
+            partial = batches | "Bound" >> BoundRows(self.plan, self.key, self.earlier)
         empty = (
             batches.flow
-            | "Trees" >> flow.Given(range(len(self._plan.questions)))
+            | "Trees" >> flow.Given([question.name for question in self.plan.questions])
             # tree -> (PlaceKey, b"")
-            | "Empty" >> flow.Each(_EmptyPlaces(self._plan))
+            | "Empty" >> flow.Each(EmptyPlaces(self.plan))
         )
         results = []
-        if matched_trees(self._plan):
-            results = [partial[SLOTS] | "Match" >> MatchLeaves(self._plan, self._key)]
+        if matched_trees(self.plan):
+            results = [partial[SLOTS] | "Match" >> MatchLeaves(self.plan, self.key)]
         merged = (
             (
                 partial["counts"],
@@ -339,11 +325,8 @@ class CountRows(flow.Transform):
             # -> (PlaceKey, bytes)
             | "Merge"
             >> flow.Each(
-                _MergePlace(self._plan, self._key),
-                also=(
-                    BALANCE,
-                    _DIGEST,
-                ),
+                _MergePlace(self.plan, self.key),
+                also=(BALANCE, _DIGEST),
                 main="counts",
             )
         )
@@ -359,21 +342,10 @@ class CountRows(flow.Transform):
             BALANCE: balances | "Balance" >> flow.Join(),
             "units": None,
         }
-        if self._plan.remembering:
+        if self.plan.remembering:
             both = (merged[_DIGEST], partial[_DIGEST])
             result |= {_DIGEST: both | "Digests" >> flow.Join(), "units": partial["units"]}
         return result
-
-
-@flow.gives(tuple[PlaceKey, bytes])
-class _EmptyPlaces(flow.Step):
-    def __init__(self, plan: ReleasePlan) -> None:
-        self._plan = plan
-
-    def process(self, tree: int) -> Iterator[tuple[PlaceKey, bytes]]:
-        question = self._plan.questions[tree]
-        for place in question.places:
-            yield (question.name, *place), b""
 
 
 @flow.gives(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int], SLOTS: tuple[PlaceKey, bytes]})

@@ -142,7 +142,7 @@ def _partials_name(question: Question) -> str:
 def read_rows(
     question: Question, reading: Callable[[dict[str, pa.Array]], Read], batch: pa.RecordBatch
 ) -> Read:
-    """What a question reads of a batch.
+    """Read the columns of a tree from a batch.
 
     Args:
         question: the tree.
@@ -163,6 +163,18 @@ def read_rows(
 def matched_trees(plan: ReleasePlan) -> list[Question]:
     """The trees of a plan whose counts are matched with their leaves."""
     return [question for question in plan.questions if question.is_matched]
+
+
+@flow.gives(tuple[PlaceKey, bytes])
+class EmptyPlaces(flow.Step):
+    """Gives every place of a tree without counts, so that each exists."""
+
+    def __init__(self, plan: ReleasePlan) -> None:
+        self._plan = plan
+
+    def process(self, name: str) -> Iterator[tuple[PlaceKey, bytes]]:
+        for place in self._plan.question(name).places:
+            yield (name, *place), b""
 
 
 class MatchLeaves(flow.Transform):
@@ -186,7 +198,7 @@ class MatchLeaves(flow.Transform):
             slots.flow
             | "Trees" >> flow.Given(names)
             # tree -> (PlaceKey, b"")
-            | "Empty" >> flow.Each(_EmptySlots(self._plan))
+            | "Empty" >> flow.Each(EmptyPlaces(self._plan))
         )
         matched = (
             (slots, empty)
@@ -198,16 +210,6 @@ class MatchLeaves(flow.Transform):
             >> flow.Each(_MatchPlace(self._plan, self._key), also=(BALANCE,), main="counts")
         )
         return {"counts": matched["counts"], BALANCE: matched[BALANCE]}
-
-
-@flow.gives(tuple[PlaceKey, bytes])
-class _EmptySlots(flow.Step):
-    def __init__(self, plan: ReleasePlan) -> None:
-        self._plan = plan
-
-    def process(self, name: str) -> Iterator[tuple[PlaceKey, bytes]]:
-        for place in self._plan.question(name).places:
-            yield (name, *place), b""
 
 
 @flow.gives(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int]})

@@ -14,9 +14,9 @@ but for the exact counts of chunk roots, and the sums in rounds, which stay insi
 """
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from dptrees.dpcore.noise.source import LargeSumError
 from dptrees.dpcore.questions.messages import Gathered, Place, ReleasedPart
@@ -42,8 +42,6 @@ GroupKey = tuple[str, int]  # tree, and the group that gathers
 
 SENT, RECEIPTS, TO_BRANCH = "sent", "receipts", "to_branch"
 _KEPT, _RETURNED = b"K", b"R"
-
-Target = TypeVar("Target")
 
 
 class DrawTrees(flow.Transform):
@@ -74,10 +72,7 @@ class DrawTrees(flow.Transform):
             >> flow.Each(
                 _Draw(self._plan, self._key),
                 flow.AsList(recorded),
-                also=(
-                    SENT,
-                    *to_branch,
-                ),
+                also=(SENT, *to_branch),
                 main="kept",
             )
         )
@@ -94,10 +89,7 @@ class DrawTrees(flow.Transform):
             >> flow.Each(
                 _Gather(self._plan, self._key, self._output),
                 flow.AsList(recorded),
-                also=(
-                    RECEIPTS,
-                    *to_branch,
-                ),
+                also=(RECEIPTS, *to_branch),
                 main="returned",
             )
         )
@@ -175,33 +167,52 @@ def from_place(place: Place, data: bytes) -> bytes:
     return pack_many([b"%d" % place.group, b"%d" % place.number, data])
 
 
-def sent_by(tree: str, messages: Iterable[bytes], planned: Iterable[Place]) -> dict[Place, bytes]:
-    """What each of several places sent.
+class _Receiver(KeyedStep):
+    """A step that gets one message from each of the places that send to a branch or a group."""
 
-    Raises:
-        ConservationError: a message is missing or came twice.
-    """
-    received = [
-        (Place(int(first), int(second)), data) for first, second, data in map(unpack_many, messages)
-    ]
-    check_once(f"the chunks of tree {tree}", [place for place, _ in received], planned)
-    return dict(received)
+    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+        super().__init__(plan, key)
+        self._senders: dict[str, dict[Any, list[Place]]] = {}
+
+    def senders(self, question: Question) -> Iterator[tuple[Any, Place]]:
+        """Yield the places of a tree that send messages, each with its group."""
+        for place in question.branches or question.places:
+            yield question.gathered_by(place), place
+
+    def received(
+        self, question: Question, target: object, messages: Iterable[bytes]
+    ) -> dict[Place, bytes]:
+        """Return the message of each place that sends to a branch or a group.
+
+        Raises:
+            ConservationError: a message is missing or came twice.
+        """
+        name = question.name
+        if name not in self._senders:
+            self._senders[name] = {}
+            for each, place in self.senders(question):
+                self._senders[name].setdefault(each, []).append(place)
+        found = [
+            (Place(int(first), int(second)), data)
+            for first, second, data in map(unpack_many, messages)
+        ]
+        planned = self._senders[name].get(target, [])
+        check_once(f"the chunks of tree {name}", [place for place, _ in found], planned)
+        return dict(found)
 
 
 @flow.gives(tuple[PlaceKey, bytes], **{SENT: tuple[GroupKey, bytes]})
-class _DrawBranch(KeyedStep):
-    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
-        super().__init__(plan, key)
-        self._below: dict[str, dict[Place, list[Place]]] = {}
+class _DrawBranch(_Receiver):
+    def senders(self, question: Question) -> Iterator[tuple[Place, Place]]:
+        for place in question.places:
+            yield question.branch_place(place), place
 
     def process(
         self, element: tuple[PlaceKey, Iterable[bytes]], draw: Sequence[bytes]
     ) -> Iterator[Any]:
         (name, *numbers), messages = element
         question, branch = self._plan.question(name), Place(*numbers)
-        if name not in self._below:
-            self._below[name] = listed(question.places, question.branch_place)
-        sent = sent_by(name, messages, self._below[name].get(branch, []))
+        sent = self.received(question, branch, messages)
         with drawing(name):
             drawn = question.draw_branch(branch, sent, self.source(draw))
         assert drawn.kept is not None  # the group returns it to its waiting places
@@ -211,21 +222,17 @@ class _DrawBranch(KeyedStep):
 
 
 @flow.gives(tuple[PlaceKey, bytes], **{RECEIPTS: bytes, TO_BRANCH: tuple[PlaceKey, bytes]})
-class _Gather(KeyedStep):
+class _Gather(_Receiver):
     def __init__(self, plan: ReleasePlan, key: KeyReference, output: str) -> None:
         super().__init__(plan, key)
         self._output = output
-        self._groups: dict[str, dict[int, list[Place]]] = {}
 
     def process(
         self, element: tuple[GroupKey, Iterable[bytes]], draw: Sequence[bytes]
     ) -> Iterator[Any]:
         (name, group), messages = element
         question = self._plan.question(name)
-        if name not in self._groups:
-            places = question.branches or question.places
-            self._groups[name] = listed(places, question.gathered_by)
-        sent = sent_by(name, messages, self._groups[name].get(group, []))
+        sent = self.received(question, group, messages)
         with drawing(name):
             gathered = question.gather(group, sent, self.source(draw))
         for place, data in gathered.returned.items():
@@ -234,32 +241,9 @@ class _Gather(KeyedStep):
         yield from _receipts(self._output, gathered)
 
 
-def listed(places: Iterable[Place], by: Callable[[Place], Target]) -> dict[Target, list[Place]]:
-    """The places of each target that they send to."""
-    result: dict[Target, list[Place]] = {}
-    for place in places:
-        result.setdefault(by(place), []).append(place)
-    return result
-
-
 def _receipts(output: str, gathered: Gathered) -> Iterator[Any]:
     for released in gathered.released:
         yield flow.Tagged(RECEIPTS, write_part(output, released))
-
-
-@flow.gives(tuple[PlaceKey, bytes], **{RECEIPTS: bytes})
-class _FinishBranch(flow.Step):
-    def __init__(self, plan: ReleasePlan, output: str) -> None:
-        self._plan, self._output = plan, output
-
-    def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[Any]:
-        (name, *numbers), messages = element
-        kept, returned = both_ways(name, messages)
-        with drawing(name):
-            gathered = self._plan.question(name).finish_branch(Place(*numbers), kept, returned)
-        for place, data in gathered.returned.items():
-            yield (name, *place), _RETURNED + data
-        yield from _receipts(self._output, gathered)
 
 
 @flow.gives(bytes)
@@ -276,8 +260,20 @@ class _Finish(flow.Step):
             yield write_part(self._output, released)
 
 
+@flow.gives(tuple[PlaceKey, bytes], **{RECEIPTS: bytes})
+class _FinishBranch(_Finish):
+    def process(self, element: tuple[PlaceKey, Iterable[bytes]]) -> Iterator[Any]:
+        (name, *numbers), messages = element
+        kept, returned = both_ways(name, messages)
+        with drawing(name):
+            gathered = self._plan.question(name).finish_branch(Place(*numbers), kept, returned)
+        for place, data in gathered.returned.items():
+            yield (name, *place), _RETURNED + data
+        yield from _receipts(self._output, gathered)
+
+
 def both_ways(tree: str, messages: Iterable[bytes]) -> tuple[bytes, bytes]:
-    """What a place kept, and what was returned to it.
+    """Return what a place kept, and what the group returned to it.
 
     Args:
         tree: its name, for messages.
@@ -391,18 +387,12 @@ class _Answer(KeyedStep):
         if number < question.rounds:
             group = name, question.gathered_by(place)
             request = _before(requests, number, group)
-            yield (
-                group,
-                from_place(place, question.answer(place, counts, request, self.source(draw))),
-            )
+            answer = question.answer(place, counts, request, self.source(draw))
+            yield group, from_place(place, answer)
 
 
 @flow.gives(tuple[GroupKey, bytes], **{_LAST: tuple[GroupKey, bytes]})
-class _Ask(KeyedStep):
-    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
-        super().__init__(plan, key)
-        self._places: dict[str, dict[int, list[Place]]] = {}
-
+class _Ask(_Receiver):
     def process(
         self,
         element: tuple[GroupKey, Iterable[bytes]],
@@ -412,16 +402,11 @@ class _Ask(KeyedStep):
     ) -> Iterator[Any]:
         (name, group), messages = element
         question = self._plan.question(name)
-        answers = sent_by(name, messages, self._group_places(question).get(group, []))
+        answers = self.received(question, group, messages)
         request = _before(requests, number, (name, group))
         found = (name, group), question.next_request(group, answers, request, self.source(draw))
         is_last = number + 1 == question.rounds
         yield flow.Tagged(_LAST, found) if is_last else found
-
-    def _group_places(self, question: Question) -> dict[int, list[Place]]:
-        if question.name not in self._places:
-            self._places[question.name] = listed(question.places, question.gathered_by)
-        return self._places[question.name]
 
 
 @flow.gives(tuple[PlaceKey, bytes])

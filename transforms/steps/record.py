@@ -12,6 +12,7 @@ import base64
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -49,8 +50,10 @@ def check_record(folder: str, record: bytes) -> None:
         RecordError: another draw was recorded here.
         OutputError: the record cannot be written.
     """
-    _check_manifest(folder, record)
-    path = files.join(folder, RECORD)
+    manifest, path = files.join(folder, MANIFEST), files.join(folder, RECORD)
+    # A release that exists here, even without its record, must be of the same draw.
+    if files.exists(manifest) and not is_recorded_manifest(manifest, record):
+        raise _another_draw(folder)
     if not files.exists(path):
         files.write_once(path, _data(record))
     # Read again, by any writer: an object store does not distinguish two writers at once.
@@ -70,13 +73,6 @@ def check_recorded(folder: str, record: bytes) -> None:
 
 def _data(record: bytes) -> bytes:
     return json.dumps({"record": record.hex()}).encode()
-
-
-def _check_manifest(folder: str, record: bytes) -> None:
-    """Check that a release that exists here, even without its record, is of the same draw."""
-    path = files.join(folder, MANIFEST)
-    if files.exists(path) and not is_recorded_manifest(path, record):
-        raise _another_draw(folder)
 
 
 def is_recorded_manifest(path: str, record: bytes) -> bool:
@@ -120,6 +116,7 @@ def add_digests(one: bytes, other: bytes) -> bytes:
     return pack_digest(total + digest, chunks + more)
 
 
+@dataclass(frozen=True)
 class RecordDraw(flow.Transform):
     """Lets noise be drawn: nothing was lost, and the draw is recorded beside the output.
 
@@ -136,29 +133,21 @@ class RecordDraw(flow.Transform):
         balance.
     """
 
-    def __init__(
-        self,
-        plan: ReleasePlan,
-        key: KeyReference,
-        output: str,
-        nonce: bytes,
-        witness: Witness | None = None,
-    ) -> None:
-        self._plan, self._key, self._output, self._nonce = plan, key, output, nonce
-        self._witness = witness
+    plan: ReleasePlan
+    key: KeyReference
+    output: str
+    nonce: bytes
+    witness: Witness | None = None
 
     def expand(self, inputs: Any) -> Any:
         digests, balance = inputs
         balanced = balance | "SumBalance" >> flow.Combine(operator.add, int)
+        step = _Record(self.plan, self.key, self.output, self.nonce, self.witness)
         return (
             digests
             | "GlobalDigest" >> flow.Combine(add_digests, bytes, by_key=False)
             # bytes -> the nonce and the same bytes, once the balance holds and the draw is recorded
-            | "Record"
-            >> flow.Each(
-                _Record(self._plan, self._key, self._output, self._nonce, self._witness),
-                flow.AsDict(balanced),
-            )
+            | "Record" >> flow.Each(step, flow.AsDict(balanced))
         )
 
 
@@ -211,18 +200,17 @@ class Commit(flow.Transform):
     def __init__(
         self, plan: ReleasePlan, key: KeyReference, output: str, manifest: Mapping[str, object]
     ) -> None:
-        self._plan, self._key, self._output, self._manifest = plan, key, output, manifest
+        self._step = _Commit(plan, key, output, manifest)
 
     def expand(self, inputs: Any) -> Any:
         receipts, recorded = inputs
-        commit = _Commit(self._plan, self._key, self._output, self._manifest)
         return (
             receipts
             | "OneKey" >> flow.Each(_OneKey())
             # -> (0, [bytes])
             | "Together" >> flow.Group()
             # -> path
-            | "Commit" >> flow.Each(commit, flow.AsList(recorded))
+            | "Commit" >> flow.Each(self._step, flow.AsList(recorded))
         )
 
 
@@ -291,11 +279,7 @@ class _Commit(KeyedStep):
             files.write_whole(files.join(self._output, name), data)
         checksums = universe_files(self._plan)
         checksums |= {name: sha256(data) for name, data in extra.items()}
-        entries = {
-            **self._manifest,
-            "nonce": source.nonce.hex(),
-            "key_id": source.key.key_id,
-        }
+        entries = {**self._manifest, "nonce": source.nonce.hex(), "key_id": source.key.key_id}
         manifest = manifest_text(entries, record, receipts.values(), checksums)
         if not files.write_once(path, manifest):
             self._is_committed(path, record)
