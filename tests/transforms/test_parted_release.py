@@ -212,7 +212,7 @@ def test_another_file_is_refused(code, tmp_path) -> None:
     changed = sorted([*CODES[:-1], "9002"]) if code == "0102" else [*CODES[:-1], code]
     other = universe_from_code_blocks(1, lambda _: pa.array(changed), (1, 1, 2), levels=LEVELS)
     universe_file._LOADED.clear()
-    files.write_by(str(path), lambda file: universe_file.write_universe(other, file))
+    files.write_whole(str(path), lambda file: universe_file.write_universe(other, file))
     with pytest.raises((UniverseError, ValueError), match="not"):
         pickle.loads(message).questions[0].node_labels(3, np.array([9]))
 

@@ -11,7 +11,8 @@ from dptrees.pipelines.run.job import job_options
 from dptrees.transforms.errors import InputError
 from dptrees.transforms.folder import files, stores
 from dptrees.transforms.folder.beam_store import BeamStore
-from dptrees.transforms.folder.stores import LocalDisk, joined, scheme_of
+from dptrees.transforms.folder.files import join
+from dptrees.transforms.folder.stores import LocalDisk, scheme_of
 from dptrees.transforms.readers.listing import list_files
 from tests.pipelines.conftest import run_python
 
@@ -73,7 +74,7 @@ def test_schemes_and_paths_are_those_of_beam(path: str) -> None:
 @pytest.mark.parametrize("folder", ["out", "out/", "/a/out", ""])
 @pytest.mark.parametrize("names", [("a",), ("nodes", "b.parquet")])
 def test_paths_below_a_folder(folder: str, names: tuple[str, ...]) -> None:
-    assert joined(folder, *names) == FileSystems.join(folder, *names)
+    assert join(folder, *names) == FileSystems.join(folder, *names)
 
 
 def test_paths_below_a_bucket() -> None:
@@ -81,7 +82,7 @@ def test_paths_below_a_bucket() -> None:
     plain = object.__new__(found.GCSFileSystem)
     for folder in ("gs://b", "gs://b/", "gs://b/out", "gs://b/out/"):
         for names in (("a",), ("nodes", "b.parquet")):
-            assert joined(folder, *names) == plain.join(folder, *names)
+            assert join(folder, *names) == plain.join(folder, *names)
 
 
 def test_a_store_without_beam_says_what_beam_says_of_a_file(folder: Path) -> None:

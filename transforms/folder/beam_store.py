@@ -55,11 +55,13 @@ def shared_client(options: Any) -> Any:
     Args:
         options: a PipelineOptions, or a dictionary of its options.
     """
-    names = ("endpoint_url", "region_name", "api_version", "verify", "disable_ssl")
+    names = ("endpoint_url", "region_name", "api_version", "verify")
     secrets = ("access_key_id", "secret_access_key", "session_token")
     if isinstance(options, PipelineOptions):
         options = options.view_as(S3Options).get_all_options()
-    given = {name: options.get(f"s3_{name}") for name in names + secrets}
+    given = {name: options.get(f"s3_{name}") for name in names}
+    given |= {f"aws_{name}": options.get(f"s3_{name}") for name in secrets}
+    given["use_ssl"] = not options.get("s3_disable_ssl")
     # A process that was forked has connections of its own.
     key = (os.getpid(), _environment(), *given.values())
     if key not in _clients:
@@ -68,7 +70,7 @@ def shared_client(options: Any) -> Any:
 
 
 def _environment() -> tuple[tuple[str, str], ...]:
-    """What boto3 reads there: places, profiles, regions and credentials."""
+    """Return the variables that boto3 reads: places, profiles, regions and credentials."""
     return tuple(sorted(each for each in os.environ.items() if each[0].startswith("AWS_")))
 
 
@@ -78,14 +80,7 @@ def _made(given: dict[str, Any]) -> Any:
 
     return boto3.session.Session().client(
         service_name="s3",
-        endpoint_url=given["endpoint_url"],
-        region_name=given["region_name"],
-        api_version=given["api_version"],
-        verify=given["verify"],
-        use_ssl=not given["disable_ssl"],
-        aws_access_key_id=given["access_key_id"],
-        aws_secret_access_key=given["secret_access_key"],
-        aws_session_token=given["session_token"],
+        **given,
         config=Config(
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_READ_SECONDS,

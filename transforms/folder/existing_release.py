@@ -63,29 +63,26 @@ def is_released(folder: str, plan: ReleasePlan) -> bool:
 
 
 def read_manifest(path: str) -> Mapping[str, Any]:
-    """The entries of a manifest.
+    """Return the entries of a manifest.
 
     Raises:
         ExistingReleaseError: it is damaged.
     """
-    try:
+    manifest: Mapping[str, Any] = {}
+    with suppress(ValueError):
         manifest = json.loads(files.read_bytes(path))
-    except ValueError:
-        manifest = None
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("spec"), dict):
-        raise _damaged(path)
-    # Formats 1 and 2 had none. What is not named must not be deleted because of a damaged list of
-    # names.
-    has_none = manifest["spec"].get("format") in (1, 2)
-    if not has_none and manifest.get(CHECKSUM) != manifest_checksum(manifest):
-        raise _damaged(path)
+    is_manifest = isinstance(manifest, dict) and isinstance(manifest.get("spec"), dict)
+    # Formats 1 and 2 had no checksum. A damaged list of names must not lead to the deletion of
+    # files that it no longer has.
+    if not is_manifest or (
+        manifest["spec"].get("format") not in (1, 2)
+        and manifest.get(CHECKSUM) != manifest_checksum(manifest)
+    ):
+        raise ExistingReleaseError(
+            f"output: {path} is not a manifest as it was written; the release is damaged or was "
+            "edited"
+        )
     return manifest
-
-
-def _damaged(path: str) -> ExistingReleaseError:
-    return ExistingReleaseError(
-        f"output: {path} is not a manifest as it was written; the release is damaged or was edited"
-    )
 
 
 _TEMPORARY = re.compile(

@@ -14,12 +14,15 @@ from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
 from dptrees.transforms.errors import ReleaseError, may_pass
-from dptrees.transforms.folder.stores import OWN_STORES, beam_store, joined, scheme_of, store_of
+from dptrees.transforms.folder.stores import OWN_STORES, beam_store, scheme_of, store_of
 
 TEMPORARY_SUFFIX = ".tmp"
 _TRIES = 3
 
 Result = TypeVar("Result")
+# The bytes of a file, or a function that writes them one after the other: a large file need not be
+# in memory.
+Content = bytes | Callable[[BinaryIO], None]
 
 
 class OutputError(ReleaseError):
@@ -41,8 +44,14 @@ def absolute(path: str) -> str:
 
 
 def join(folder: str, *names: str) -> str:
-    """A path below a folder, on whatever filesystem the folder lies."""
-    return joined(folder, *names)
+    """Return a path below a folder, on whatever filesystem the folder is.
+
+    >>> join("gs://bucket/out/", "a", "b"), join("out", "a")
+    ('gs://bucket/out/a/b', 'out/a')
+    """
+    if not scheme_of(folder):
+        return os.path.join(folder, *names)
+    return "/".join([folder.rstrip("/"), *(name.strip("/") for name in names[:-1]), names[-1]])
 
 
 def needs_beam(path: str) -> bool:
@@ -68,7 +77,8 @@ def use_options(options: Any) -> None:
 
 
 def failure_reason(error: BaseException) -> str:
-    """Why a filesystem failed, in one line: the system's own reason within Beam's wrapping.
+    """Return why a filesystem failed, in one line: the reason of the system, without the text
+    that Beam puts around it.
 
     >>> failure_reason(OSError(13, "Denied"))
     'Denied'
@@ -104,34 +114,22 @@ def read_bytes(path: str) -> bytes:
     return _guarded(path, "read", lambda: _read(path))
 
 
-def write_whole(path: str, data: bytes, *, private: bool = False) -> None:
-    """Writes a file that is seen whole or not at all; replaces one of the same name.
+def write_whole(path: str, data: Content, *, private: bool = False) -> None:
+    """Write a file that is seen whole or not at all; replaces one of the same name.
 
     Args:
         path: of the file.
-        data: its bytes.
+        data: its bytes, or a function that writes them.
         private: on a local disk only its owner may read it, from its first byte on, and a folder
             that is made for it is of its owner alone.
 
     Raises:
         OutputError: disk full, no permission, or whatever else the system says.
     """
-    write = partial(_write_local, private=private) if is_local(path) else _write
-    _guarded(path, "written", lambda: write(path, data))
-
-
-def write_by(path: str, fill: Callable[[BinaryIO], None]) -> None:
-    """Write a file that is too large to be held in memory, as `write_whole` does.
-
-    Args:
-        path: of the file.
-        fill: writes its bytes, one after the other.
-
-    Raises:
-        OutputError: as of `write_whole`.
-    """
-    write = _write_local if is_local(path) else _write
-    _guarded(path, "written", lambda: write(path, fill))
+    if is_local(path):
+        _guarded(path, "written", lambda: _finished(path, data, os.replace, private))
+    else:
+        _guarded(path, "written", lambda: _write(path, data))
 
 
 def open_file(path: str) -> BinaryIO:
@@ -175,9 +173,6 @@ def _guarded(path: str, done: str, act: Callable[[], Result]) -> Result:
 def _read(path: str) -> bytes:
     with store_of(path).open(path) as file:
         return bytes(file.read())
-
-
-Content = bytes | Callable[[BinaryIO], None]
 
 
 def _put(file: BinaryIO, content: Content) -> None:
@@ -227,10 +222,6 @@ def _temporary(path: str, data: Content, private: bool) -> str:
 
 def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _write_local(path: str, data: Content, *, private: bool = False) -> None:
-    _finished(path, data, os.replace, private)
 
 
 def _linked(name: str, path: str) -> bool:

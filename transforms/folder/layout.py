@@ -41,8 +41,6 @@ SEALED_KINDS = (STATE, UNITS)
 
 def parquet_bytes(table: pa.Table) -> bytes:
     """A table as the bytes of a Parquet file; the same table gives the same bytes."""
-    import pyarrow.parquet as pq
-
     sink = io.BytesIO()
     # Dictionaries would only slow floats down: few of them repeat.
     texts = [

@@ -69,17 +69,6 @@ def scheme_of(path: str) -> str:
     return found[1] if found and found[1] != "file" else ""
 
 
-def joined(folder: str, *names: str) -> str:
-    """Return a path below a folder.
-
-    >>> joined("gs://bucket/out/", "a", "b"), joined("out", "a")
-    ('gs://bucket/out/a/b', 'out/a')
-    """
-    if not scheme_of(folder):
-        return os.path.join(folder, *names)
-    return "/".join([folder.rstrip("/"), *(name.strip("/") for name in names[:-1]), names[-1]])
-
-
 def glob_expression(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a glob.
 
@@ -128,7 +117,7 @@ class LocalDisk:
         return self._infos(path for path in self._below(os.path.dirname(fixed)) if matches(path))
 
     def _infos(self, paths: Iterable[str]) -> list[FileInfo]:
-        """What there is of files; a link to nowhere and a file that is gone by now are none."""
+        """Return the files that exist: a link to nowhere and a file that is gone by now do not."""
         found = []
         for path in paths:
             try:

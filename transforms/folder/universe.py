@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -53,7 +53,7 @@ class SharedUniverse(Universe):
         if self.parts:
             state = self.digest, self.checksum, self.upper_digest, self.parts
             return _loaded_parts, (self.path, *state)
-        return _loaded, ("universe", self.path, self.digest, self.checksum)
+        return _loaded, (universe_from_table, self.path, self.digest, self.checksum)
 
 
 class SharedKeys(KeyTable):
@@ -71,43 +71,17 @@ class SharedKeys(KeyTable):
         self.path, self.checksum = path, checksum
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _loaded, ("keys", self.path, self.digest, self.checksum)
+        return _loaded, (KeyTable, self.path, self.digest, self.checksum)
 
 
 Shared = SharedUniverse | SharedKeys
+# Makes a public table from the rows of its file.
+_Read = Callable[[pa.Table], PublicTable]
 
 
-class _Form(NamedTuple):
-    """What is known of one form of public table.
-
-    Attributes:
-        name: of its file, from its digest.
-        read: makes it of what the file holds.
-        shared: it, with the path and the checksum of the file.
-    """
-
-    name: Callable[[str], str]
-    read: Callable[[pa.Table], PublicTable]
-    shared: Callable[[Any, str, str], Shared]
-
-
-def _shared_universe(universe: Universe, path: str, checksum: str) -> SharedUniverse:
-    parts = {each.name: getattr(universe, each.name) for each in fields(Universe)}
-    return SharedUniverse(**parts, path=path, checksum=checksum)
-
-
-def _shared_keys(table: KeyTable, path: str, checksum: str) -> SharedKeys:
-    return SharedKeys(table, path=path, checksum=checksum)
-
-
-_FORMS = {
-    "universe": _Form(universe_name, universe_from_table, _shared_universe),
-    "keys": _Form(keys_name, KeyTable, _shared_keys),
-}
-
-
-def _table_form(table: PublicTable) -> _Form:
-    return _FORMS["universe" if isinstance(table, Universe) else "keys"]
+def _file_name(table: PublicTable) -> str:
+    name = universe_name if isinstance(table, Universe) else keys_name
+    return name(table.digest)
 
 
 def share_universes(plan: ReleasePlan, folder: str) -> ReleasePlan:
@@ -131,7 +105,7 @@ def share_universes(plan: ReleasePlan, folder: str) -> ReleasePlan:
 def universe_files(plan: ReleasePlan) -> dict[str, str]:
     """The checksums of the public tables that a plan shares, by the names of their files."""
     return {
-        _table_form(table).name(table.digest): table.checksum
+        _file_name(table): table.checksum
         for question in plan.questions
         for table in question.public_tables
         if isinstance(table, SharedUniverse | SharedKeys)
@@ -139,32 +113,32 @@ def universe_files(plan: ReleasePlan) -> dict[str, str]:
 
 
 def _share(table: PublicTable, folder: str) -> Shared:
-    form = _table_form(table)
-    path = files.join(folder, form.name(table.digest))
+    path = files.join(folder, _file_name(table))
     known = _LOADED.get(table.digest)
     if known is not None and known.path == path and files.exists(path):
         return known
     if isinstance(table, Universe) and table.is_parted:
         return _share_parts(table, path)
-    data = _existing_file(form, path, table.digest)
+    read = universe_from_table if isinstance(table, Universe) else KeyTable
+    data = _existing_file(read, path, table.digest)
     if data is None:
         data = parquet_bytes(table.to_table())
         files.write_whole(path, data)
-    return _remember(form, table, path, sha256(data))
+    return _remember(table, path, sha256(data))
 
 
-def _share_parts(universe: Universe, path: str) -> SharedUniverse:
+def _share_parts(universe: Universe, path: str) -> Shared:
     """A universe in parts; what is read of it from now on is read from its file."""
     found = _existing_parts(path, universe.digest)
     if found is None:
         try:
-            files.write_by(path, partial(write_universe, universe))
+            files.write_whole(path, partial(write_universe, universe))
         except (ValueError, pa.ArrowException):
             raise _changed() from None
         found = universe_of_parquet(_opened(path))
         if found.digest != universe.digest:
             raise _changed()
-    return _remember_parts(found, path, _file_checksum(path), part_checksums(found))
+    return _remember(found, path, _file_checksum(path), part_checksums(found))
 
 
 def _changed() -> UniverseError:
@@ -206,16 +180,6 @@ def _file_checksum(path: str) -> str:
     return digest.hexdigest()
 
 
-def _remember_parts(
-    universe: Universe, path: str, checksum: str, parts: tuple[bytes, ...]
-) -> SharedUniverse:
-    held = {each.name: getattr(universe, each.name) for each in fields(Universe)}
-    shared = SharedUniverse(**held, path=path, checksum=checksum, parts=parts)
-    shared.remember_digest(universe.digest)
-    _LOADED[universe.digest] = shared
-    return shared
-
-
 def _loaded_parts(
     path: str, digest: str, checksum: str, upper_digest: str, parts: tuple[bytes, ...]
 ) -> Shared:
@@ -236,17 +200,17 @@ def _loaded_parts(
     if universe.upper_digest != upper_digest:
         raise not_as_written(path)
     universe.remember_digest(digest)
-    return _remember_parts(universe, path, checksum, parts)
+    return _remember(universe, path, checksum, parts)
 
 
-def _existing_file(form: _Form, path: str, digest: str) -> bytes | None:
+def _existing_file(read: _Read, path: str, digest: str) -> bytes | None:
     """The bytes of a table that already exists: a release may name them, and another version would
     write the same table with others."""
     if not files.exists(path):
         return None
     data = files.read_bytes(path)
     try:
-        found = form.read(_table(data))
+        found = read(_table(data))
     except (ValueError, TypeError, KeyError, pa.ArrowException):  # something else, or a part of it
         return None
     return data if found.digest == digest else None
@@ -259,13 +223,22 @@ def _table(data: bytes) -> pa.Table:
     return pq.read_table(sink.getvalue(), use_threads=False)
 
 
-def _remember(form: _Form, table: PublicTable, path: str, checksum: str) -> Shared:
-    shared = form.shared(table, path, checksum)
+def _remember(
+    table: PublicTable, path: str, checksum: str, parts: tuple[bytes, ...] = ()
+) -> Shared:
+    """Return a table that travels as the place of its file; this process reads it no more."""
+    shared: Shared
+    if isinstance(table, KeyTable):
+        shared = SharedKeys(table, path=path, checksum=checksum)
+    else:
+        held = {each.name: getattr(table, each.name) for each in fields(Universe)}
+        shared = SharedUniverse(**held, path=path, checksum=checksum, parts=parts)
+        shared.remember_digest(table.digest)
     _LOADED[table.digest] = shared
     return shared
 
 
-def _loaded(form: str, path: str, digest: str, checksum: str) -> Shared:
+def _loaded(read: _Read, path: str, digest: str, checksum: str) -> Shared:
     """The public table at a place, read once in a process.
 
     Raises:
@@ -277,4 +250,4 @@ def _loaded(form: str, path: str, digest: str, checksum: str) -> Shared:
     data = files.read_bytes(path)
     if sha256(data) != checksum:
         raise not_as_written(path)
-    return _remember(_FORMS[form], _FORMS[form].read(_table(data)), path, checksum)
+    return _remember(read(_table(data)), path, checksum)
