@@ -14,7 +14,8 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any
@@ -160,18 +161,47 @@ _PASSING = ("ThrottlingException", "InternalServiceError", "RequestLimitExceeded
 _ARGUMENTS = {"stage": "VersionStage", "version": "VersionId"}
 
 
+@contextmanager
+def _asking(
+    reference: str, name: str, service: str, client: str, reasons: Mapping[str, str]
+) -> Iterator[None]:
+    """Report faults of a service or of its client, never in a library's words.
+
+    Args:
+        reference: of the secret.
+        name: what the secret is called in the configuration.
+        service: its name.
+        client: what must be installed, and how.
+        reasons: what is wrong, by the codes of the service and the classes of errors.
+
+    Raises:
+        SecretError: the secret cannot be read; with `again` where that may pass.
+    """
+    try:
+        yield
+    except ImportError:
+        raise SecretError(f"{name}: {reference} needs {client}") from None
+    except Exception as error:
+        response = getattr(error, "response", None)
+        code = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else ""
+        kinds = [code, *(each.__name__ for each in type(error).__mro__)]
+        if known := [reasons[each] for each in kinds if each in reasons]:
+            raise SecretError(f"{name}: {reference}: {known[0]}") from None
+        if code in _PASSING or may_pass(error) or getattr(error, "retryable", False):
+            again = f"{name}: {reference}: {service} does not answer now"
+            raise SecretError(again, again=True) from None
+        raise SecretError(
+            f"{name}: {reference} cannot be read ({code or type(error).__name__})"
+        ) from None
+
+
 def _load(reference: str, name: str) -> str:
     parts = urlsplit(reference)
     chosen = {_ARGUMENTS[key]: values[0] for key, values in parse_qs(parts.query).items()}
-    try:
-        client = _client(parts.netloc)
-        answer = client.get_secret_value(SecretId=parts.path.removeprefix("/"), **chosen)
-    except ImportError:
-        raise SecretError(
-            f"{name}: {reference} needs boto3: in a clone of dptrees, pip install '.[aws]'"
-        ) from None
-    except Exception as error:
-        raise _secret_error(reference, name, error) from None
+    client = "boto3: in a clone of dptrees, pip install '.[aws]'"
+    with _asking(reference, name, "Secrets Manager", client, _REASONS):
+        secret = parts.path.removeprefix("/")
+        answer = _client(parts.netloc).get_secret_value(SecretId=secret, **chosen)
     if "SecretString" in answer:
         return str(answer["SecretString"])
     return bytes(answer["SecretBinary"]).decode("ascii", errors="replace")
@@ -181,17 +211,6 @@ def _client(region: str) -> Any:
     import boto3
 
     return boto3.session.Session().client("secretsmanager", region_name=region)
-
-
-def _secret_error(reference: str, name: str, error: Exception) -> SecretError:
-    response = getattr(error, "response", None)
-    code = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else ""
-    reason = _REASONS.get(code) or _REASONS.get(type(error).__name__)
-    if reason is not None:
-        return SecretError(f"{name}: {reference}: {reason}")
-    if code in _PASSING or may_pass(error):
-        return SecretError(f"{name}: {reference}: Secrets Manager does not answer now", again=True)
-    return SecretError(f"{name}: {reference} cannot be read ({code or type(error).__name__})")
 
 
 AMAZON = Scheme(
@@ -218,41 +237,22 @@ _GOOGLE_REASONS = {
 
 
 def _load_google_secret(reference: str, name: str) -> str:
-    try:
-        from google.api_core.retry import Retry
-
-        client = _google_client()
-    except ImportError:
-        raise SecretError(
-            f"{name}: {reference} needs the client of Secret Manager: in a clone of dptrees, "
-            "pip install '.[gcp]'"
-        ) from None
-    except Exception as error:
-        raise _google_secret_error(reference, name, error) from None
     project, secret, version = reference.partition("://")[2].split("/")
     path = f"projects/{project}/secrets/{secret}/versions/{version}"
-    try:
+    needed = "the client of Secret Manager: in a clone of dptrees, pip install '.[gcp]'"
+    with _asking(reference, name, "Secret Manager", needed, _GOOGLE_REASONS):
+        from google.api_core.retry import Retry
+
         request, retry = {"name": path}, Retry(timeout=_SECONDS)
+        client = _google_client()
         answer = client.access_secret_version(request=request, retry=retry, timeout=_SECONDS)
         return bytes(answer.payload.data).decode("ascii", errors="replace")
-    except Exception as error:
-        raise _google_secret_error(reference, name, error) from None
 
 
 def _google_client() -> Any:
     from google.cloud.secretmanager import SecretManagerServiceClient
 
     return SecretManagerServiceClient()
-
-
-def _google_secret_error(reference: str, name: str, error: Exception) -> SecretError:
-    kinds = [each.__name__ for each in type(error).__mro__]
-    for kind, reason in _GOOGLE_REASONS.items():
-        if kind in kinds:
-            return SecretError(f"{name}: {reference}: {reason}")
-    if may_pass(error) or getattr(error, "retryable", False):
-        return SecretError(f"{name}: {reference}: Secret Manager does not answer now", again=True)
-    return SecretError(f"{name}: {reference} cannot be read ({type(error).__name__})")
 
 
 GOOGLE = Scheme(
@@ -302,7 +302,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _broken_privacy(path: str, status: os.stat_result) -> str:
-    """Why a file is no private file of the user who runs; "" where it is one.
+    """Return why a file is not private to the user who runs dptrees; "" if it is.
 
     Judged is the file that was opened, wherever a link has led to it: Kubernetes mounts secrets
     behind links. Its owner knows the key and can change it; root can do so anyway.
@@ -372,7 +372,7 @@ GROUP = "dptrees.secrets"
 
 
 def written() -> str:
-    """How references are written, in words."""
+    """Return the forms of references, in words."""
     *others, last = [each.written for each in SCHEMES.values()]
     return f"{', '.join(others)} or {last}"
 
@@ -437,7 +437,7 @@ class KeyReferenceError(ReleaseError):
 
 @dataclass(frozen=True, kw_only=True)
 class KeyReference:
-    """Where the release key lies, and how to recognize it.
+    """The place of the release key, and its check value.
 
     Args:
         reference: with one of the schemes, such as ``file:PATH``, ``env:NAME`` or
