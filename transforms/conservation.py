@@ -120,24 +120,18 @@ def _check_unit_types(balance: Mapping[str, int]) -> None:
 
 
 def expected_balance(plan: ReleasePlan) -> dict[str, int]:
-    """What is not zero in a balanced job: every chunk of the plan was summed once, and matched
-    once where that is needed; and what was carried on was opened once."""
-    chunks = {tree_chunks(question.name): len(question.places) for question in plan.questions}
-    chunks |= {
-        tree_matched(question.name): len(question.places)
-        for question in plan.questions
-        if question.is_matched
-    }
-    carried = {
-        tree_carried(question.name): len(question.carried_places)
-        for question in plan.questions
-        if question.carried_places
-    }
-    units = {
-        tree_units(question.name): UNIT_SHARDS
-        for question in (plan.remembering if plan.is_later_run else ())
-    }
-    return chunks | carried | units
+    """The sums of a balanced job that are not zero: every chunk of the plan was summed once, and
+    matched once if its tree needs that; and everything that was carried on was opened once."""
+    expected = {}
+    for question in plan.questions:
+        expected[tree_chunks(question.name)] = len(question.places)
+        if question.is_matched:
+            expected[tree_matched(question.name)] = len(question.places)
+        if question.carried_places:
+            expected[tree_carried(question.name)] = len(question.carried_places)
+    for question in plan.remembering if plan.is_later_run else ():
+        expected[tree_units(question.name)] = UNIT_SHARDS
+    return expected
 
 
 def check_balance(plan: ReleasePlan, balance: Mapping[str, int]) -> None:

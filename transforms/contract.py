@@ -49,7 +49,7 @@ def duration_text(seconds: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """What must be there before the files of an input are read.
+    """The conditions under which the files of an input are complete and may be read.
 
     Args:
         require: name of a file that marks a complete folder, such as ``_SUCCESS``; "": none.

@@ -31,7 +31,7 @@ class Tagged(NamedTuple):
 
 
 class Step:
-    """What happens to each element: elements in, elements out.
+    """A function of elements: it takes one at a time and yields any number of elements.
 
     An executor makes a copy for each thread or worker and calls `setup`; then, for each bundle,
     `start_bundle`, `process` for each element and `finish_bundle`; in the end `teardown`. An engine
@@ -153,7 +153,7 @@ class Given(Primitive):
 
 
 class Each(Primitive):
-    """What a step makes of each element.
+    """The outputs of a step for each element.
 
     Args:
         step: the step.

@@ -70,7 +70,7 @@ class _Look(beam.DoFn):
 
 
 def _key_state(key: KeyReference) -> str:
-    """What is wrong with the key of a worker; "loaded" where nothing is."""
+    """Return what is wrong with the key of a worker; "loaded" if nothing is."""
     try:
         key.load()
     except ReleaseError as error:

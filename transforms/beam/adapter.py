@@ -122,7 +122,7 @@ class OnBeam(beam.PTransform):
 
 
 def _apply(pipeline: Any, node: flow.Node, made: Any) -> list[Any]:
-    """What Beam makes of a node, an output after the other."""
+    """Apply a node in a pipeline of Beam; return its outputs in their order."""
     primitive, taken = node.primitive, [made[each] for each in node.inputs]
     if isinstance(primitive, flow.Each):
         return _each(node.label, primitive, taken[0], made)
@@ -159,7 +159,7 @@ def _combine(combine: flow.Combine) -> Any:
 
 
 class UnitOptions(PipelineOptions):
-    """How units are bounded; no result depends on it."""
+    """Options for bounding the rows of privacy units; no result depends on them."""
 
     @classmethod
     def _add_argparse_args(cls, parser: Any) -> None:

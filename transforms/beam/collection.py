@@ -324,22 +324,18 @@ def _values(rows: Sequence[Any], name: str) -> list[Any]:
 
 
 def _column(values: list[Any], field: pa.Field) -> pa.Array:
-    type = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    for own in set(map(_class, values)):
-        if not _takes(type, own):
+    value_type = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    for own in set(map(type, values)):
+        if not _takes(value_type, own):
             raise _other_class(field, _name(own))
-    if hasattr(type, "unit"):
-        values = [_moment(each, type, field) for each in values]
-    if _is_uuid(type):  # Arrow 23 takes no objects of them
+    if hasattr(value_type, "unit"):
+        values = [_moment(each, value_type, field) for each in values]
+    if _is_uuid(value_type):  # Arrow 23 takes no objects of them
         values = [None if each is None else each.bytes for each in values]
     try:
         return pa.array(values, type=field.type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         return pa.concat_arrays([_value(each, field) for each in values])
-
-
-def _class(value: Any) -> type:
-    return type(value)
 
 
 def _takes(type: pa.DataType, own: type) -> bool:
@@ -350,7 +346,7 @@ def _takes(type: pa.DataType, own: type) -> bool:
     )
 
 
-def _moment(value: Any, type: pa.DataType, field: pa.Field) -> Any:
+def _moment(value: Any, value_type: pa.DataType, field: pa.Field) -> Any:
     """Return a time or duration as Arrow reads it; None where the type cannot hold it.
 
     Raises:
@@ -358,12 +354,12 @@ def _moment(value: Any, type: pa.DataType, field: pa.Field) -> Any:
     """
     if value is None or value != value:  # pandas' NaT
         return None
-    zone = getattr(type, "tz", None)
+    zone = getattr(value_type, "tz", None)
     is_zoned = isinstance(value, Timestamp) or getattr(value, "tzinfo", None) is not None
     if is_zoned != (zone is not None) and not isinstance(value, datetime.timedelta):
-        name = _name(_class(value))
+        name = _name(type(value))
         raise _other_class(field, f"{name} {'with' if is_zoned else 'without'} a time zone")
-    per_second = _PER_SECOND[type.unit]
+    per_second = _PER_SECOND[value_type.unit]
     if isinstance(value, Timestamp):
         number, rest = divmod(value.micros * per_second, 10**6)
         return None if rest else number

@@ -117,7 +117,7 @@ class ReleaseTrees(beam.PTransform):
         return OnBeam(release).expand(rows)
 
 
-class ReadBatches(beam.PTransform):
+class ReadBatches(OnBeam):
     """The record batches of files, with the columns that a plan reads, for `ReleaseTrees`.
 
     Args:
@@ -140,11 +140,7 @@ class ReadBatches(beam.PTransform):
         plan: ReleasePlan,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__()
-        self._read = ReadFiles(patterns=patterns, format=format, plan=plan, options=options)
-
-    def expand(self, begin: Any) -> Any:
-        return OnBeam(self._read).expand(begin)
+        super().__init__(ReadFiles(patterns=patterns, format=format, plan=plan, options=options))
 
 
 def check_whole(batches: Any) -> None:

@@ -359,8 +359,38 @@ _OF_ROWS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class CsvFormat:
-    """What a row of a CSV file is. The guarantee speaks of these rows.
+class TextFormat:
+    """The rules for a row of any file of text.
+
+    Args:
+        malformed: ``drop`` leaves out every malformed row, by itself; ``fail`` refuses the file.
+        row_bytes: the longest row that is not malformed.
+        block_bytes: how much is read at a time, at most `row_bytes`.
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+    """
+
+    malformed: str = "drop"
+    row_bytes: int = ROW_BYTES
+    block_bytes: int = BLOCK_BYTES
+
+    def __post_init__(self) -> None:
+        if self.malformed not in POLICIES:
+            raise ValueError(f"malformed: {self.malformed!r} must be {' or '.join(POLICIES)}")
+        if not 1 <= self.block_bytes <= self.row_bytes:
+            raise ValueError(
+                f"block_bytes: {self.block_bytes} must be from 1 to row_bytes, {self.row_bytes}"
+            )
+
+
+class MalformedRow(Exception):
+    """There is a malformed row, and the policy is to fail."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsvFormat(TextFormat):
+    """The rules for a row of a CSV file. The guarantee is about these rows.
 
     Args:
         newlines: quoted values may hold line ends. Then a stray quote can join lines to one row;
@@ -388,9 +418,6 @@ class CsvFormat:
     """
 
     newlines: bool = False
-    malformed: str = "drop"
-    row_bytes: int = ROW_BYTES
-    block_bytes: int = BLOCK_BYTES
     separator: str = ","
     quote: str | None = '"'
     columns: tuple[str, ...] = ()
@@ -402,12 +429,7 @@ class CsvFormat:
     texts: CsvTexts = PLAIN_TEXTS
 
     def __post_init__(self) -> None:
-        if self.malformed not in POLICIES:
-            raise ValueError(f"malformed: {self.malformed!r} must be {' or '.join(POLICIES)}")
-        if not 1 <= self.block_bytes <= self.row_bytes:
-            raise ValueError(
-                f"block_bytes: {self.block_bytes} must be from 1 to row_bytes, {self.row_bytes}"
-            )
+        super().__post_init__()
         object.__setattr__(self, "encoding", encoding_named(self.encoding))
         if self.skip_lines < 0:
             raise ValueError(f"skip_lines: {self.skip_lines} must not be negative")
@@ -440,8 +462,8 @@ class CsvFormat:
         return Marks(self.separator.encode(), *others)
 
     def spec(self) -> dict[str, Any]:
-        """What a row means, as plain JSON values: all that is not as in a file of commas, a header
-        and UTF-8, whose specification is empty."""
+        """Return the rules as plain JSON values, without those of a file of commas, a header and
+        UTF-8, whose specification is empty."""
         plain = DEFAULT_FORMAT
         own = {
             name: getattr(self, name)

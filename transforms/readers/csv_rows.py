@@ -29,6 +29,7 @@ from dptrees.transforms.readers.csv_format import (
     ROW_BYTES,
     UTF_8,
     CsvFormat,
+    MalformedRow,
     NoByteOrderMark,
     as_utf8,
     is_utf8,
@@ -36,7 +37,7 @@ from dptrees.transforms.readers.csv_format import (
     not_utf8,
     without_escapes,
 )
-from dptrees.transforms.readers.csv_values import typed
+from dptrees.transforms.readers.csv_values import is_moment, typed
 from dptrees.transforms.readers.file_columns import (
     column_types,
     columns_found,
@@ -47,7 +48,6 @@ from dptrees.transforms.readers.file_columns import (
 )
 from dptrees.transforms.readers.formats import reading, text_stream
 
-_MARK = b"\xef\xbb\xbf"  # the byte order mark
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
 # Excel's first line, which names the separator.
 _STATED = re.compile(rb'(?i)("?)sep=([^\w"])\1[\r\n]')
@@ -59,10 +59,6 @@ FEWER, MORE, MORE_EMPTY = "fewer_fields", "more_fields", "last_empty"
 # How many rows were malformed, by what is wrong and the fields of the header and of the row, which
 # are 0 where they do not matter.
 Malformed = Counter[tuple[str, int, int]]
-
-
-class MalformedRow(Exception):
-    """There is a malformed row, and the policy is to fail."""
 
 
 class MalformedHeader(Exception):
@@ -118,16 +114,20 @@ def _first_row(text: bytes, stream: Any, csv: CsvFormat) -> tuple[bytes, bytes]:
 
 
 def read_start(stream: Any, csv: CsvFormat) -> bytes:
-    """What has been read of a file behind its byte order mark and the lines that are skipped.
+    """Read the start of a file; return it without the byte order mark and the skipped lines.
 
     Args:
         stream: a binary file at its start.
         csv: what a row is.
     """
     text, at = b"", 0
-    while _MARK.startswith(text) and text != _MARK and (data := stream.read(csv.block_bytes)):
+    while (
+        codecs.BOM_UTF8.startswith(text)
+        and text != codecs.BOM_UTF8
+        and (data := stream.read(csv.block_bytes))
+    ):
         text += data
-    text = text.removeprefix(_MARK)
+    text = text.removeprefix(codecs.BOM_UTF8)
     for _ in range(csv.skip_lines):
         while (end := _LINE_END.search(text, at)) is None:
             text, at = text[at:][-1:], 0  # a CR whose LF may follow
@@ -182,7 +182,7 @@ def well_formed_rows(
     for text in _whole_rows(rest, stream, csv, malformed):
         kept = without_last_separators(_without_malformed(text, csv, malformed), csv)
         if kept:
-            yield b"\n" + kept if kept.startswith(_MARK) else kept
+            yield b"\n" + kept if kept.startswith(codecs.BOM_UTF8) else kept
 
 
 def _whole_rows(rest: bytes, stream: Any, csv: CsvFormat, malformed: Malformed) -> Iterator[bytes]:
@@ -212,7 +212,7 @@ def _has_marks(text: bytes, csv: CsvFormat) -> bool:
 
 
 def _bounds(text: bytes, csv: CsvFormat) -> tuple[int, int]:
-    """Where the first row ends and where the last one does, behind their ends; 0, 0 without one."""
+    """Return the positions behind the first row and behind the last one; 0, 0 without a row."""
     if csv.newlines and _has_marks(text, csv):
         ends, inside = line_ends(text, newlines=True, marks=csv.marks)
         ends = ends[~inside]
@@ -268,7 +268,7 @@ def _without_malformed(text: bytes, csv: CsvFormat, malformed: Malformed) -> byt
 
 
 def _rows(text: bytes, csv: CsvFormat) -> tuple[npt.NDArray[np.int64], _Flags, _Flags]:
-    """Where the rows of a text end; which are open there; and which are not UTF-8; (n,) each."""
+    """Return the ends of rows, which rows are open there, and which are not UTF-8; (n,) each."""
     ends, is_open = line_ends(text, newlines=csv.newlines, marks=csv.marks)
     if csv.newlines:
         row_ends = ~is_open
@@ -309,8 +309,12 @@ def column_names(
         InputError: there is no header where one is awaited, or it is malformed; or a column that is
             wanted is not there, or is there twice.
     """
+    path_values = path_columns(path)
     try:
-        return _names_and_rest(stream, path, wanted, csv)
+        if csv.columns:
+            check_named([name for name in wanted if name not in path_values], csv)
+            return list(csv.columns), read_start(stream, csv), csv
+        header, rest, csv = read_header(stream, csv)
     except MalformedHeader as error:
         raise _no_header(path, error.start, csv) from None
     except NoByteOrderMark:
@@ -318,16 +322,6 @@ def column_names(
             f"input: {path} is not in utf-16, which begins with a byte order mark; without one it "
             "is utf-16-le or utf-16-be"
         ) from None
-
-
-def _names_and_rest(
-    stream: Any, path: str, wanted: Sequence[str], csv: CsvFormat
-) -> tuple[list[str], bytes, CsvFormat]:
-    path_values = path_columns(path)
-    if csv.columns:
-        check_named([name for name in wanted if name not in path_values], csv)
-        return list(csv.columns), read_start(stream, csv), csv
-    header, rest, csv = read_header(stream, csv)
     names = _fields(header, csv)
     for name in wanted:
         if name not in names and name not in path_values:
@@ -340,7 +334,7 @@ def _names_and_rest(
 
 
 def parse_options(csv: CsvFormat, **options: Any) -> pa_csv.ParseOptions:
-    """How Arrow parts fields."""
+    """Return the rules by which Arrow separates fields."""
     return pa_csv.ParseOptions(
         delimiter=csv.separator,
         quote_char=False if csv.quote is None else csv.quote,
@@ -370,7 +364,7 @@ def _no_header(path: str, start: bytes, csv: CsvFormat) -> InputError:
 
 
 def _hint(name: str, wanted: Sequence[str], header: bytes, csv: CsvFormat) -> str:
-    """What a file has instead of a column, and what may be meant."""
+    """Return the columns of a file that lacks one, and the column that may be meant."""
     names = _fields(header, csv)
     if separated := _separated(name, header, csv):
         return f"its first line has {len(names)} field{'s' * (len(names) > 1)}; {separated}"
@@ -386,7 +380,7 @@ def _hint(name: str, wanted: Sequence[str], header: bytes, csv: CsvFormat) -> st
 
 
 def _separated(name: str, header: bytes, csv: CsvFormat) -> str:
-    """With which separator a file has a column."""
+    """Return the separator with which a file has a column; "" without one."""
     for separator, written in _SEPARATORS.items():
         if separator != csv.separator and separator != csv.quote:
             other = CsvFormat(separator=separator, quote=csv.quote, texts=csv.texts)
@@ -485,13 +479,9 @@ def check_dialect(plan: ReleasePlan, csv: CsvFormat) -> None:
         for column in columns:
             if column not in types:
                 raise InputError(f"input.{key}.{column}: no tree reads such a column")
-            if key == "date_format" and not _is_moment(types[column]):
+            if key == "date_format" and not is_moment(types[column]):
                 raise InputError(f"input.{key}.{column}: the column is read as {types[column]}")
     _check_zones(types, csv)
-
-
-def _is_moment(target_type: pa.DataType) -> bool:
-    return bool(pa.types.is_date(target_type) or pa.types.is_timestamp(target_type))
 
 
 def _check_zones(types: Mapping[str, pa.DataType], csv: CsvFormat) -> None:

@@ -232,7 +232,7 @@ DECIMALS = (".", ",")
 
 
 class ColumnTexts(NamedTuple):
-    """How the strings of one column are written; see `CsvTexts`."""
+    """The formats of the strings of one column; see `CsvTexts`."""
 
     decimal: str
     thousands: str | None
@@ -246,7 +246,7 @@ PLAIN_COLUMN = ColumnTexts(".", None, False, (), None)
 
 @dataclass(frozen=True, kw_only=True)
 class CsvTexts:
-    """How the strings of a file are written.
+    """The formats of the strings of a file.
 
     Args:
         decimal: before the fraction of a number, a point or a comma.
@@ -285,7 +285,7 @@ class CsvTexts:
         object.__setattr__(self, "_dates", {name: DateFormat(text) for name, text in named.items()})
 
     def column_texts(self, column: str) -> ColumnTexts:
-        """How the strings of a column are written."""
+        """Return the formats of the strings of a column."""
         nulls = self.null_values
         found = ColumnTexts(
             decimal=self.decimal,
@@ -364,13 +364,13 @@ def typed(texts: pa.Array, target_type: pa.DataType, how: ColumnTexts = PLAIN_CO
         texts = _present(texts, how, trim=how.trim or not pa.types.is_string(target_type))
     if pa.types.is_string(target_type):
         return texts
-    if how.date_format is not None and _is_moment(target_type):
+    if how.date_format is not None and is_moment(target_type):
         return moments(texts, how.date_format, target_type)
     if pa.types.is_time(target_type):
         return _times_of_day(texts, target_type)
-    if pa.types.is_floating(target_type) or pa.types.is_integer(target_type):
+    if is_number(target_type):
         texts = _plain_numbers(texts, how)
-    if _is_moment(target_type) and _is_long(texts, target_type):
+    if is_moment(target_type) and _is_long(texts, target_type):
         texts = _iso(texts, target_type)  # before a cast that would fail at each
     try:
         return pc.cast(texts, target_type)
@@ -399,8 +399,14 @@ def _is_long(texts: pa.Array, target_type: pa.DataType) -> bool:
     return bool(longest > (_DAY_LETTERS if pa.types.is_date(target_type) else _TIME_LETTERS))
 
 
-def _is_moment(target_type: pa.DataType) -> bool:
+def is_moment(target_type: pa.DataType) -> bool:
+    """Return whether values of a type are dates or timestamps."""
     return bool(pa.types.is_date(target_type) or pa.types.is_timestamp(target_type))
+
+
+def is_number(target_type: pa.DataType) -> bool:
+    """Return whether values of a type are whole numbers or floating-point numbers."""
+    return bool(pa.types.is_integer(target_type) or pa.types.is_floating(target_type))
 
 
 def _plain_numbers(texts: pa.Array, how: ColumnTexts) -> pa.Array:
@@ -489,5 +495,4 @@ def _doubtful_pattern(target_type: pa.DataType) -> str:
         return _MAYBE_DATE
     if pa.types.is_timestamp(target_type):
         return _MAYBE_TIME if target_type.tz is None else _MAYBE_ZONED
-    is_number = pa.types.is_floating(target_type) or pa.types.is_integer(target_type)
-    return _MAYBE_NUMBER if is_number else ""
+    return _MAYBE_NUMBER if is_number(target_type) else ""

@@ -53,9 +53,11 @@ def column_types(
             readers.setdefault(column, []).append(question)
             if types.setdefault(column, wanted) != wanted:
                 types[column] = _wider(column, readers[column], of)
+    texts = (pa.string(), pa.large_string())
     for question in plan.questions:
-        for column in set(plan.unit.columns) & set(_number_columns(question)):
-            if only is None or column in only:
+        for column, own in _value_types(question).items():
+            is_read = only is None or column in only
+            if is_read and column in plan.unit.columns and own not in texts:
                 raise InputError(
                     f"privacy.unit: the {of} column {column!r} names the unit, whose text is read "
                     f"exactly, but tree {question.name} reads it as {types[column]}, which may "
@@ -90,16 +92,6 @@ def _fits_doubles(question: Question, column: str) -> bool:
         return False
     bounds = [domain.get("lower"), domain.get("upper")]
     return all(isinstance(each, int) and abs(each) < _DOUBLES for each in bounds)
-
-
-def _number_columns(question: Question) -> list[str]:
-    """Return the columns that a tree reads as values of another type than text.
-
-    Raises:
-        InputError: the tree has no types of its own.
-    """
-    texts = (pa.string(), pa.large_string())
-    return [column for column, type in _value_types(question).items() if type not in texts]
 
 
 def _value_types(question: Question) -> dict[str, pa.DataType]:
@@ -189,7 +181,7 @@ _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, kw_only=True)
 class FileColumns:
-    """Where each column lies.
+    """The places of the columns that a plan reads.
 
     Attributes:
         within: of columns that the file has, the names from a column of the file to a field in it.
@@ -211,7 +203,7 @@ class FileColumns:
         missing_column: str | None = None,
         in_schema: bool = False,
     ) -> "FileColumns":
-        """Where the columns of a plan lie in a file.
+        """Find the columns of a plan in a file.
 
         Args:
             schema: of the file.
@@ -237,13 +229,14 @@ class FileColumns:
         absent = [name for name in plan.columns if name not in within]
         constants = path_constants(path, [name for name in absent if name in path_values], plan)
         constants = dict.fromkeys(absent, pa.nulls(1)) | constants
-        result = cls(within=within, constants=constants, order=plan.columns)
-        check_types(result._types(schema), path, plan)
-        return result
+        types = {name: each.type for name, each in constants.items()}
+        types |= {name: _type_within(schema, names) for name, names in within.items()}
+        check_types(types, path, plan)
+        return cls(within=within, constants=constants, order=plan.columns)
 
     @property
     def dotted(self) -> list[str]:
-        """What is to be read of the file, fields with dots."""
+        """The columns to read from the file; fields have dots."""
         return [".".join(names) for names in self.within.values()]
 
     def batch(self, read: pa.RecordBatch) -> pa.RecordBatch:
@@ -255,12 +248,6 @@ class FileColumns:
             else:
                 columns.append(_nested_field(read, self.within[name]))
         return pa.RecordBatch.from_arrays(columns, names=list(self.order))
-
-    def _types(self, schema: pa.Schema) -> dict[str, pa.DataType]:
-        types = {name: each.type for name, each in self.constants.items()}
-        for name, names in self.within.items():
-            types[name] = _type_within(schema, names)
-        return types
 
 
 def no_column(

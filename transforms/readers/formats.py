@@ -5,10 +5,9 @@ new format is a module `transforms/readers/NAME_rows.py` with the members of `Re
 """
 
 import codecs
-import contextlib
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -72,7 +71,8 @@ def compression_of(start: bytes) -> str | None:
 
 
 def binary_kind(start: bytes, format: str = "") -> str:
-    """What a file is that is neither text nor of a format, as a sentence's end; "": it may be.
+    """Return the kind of a file that is neither text nor of a format, as a sentence's end; "":
+    the file may be of the format.
 
     Args:
         start: the first bytes.
@@ -105,16 +105,13 @@ def _is_deflated(start: bytes) -> bool:
 
 
 def text_kind(start: bytes) -> str:
-    """What a text looks like that is no table; "": nothing that is known.
+    """Return the kind of a text that is no table; "": no known kind.
 
     >>> text_kind(b'{"age": 41}')
     'it looks like JSON lines: say format: json'
     """
-    return _first_match(_TEXTS, start.removeprefix(codecs.BOM_UTF8).lstrip())
-
-
-def _first_match(kinds: Iterable[tuple[bytes, str]], start: bytes) -> str:
-    return next((words for mark, words in kinds if re.match(mark, start)), "")
+    text = start.removeprefix(codecs.BOM_UTF8).lstrip()
+    return next((words for mark, words in _TEXTS if re.match(mark, text)), "")
 
 
 def is_utf16(start: bytes) -> bool:
@@ -123,7 +120,7 @@ def is_utf16(start: bytes) -> bool:
 
 
 def fault_of_start(start: bytes, path: str, format: str) -> str:
-    """Why a file is certainly not of a format, as a sentence's end; "": it may be.
+    """Return why a file is certainly not of a format, as a sentence's end; "": it may be.
 
     Args:
         start: the first bytes, as they are stored.
@@ -175,8 +172,8 @@ def decompressed_start(start: bytes) -> bytes:
     compression, text = compression_of(start), b""
     if compression is None:
         return start
-    stream = _decompressed(pa.BufferReader(start), compression)
-    with contextlib.suppress(OSError, EOFError, pa.ArrowException):
+    stream = pa.CompressedInputStream(pa.BufferReader(start), compression)
+    with suppress(OSError, EOFError, pa.ArrowException):
         while len(text) < START_BYTES and (data := stream.read(2**10)):
             text += data
     return text
@@ -198,11 +195,7 @@ def text_stream(file: Any, path: str, format: str) -> Any:
     stream.seek(0)
     check_start(start, path, format)
     compression = compression_of(start)
-    return stream if compression is None else _decompressed(stream, compression)
-
-
-def _decompressed(stream: Any, compression: str) -> Any:
-    return pa.CompressedInputStream(stream, compression)
+    return stream if compression is None else pa.CompressedInputStream(stream, compression)
 
 
 FORMATS = ("parquet", "csv", "arrow", "json")
@@ -216,7 +209,7 @@ _ENDINGS = {
 
 
 class Reader(Protocol):
-    """What reads a format. `options` are the format's own, by name."""
+    """The reader of a format. `options` are those of the format, by name."""
 
     # Whether a file states its number of rows before they are read.
     COUNTS_ROWS: int
@@ -307,7 +300,7 @@ def reading(path: str, otherwise: str, format: str = "") -> Iterator[None]:
 
 
 def _kind(path: str, format: str) -> str:
-    """What a file is that is not of a format; "" where its first bytes do not show it."""
+    """Return the kind of a file that is not of a format; "" if its first bytes do not show it."""
     with suppress(Exception):  # every filesystem has errors of its own
         return fault_of_start(read_start(path), path, format)
     return ""

@@ -28,8 +28,8 @@ import pyarrow.json as pa_json
 from dptrees.dpcore.privacy.unit import NullUnits
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import InputError
-from dptrees.transforms.readers.csv_format import BLOCK_BYTES, POLICIES, ROW_BYTES, is_utf8
-from dptrees.transforms.readers.csv_values import typed
+from dptrees.transforms.readers.csv_format import ROW_BYTES, MalformedRow, TextFormat, is_utf8
+from dptrees.transforms.readers.csv_values import is_number, typed
 from dptrees.transforms.readers.file_columns import (
     column_types,
     path_columns,
@@ -49,8 +49,8 @@ from dptrees.transforms.readers.formats import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class JsonFormat:
-    """What a row of a file of JSON lines is: a line that holds one object, in UTF-8.
+class JsonFormat(TextFormat):
+    """The rules for a row of a file of JSON lines: a line that holds one object, in UTF-8.
 
     Args:
         malformed: ``drop`` leaves out every other line, by itself, but for empty ones, which are no
@@ -61,18 +61,6 @@ class JsonFormat:
     >>> JsonFormat().malformed
     'drop'
     """
-
-    malformed: str = "drop"
-    row_bytes: int = ROW_BYTES
-    block_bytes: int = BLOCK_BYTES
-
-    def __post_init__(self) -> None:
-        if self.malformed not in POLICIES:
-            raise ValueError(f"malformed: {self.malformed!r} must be {' or '.join(POLICIES)}")
-        if not 1 <= self.block_bytes <= self.row_bytes:
-            raise ValueError(
-                f"block_bytes: {self.block_bytes} must be from 1 to row_bytes, {self.row_bytes}"
-            )
 
 
 DEFAULT_FORMAT = JsonFormat()
@@ -91,10 +79,6 @@ _TRUTHS = {True: "true", False: "false"}
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
-class MalformedLine(Exception):
-    """There is a malformed line, and the policy is to fail."""
-
-
 class Objects:
     """Reads blocks of lines.
 
@@ -102,8 +86,8 @@ class Objects:
         columns: by name, the type that is read of each. A name with dots is that of a field, unless
             an object has a value of this very name.
         fails: whether a malformed line is refused.
-        told_apart: columns whose lists, objects and strings with half a letter are not missing, but
-            values, each as it is written with its names in order.
+        distinct: columns in which lists, objects and strings with half a letter are values, as they
+            are written with their names in order; in other columns they are missing.
     """
 
     def __init__(
@@ -121,7 +105,7 @@ class Objects:
             text: whole lines.
 
         Raises:
-            MalformedLine: a line holds no object.
+            MalformedRow: a line holds no object.
         """
         return self._parsed(text) or self._line_by_line(text)
 
@@ -153,11 +137,11 @@ class Objects:
             if found is not None:
                 objects.append(found)
             elif self._fails:
-                raise MalformedLine
+                raise MalformedRow
         return len(objects), {name: self._texts(name, objects) for name in self._columns}
 
     def _texts(self, name: str, objects: Sequence[dict[str, Any]]) -> pa.Array:
-        find, number = self._finders[name], _is_number(self._columns[name])
+        find, number = self._finders[name], is_number(self._columns[name])
         found = map(find, objects)
         if name in self._distinct:
             found = map(_as_written, found)
@@ -199,7 +183,7 @@ def _arrow_schema(columns: dict[str, pa.DataType]) -> pa.Schema | None:
     """The schema for Arrow's parser; None where a column is both a value and an object."""
     tree: dict[str, Any] = {}
     for name, type in columns.items():
-        read = type if _is_number(type) else pa.string()
+        read = type if is_number(type) else pa.string()
         parts = name.split(".")
         places = [parts, [name]] if len(parts) > 1 else [parts]
         for place in places:
@@ -220,12 +204,8 @@ def _fields(tree: dict[str, Any]) -> list[pa.Field]:
     ]
 
 
-def _is_number(type: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type) or pa.types.is_floating(type))
-
-
 def _plain_lines(text: bytes) -> int | None:
-    """How many lines there are; None where Arrow might read one otherwise."""
+    """Return the number of lines; None if Arrow might read one of them differently."""
     if any(mark in text for mark in _DOUBTFUL) or not is_utf8(text):
         return None
     codes = np.frombuffer(text, np.uint8)
@@ -282,7 +262,7 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _finder(name: str) -> Callable[[dict[str, Any]], Any]:
-    """What finds the value of a column in an object."""
+    """Return a function that finds the value of a column in an object."""
     if "." not in name:
         return lambda found: found.get(name)
     parts = name.split(".")
@@ -442,8 +422,6 @@ WHOLE_BYTES = 0
 
 _NOT_JSON = "cannot be read as JSON lines"
 
-_MARK = b"\xef\xbb\xbf"  # the byte order mark
-
 
 def splits(
     file: Any, path: str, plan: ReleasePlan, json: JsonFormat = DEFAULT_FORMAT
@@ -489,7 +467,7 @@ def batches(
                     for name in plan.columns
                 ]
                 yield pa.RecordBatch.from_arrays(columns, names=list(plan.columns))
-    except MalformedLine:
+    except MalformedRow:
         raise _malformed(split.path) from None
 
 
@@ -502,7 +480,7 @@ def describe_columns(file: Any, path: str, json: JsonFormat = DEFAULT_FORMAT) ->
     try:
         with reading(path, _NOT_JSON), closing(text_stream(file, path, "json")) as stream:
             return names_in(next(_whole_lines(stream, path, json), b""))
-    except MalformedLine:
+    except MalformedRow:
         raise _malformed(path) from None
 
 
@@ -520,7 +498,7 @@ def _first_block(stream: Any, path: str, json: JsonFormat) -> bytes:
     while len(text) < json.block_bytes and (data := stream.read(json.block_bytes - len(text))):
         text += data
     check_lines(text[:START_BYTES], path, whole=len(text) < min(json.block_bytes, START_BYTES))
-    return text.removeprefix(_MARK)
+    return text.removeprefix(codecs.BOM_UTF8)
 
 
 def _whole_lines(stream: Any, path: str, json: JsonFormat) -> Iterator[bytes]:
@@ -528,7 +506,7 @@ def _whole_lines(stream: Any, path: str, json: JsonFormat) -> Iterator[bytes]:
 
     Raises:
         InputError: the file is not one of JSON lines.
-        MalformedLine: a line is too long, and the policy is to fail.
+        MalformedRow: a line is too long, and the policy is to fail.
     """
     text, too_long = b"", False
     blocks = iter(partial(stream.read, json.block_bytes), b"")
@@ -537,7 +515,7 @@ def _whole_lines(stream: Any, path: str, json: JsonFormat) -> Iterator[bytes]:
         first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
         too_long = too_long or (first - 1 if first else len(text)) > json.row_bytes
         if too_long and json.malformed == "fail":
-            raise MalformedLine
+            raise MalformedRow
         if last:
             # Only the first line has begun in an earlier block: the others are no longer than one.
             yield text[first if too_long else 0 : last]

@@ -354,7 +354,7 @@ def _each_once(paths: list[str]) -> Iterator[str]:
 
 
 def _real_file(path: str, real_folder: Callable[[str], str]) -> str:
-    """What all names of a file share: of a local one that they lead to one place."""
+    """Return what all names of a file have in common: for a local file, its real path."""
     if not is_local(path):
         return path
     folder, name = os.path.split(path.removeprefix("file://"))

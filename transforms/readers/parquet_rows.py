@@ -35,11 +35,7 @@ def splits(
     """
     with _open(file, path) as parquet:
         metadata = parquet.metadata
-        # refuses what cannot be read
-        FileColumns.from_schema(
-            parquet.schema_arrow, path, plan, missing_column=missing_column, in_schema=True
-        )
-        _check_nanoseconds(parquet, path, plan)
+        _columns(parquet, path, plan, missing_column)  # refuses what cannot be read
         runs: list[tuple[int, int]] = []
         start = rows = 0
         for group in range(metadata.num_row_groups):
@@ -63,11 +59,7 @@ def batches(
         with reading(split.path, _NOT_PARQUET), file:
             file = pa.BufferReader(file.read())
     with _open(file, split.path) as parquet:
-        schema = parquet.schema_arrow
-        columns = FileColumns.from_schema(
-            schema, split.path, plan, missing_column=missing_column, in_schema=True
-        )
-        _check_nanoseconds(parquet, split.path, plan)
+        columns = _columns(parquet, split.path, plan, missing_column)
         rows = 0
         with reading(split.path, _NOT_PARQUET):
             found = parquet.iter_batches(
@@ -121,20 +113,27 @@ def int96_columns(file: pq.ParquetFile) -> list[str]:
     return [column.path for column in columns if column.physical_type == "INT96"]
 
 
-def _check_nanoseconds(file: pq.ParquetFile, path: str, plan: ReleasePlan) -> None:
-    """Refuse units and different values whose timestamps may have nanoseconds, which are not read.
+def _columns(
+    file: pq.ParquetFile, path: str, plan: ReleasePlan, missing_column: str
+) -> FileColumns:
+    """Return where the columns of a plan are in a file.
 
     Raises:
-        InputError: there is such a column.
+        InputError: a column is missing or of a type that cannot be used; or a column of units or
+            of distinct values has timestamps that may have nanoseconds, which are not read.
     """
+    columns = FileColumns.from_schema(
+        file.schema_arrow, path, plan, missing_column=missing_column, in_schema=True
+    )
     if not (int96 := set(int96_columns(file))):
-        return
+        return columns
     # A tree that reads a time as something else reads it for its identity.
     types = [item for tree in plan.questions for item in tree.value_types.items()]
     values = {name for name, type in types if not pa.types.is_temporal(type)}
-    for at, columns in (("privacy.unit", plan.unit.columns), ("domain.column", values)):
-        if lost := int96 & set(columns):
+    for at, names in (("privacy.unit", plan.unit.columns), ("domain.column", values)):
+        if lost := int96 & set(names):
             raise InputError(
                 f"{at}: {path} stores {min(lost)!r} as INT96, which is read as microseconds, so "
                 "two values could become one: write the column as a string"
             )
+    return columns

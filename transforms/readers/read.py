@@ -10,6 +10,7 @@ and the types of the privacy unit.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -181,6 +182,7 @@ def spread(paths: Sequence[str], most: int = _MOST_LOOKED_AT) -> list[str]:
     return sorted({*paths[::step], paths[-1]})
 
 
+@dataclass(frozen=True, kw_only=True)
 class ReadFiles(flow.Transform):
     """The record batches of all files, with the columns that a plan reads.
 
@@ -197,62 +199,51 @@ class ReadFiles(flow.Transform):
         a pair: Collection[pa.RecordBatch], and the balance Collection[tuple[str, int]].
     """
 
-    def __init__(
-        self,
-        *,
-        patterns: tuple[str, ...] = (),
-        format: str,
-        plan: ReleasePlan,
-        options: Mapping[str, Any] | None = None,
-        listed: SealedList | None = None,
-    ) -> None:
-        self._patterns, self._format, self._plan = patterns, format, plan
-        self._options, self._listed = dict(options or {}), listed
+    patterns: tuple[str, ...] = ()
+    format: str
+    plan: ReleasePlan
+    options: Mapping[str, Any] | None = None
+    listed: SealedList | None = None
 
     def expand(self, pbegin: Any) -> Any:
+        reading = self.format, self.plan, self.options
         files, given = self._files(pbegin)
         splits = (
             files
             | "SpreadFiles" >> flow.Spread()
             # FileInfo -> Split
-            | "Split"
-            >> flow.Each(
-                _SplitFile(self._format, self._plan, self._options), also=(BALANCE,), main="splits"
-            )
+            | "Split" >> flow.Each(_SplitFile(*reading), also=(BALANCE,), main="splits")
         )
         rows = (
             splits["splits"]
             | "SpreadSplits" >> flow.Spread()
             # -> pa.RecordBatch
-            | "Read"
-            >> flow.Each(
-                _ReadSplit(self._format, self._plan, self._options), also=(BALANCE,), main="batches"
-            )
+            | "Read" >> flow.Each(_ReadSplit(*reading), also=(BALANCE,), main="batches")
         )
         balance = (given, splits[BALANCE], rows[BALANCE]) | "Balance" >> flow.Join()
         return rows["batches"], balance
 
     def _files(self, pbegin: Any) -> tuple[Any, Any]:
         """Collection[tuple[str, int, float]], the fields of `FileInfo`, and its balance."""
-        if self._listed is None:
+        if self.listed is None:
             found = (
                 pbegin
-                | "Patterns" >> flow.Given([self._patterns])
+                | "Patterns" >> flow.Given([self.patterns])
                 # -> (path, bytes, change)
                 | "Match" >> flow.Each(_Match(), also=(BALANCE,), main="files")
             )
             return found["files"], found[BALANCE]
         shards = (
             pbegin
-            | "List" >> flow.Given([self._listed.shards])
+            | "List" >> flow.Given([self.listed.shards])
             # -> number of a shard
-            | "Shards" >> flow.Each(_Shards(self._listed), also=(BALANCE,), main="shards")
+            | "Shards" >> flow.Each(_Shards(self.listed), also=(BALANCE,), main="shards")
         )
         files = (
             shards["shards"]
             | "SpreadShards" >> flow.Spread()
             # -> (path, bytes, change)
-            | "ReadShard" >> flow.Each(_ReadShard(self._listed))
+            | "ReadShard" >> flow.Each(_ReadShard(self.listed))
         )
         return files, shards[BALANCE]
 
@@ -297,13 +288,15 @@ class _ReadShard(flow.Step):
         yield from map(tuple, self._listed.shard(shard))
 
 
-@flow.gives(FileSplit, **_BALANCE_TYPE)
-class _SplitFile(flow.Step):
+class _OfFormat(flow.Step):
     def __init__(
         self, format: str, plan: ReleasePlan, options: Mapping[str, Any] | None = None
     ) -> None:
         self._format, self._plan, self._options = format, plan, dict(options or {})
 
+
+@flow.gives(FileSplit, **_BALANCE_TYPE)
+class _SplitFile(_OfFormat):
     def process(self, file: tuple[str, int, float]) -> Iterator[Any]:
         path, size, changed = file
         reader = find_reader(self._format)
@@ -326,12 +319,7 @@ class _SplitFile(flow.Step):
 
 
 @flow.gives(pa.RecordBatch, **_BALANCE_TYPE)
-class _ReadSplit(flow.Step):
-    def __init__(
-        self, format: str, plan: ReleasePlan, options: Mapping[str, Any] | None = None
-    ) -> None:
-        self._format, self._plan, self._options = format, plan, dict(options or {})
-
+class _ReadSplit(_OfFormat):
     def process(self, split: FileSplit) -> Iterator[Any]:
         split = FileSplit(*split)
         reader, rows = find_reader(self._format), 0
