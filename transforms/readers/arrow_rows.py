@@ -80,8 +80,7 @@ def read_schema(file: Any, path: str) -> pa.Schema:
         InputError: it has none.
     """
     with _opened(file, path) as opened:
-        schema: pa.Schema = opened.schema
-        return schema
+        return opened.schema
 
 
 @contextmanager

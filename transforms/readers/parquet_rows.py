@@ -95,8 +95,7 @@ def read_schema(file: Any, path: str) -> pa.Schema:
         InputError: it has none.
     """
     with _open(file, path) as parquet:
-        schema: pa.Schema = parquet.schema_arrow
-        return schema
+        return parquet.schema_arrow
 
 
 def _open(file: Any, path: str) -> pq.ParquetFile:

@@ -293,7 +293,7 @@ class CountRows(flow.Transform):
     counting: MakeCounting | None = None
 
     def expand(self, batches: Any) -> Any:
-        carried = [] if self.carry is None else [batches.flow | "Carry" >> self.carry]
+        carried = None if self.carry is None else batches.flow | "Carry" >> self.carry
         # pa.RecordBatch -> (PlaceKey, bytes), and the balance
         if self.counting is not None:
             partial = batches | "Partial" >> self.counting(self.plan, self.key)
@@ -309,16 +309,16 @@ class CountRows(flow.Transform):
             # tree -> (PlaceKey, b"")
             | "Empty" >> flow.Each(EmptyPlaces(self.plan))
         )
-        results = []
+        counts, balances = [partial["counts"], empty], [partial[BALANCE]]
+        if carried is not None:
+            counts.append(carried[0])
+            balances.append(carried[1])
         if matched_trees(self.plan):
-            results = [partial[SLOTS] | "Match" >> MatchLeaves(self.plan, self.key)]
+            matched = partial[SLOTS] | "Match" >> MatchLeaves(self.plan, self.key)
+            counts.append(matched["counts"])
+            balances.append(matched[BALANCE])
         merged = (
-            (
-                partial["counts"],
-                empty,
-                *(counts for counts, _ in carried),
-                *(each["counts"] for each in results),
-            )
+            counts
             | "AllPlaces" >> flow.Join()
             # -> (PlaceKey, [bytes])
             | "ByPlace" >> flow.Group()
@@ -330,16 +330,10 @@ class CountRows(flow.Transform):
                 main="counts",
             )
         )
-        balances = (
-            partial[BALANCE],
-            merged[BALANCE],
-            *(balance for _, balance in carried),
-            *(each[BALANCE] for each in results),
-        )
         result = {
             "counts": merged["counts"],
             _DIGEST: merged[_DIGEST],
-            BALANCE: balances | "Balance" >> flow.Join(),
+            BALANCE: [*balances, merged[BALANCE]] | "Balance" >> flow.Join(),
             "units": None,
         }
         if self.plan.remembering:

@@ -200,7 +200,7 @@ class MatchLeaves(flow.Transform):
             # tree -> (PlaceKey, b"")
             | "Empty" >> flow.Each(EmptyPlaces(self._plan))
         )
-        matched = (
+        return (
             (slots, empty)
             | "AllSlots" >> flow.Join()
             # -> (PlaceKey, [bytes])
@@ -209,7 +209,6 @@ class MatchLeaves(flow.Transform):
             | "Leaves"
             >> flow.Each(_MatchPlace(self._plan, self._key), also=(BALANCE,), main="counts")
         )
-        return {"counts": matched["counts"], BALANCE: matched[BALANCE]}
 
 
 @flow.gives(tuple[PlaceKey, bytes], **{BALANCE: tuple[str, int]})

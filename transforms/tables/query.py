@@ -282,25 +282,21 @@ class AdbcSource:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Reports faults of the driver as the input's."""
-        extra = known_driver(self.driver).extra or "adbc"
-        with reading_table(self.name, extra), self._translated():
-            yield
+        """Report faults of the driver as those of the input."""
+        driver = known_driver(self.driver)
+        with reading_table(self.name, driver.extra or "adbc"):
+            from adbc_driver_manager import Error
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        from adbc_driver_manager import Error
-
-        try:
-            yield
-        except Error as error:
-            state = error.sqlstate or ""
-            raise self._refusal(error.status_code.name, str(error), state) from None
-        except OSError as error:  # of a stream of rows
-            is_locked = known_driver(self.driver).is_file and _LOCKED.search(str(error))
-            if is_locked or _BROKEN.search(str(error)):
-                raise self._refusal("IO", str(error)) from None
-            raise
+            try:
+                yield
+            except Error as error:
+                state = error.sqlstate or ""
+                raise self._refusal(error.status_code.name, str(error), state) from None
+            except OSError as error:  # of a stream of rows
+                is_locked = driver.is_file and _LOCKED.search(str(error))
+                if is_locked or _BROKEN.search(str(error)):
+                    raise self._refusal("IO", str(error)) from None
+                raise
 
     def _refusal(self, status: str, message: str, state: str = "") -> InputError:
         """The sentence about an error of a driver.

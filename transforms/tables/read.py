@@ -27,8 +27,8 @@ def table_splits(table: InputTable, plan: ReleasePlan) -> list[TableSplit]:
     Raises:
         InputError: it cannot be read, or a column is missing or of a type that cannot be used.
     """
-    table = table.with_units(plan.unit.columns)
-    return table.splits(_names(_columns(table, plan)))
+    table, _, names = _with_columns(table, plan)
+    return table.splits(names)
 
 
 def table_batches(
@@ -39,9 +39,8 @@ def table_batches(
     Raises:
         InputError: it cannot be read.
     """
-    table = table.with_units(plan.unit.columns)
-    columns = _columns(table, plan)
-    for batch in table.batches(split, _names(columns)):
+    table, columns, names = _with_columns(table, plan)
+    for batch in table.batches(split, names):
         # What a library decoded of a damaged file could make others read beyond their memory.
         batch.validate()
         read = columns.batch(batch)
@@ -49,18 +48,18 @@ def table_batches(
             yield read.slice(start, _BATCH_ROWS)
 
 
-def _columns(table: InputTable, plan: ReleasePlan) -> FileColumns:
-    """Return where the columns of a plan are in a table.
+def _with_columns(
+    table: InputTable, plan: ReleasePlan
+) -> tuple[InputTable, FileColumns, tuple[str, ...]]:
+    """Return a table for the units of a plan, where the columns of the plan are in it, and the
+    columns of the table itself that contain them.
 
     Raises:
         InputError: a column is missing or of a type that cannot be used.
     """
-    return FileColumns.from_schema(table.schema(), table.name, plan, in_schema=True)
-
-
-def _names(columns: FileColumns) -> tuple[str, ...]:
-    """The columns of the table itself that hold what is read."""
-    return tuple(dict.fromkeys(names[0] for names in columns.within.values()))
+    table = table.with_units(plan.unit.columns)
+    columns = FileColumns.from_schema(table.schema(), table.name, plan, in_schema=True)
+    return table, columns, tuple(dict.fromkeys(names[0] for names in columns.within.values()))
 
 
 class ReadTable(flow.Transform):
@@ -75,8 +74,7 @@ class ReadTable(flow.Transform):
     """
 
     def __init__(self, table: InputTable, plan: ReleasePlan) -> None:
-        table = table.with_units(plan.unit.columns)
-        names = _names(_columns(table, plan))
+        table, _, names = _with_columns(table, plan)
         self._table, self._plan = table.divided(names), plan
 
     def expand(self, pbegin: Any) -> Any:

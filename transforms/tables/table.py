@@ -4,7 +4,7 @@ Iceberg: the launcher queries a catalog once, workers read the metadata file, so
 travels; columns are read by field id, without deleted rows. Delta: what a protocol demands
 beyond plain Parquet files (deletion vectors, mapped names) is refused. BigQuery: the launcher
 begins the session, since a retried worker's own session would divide the rows otherwise. A new
-kind of table has the members of `InputTable`, its name in `TABLES` and a section of `pipelines`.
+kind of table inherits `InputTable`, has its name in `TABLES` and a section of `pipelines`.
 """
 
 import math
