@@ -48,6 +48,7 @@ from dptrees.transforms.readers.file_columns import (
 )
 from dptrees.transforms.readers.formats import reading, text_stream
 
+_MARK = codecs.BOM_UTF8
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
 # Excel's first line, which names the separator.
 _STATED = re.compile(rb'(?i)("?)sep=([^\w"])\1[\r\n]')
@@ -121,13 +122,9 @@ def read_start(stream: Any, csv: CsvFormat) -> bytes:
         csv: what a row is.
     """
     text, at = b"", 0
-    while (
-        codecs.BOM_UTF8.startswith(text)
-        and text != codecs.BOM_UTF8
-        and (data := stream.read(csv.block_bytes))
-    ):
+    while _MARK.startswith(text) and text != _MARK and (data := stream.read(csv.block_bytes)):
         text += data
-    text = text.removeprefix(codecs.BOM_UTF8)
+    text = text.removeprefix(_MARK)
     for _ in range(csv.skip_lines):
         while (end := _LINE_END.search(text, at)) is None:
             text, at = text[at:][-1:], 0  # a CR whose LF may follow
@@ -182,7 +179,7 @@ def well_formed_rows(
     for text in _whole_rows(rest, stream, csv, malformed):
         kept = without_last_separators(_without_malformed(text, csv, malformed), csv)
         if kept:
-            yield b"\n" + kept if kept.startswith(codecs.BOM_UTF8) else kept
+            yield b"\n" + kept if kept.startswith(_MARK) else kept
 
 
 def _whole_rows(rest: bytes, stream: Any, csv: CsvFormat, malformed: Malformed) -> Iterator[bytes]:
