@@ -1,9 +1,10 @@
-"""What a small release takes: the command, and the first and later releases of a Python process.
+"""What a small release takes: the command, a query of it, and releases of a Python process.
 
     python -m benchmarks.start [--rounds 3] [PYTHON ...]
 
 releases 1 million rows with one tree of 1,000 cells, and prints CPU seconds and memory, the median
-of the rounds. Each PYTHON is the interpreter of another checkout, measured in turn with this one.
+of the rounds. The query is for the released median. Each PYTHON is the interpreter of another
+checkout, measured in turn with this one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ CONFIGURATION = {
     "release": "start",
     "privacy": {"epsilon": 1, "neighbors": "add_remove", "unit": "row"},
     "trees": [
-        {"name": "x", "domain": {"column": "x", "type": "integer", "lower": 0, "upper": 999}}
+        {
+            "name": "x",
+            "domain": {"column": "x", "type": "integer", "lower": 0, "upper": 999},
+            "quantiles": [0.5],
+        }
     ],
 }
 # Prints the CPU seconds of four releases in one process, the first with its imports.
@@ -44,23 +49,26 @@ print(json.dumps(seconds))
 """
 
 
-def command_cost(python: str, folder: Path) -> tuple[float, float]:
-    """The CPU seconds and the megabytes of `dptrees release`."""
-    run = f"run={time.monotonic_ns()}"
-    command = [python, "-m", "dptrees", "release", "release.json", "--set", run]
+def command_cost(python: str, folder: Path, *arguments: str) -> tuple[float, float]:
+    """The CPU seconds and the megabytes of a command of dptrees."""
+    command = [python, "-m", "dptrees", *arguments]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     if status:
-        raise SystemExit(f"{python}: the release failed")
+        raise SystemExit(f"{python}: dptrees {arguments[0]} failed")
     return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 def costs(python: str, folder: Path) -> list[float]:
-    """Seconds and megabytes of the command; seconds of the first, and of later Python releases."""
+    """Seconds and megabytes of the command, seconds of a query, of the first Python release, and of
+    later ones."""
     calls = [python, "-c", CALLS, json.dumps(CONFIGURATION)]
     done = subprocess.run(calls, cwd=folder, capture_output=True, text=True, check=True)
     first, *later = json.loads(done.stdout)
-    return [*command_cost(python, folder), first, statistics.median(later)]
+    run = str(time.monotonic_ns())
+    release = command_cost(python, folder, "release", "release.json", "--set", f"run={run}")
+    query, _ = command_cost(python, folder, "query", f"out-{run}", "median")
+    return [*release, query, first, statistics.median(later)]
 
 
 def main() -> None:
@@ -91,10 +99,12 @@ def main() -> None:
         for _ in range(options.rounds):
             for python in pythons:
                 found[python].append(costs(python, folder))
-    print("command  memory    first    later   interpreter")
+    print("command  memory    query    first    later   interpreter")
     for python, rounds in found.items():
-        seconds, memory, first, later = map(statistics.median, zip(*rounds, strict=True))
-        print(f"{seconds:5.2f} s  {memory:3.0f} MB  {first:5.2f} s  {later:5.3f} s   {python}")
+        medians = map(statistics.median, zip(*rounds, strict=True))
+        seconds, memory, query, first, later = medians
+        times = f"{query:5.2f} s  {first:5.2f} s  {later:5.3f} s"
+        print(f"{seconds:5.2f} s  {memory:3.0f} MB  {times}   {python}")
 
 
 if __name__ == "__main__":

@@ -304,7 +304,6 @@ def start_quickly() -> None:
     gc.set_threshold(_OBJECTS)
     # Plugins would see configurations, and looking for them opens the metadata of every package.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    leave_pandas_out()
 
 
 def end_quickly() -> None:

@@ -30,6 +30,7 @@ from dptrees.pipelines.process import (
     ExitCode,
     Later,
     end_quickly,
+    leave_pandas_out,
     start_quickly,
     stopping,
     without_collections,
@@ -369,6 +370,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     chosen.rest = rest
     if rest and chosen.command not in ("check", "release"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if arguments is None:
+        leave_pandas_out()
     use_format(getattr(chosen, "log_format", "text"), getattr(chosen, "run_id", ""))
     with stopping() as stopped:
         try:
