@@ -78,6 +78,7 @@ class NumberQuestion(KeyedQuestion, OnePart):
 
     # Name of the mechanism in manifests.
     mechanism: ClassVar[str]
+    is_ordered: ClassVar[bool] = False  # there are no cells to have an order
 
     release_unit: PrivacyUnit = field(metadata=CONTEXT)
     spent: Budget
