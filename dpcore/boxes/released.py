@@ -144,17 +144,15 @@ class ReleasedHypercube(ReleasedColumns):
         found, inner, outer, cuts = self.box_sums(cells)
         low, high = self._interval(inner, outer)
         count = int(min(max(0, round(found.rows)), self.total))
-        label, words = domain.box_label(cells), domain.box_label(cells, clamped=True)
-        return Answer(
-            label=label,
+        return self._labelled(
+            domain.box_label(cells),
+            domain.box_label(cells, clamped=True),
+            count,
             estimate=found.estimate,
             std_error=None if cuts else found.std_error,
             ci_low=low,
             ci_high=high,
-            count=count,
-            fraction=self._fraction(count),
             remark=None if self.question.plan.states_errors else NO_ERRORS,
-            in_words=None if words == label else words,
         )
 
     def find_level(self, name: str) -> int:
@@ -205,12 +203,7 @@ class ReleasedHypercube(ReleasedColumns):
         ranges = zip(*domain.ranges(row["level"], node), strict=True)
         sides = [(int(start[0]), int(stop[0])) for start, stop in ranges]
         words = domain.box_label(sides, names_all=True, clamped=True)
-        return Answer(
-            **known,
-            fraction=self._fraction(row["count"]),
-            remark=remark,
-            in_words=None if words == row["label"] else words,
-        )
+        return self._labelled(words=words, remark=remark, **known)
 
 
 class AddedHypercubes(ReleasedHypercube):

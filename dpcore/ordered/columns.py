@@ -274,8 +274,11 @@ class ReleasedColumns(Released):
     def _drawn(self, rows: int, stream: RandomStream) -> Iterator[list[pa.Array]]:
         """Yield synthetic rows, some at a time: of each column its values."""
 
-    def _fraction(self, count: int) -> float | None:
-        return count / self.total if self.total else None
+    def _labelled(self, label: str, words: str, count: int, **known: Any) -> Answer:
+        """Make an answer, with its label for people where that is another."""
+        fraction = count / self.total if self.total else None
+        in_words = None if words == label else words
+        return Answer(label=label, count=count, fraction=fraction, in_words=in_words, **known)
 
     def box(self, sides: Mapping[str, tuple[object, object]], key: object = None) -> Answer:
         """The count of the rows in a box, rounded down to edges of cells; see `count`."""

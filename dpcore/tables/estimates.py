@@ -13,7 +13,9 @@ as a mean over a few starting places of the blocks (derived here; Willems, Shtar
 more than about rows / (3 s) cells is mostly noise. Groups are unions of a column's at most 64
 *base groups*. A pair's table measures the groups of its columns again, and estimates are averaged
 by inverse variances (Hay et al. 2010): a group of L cells has L times the variance of a cell, at
-most `_SMOOTH_CELLS` times where the column is ordered.
+most `_SMOOTH_CELLS` times where the column is ordered. A sum of m noisy counts has the error of m
+independent draws; a pair was chosen before the noise of its table was drawn, so its noisy counts
+are unbiased given the choice.
 """
 
 from __future__ import annotations
@@ -22,14 +24,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from dptrees.dpcore.arithmetic.elementary import exp, log1p
 from dptrees.dpcore.arithmetic.sums import dot, ordered_sum
 from dptrees.dpcore.arrays import Flags, Floats, Integers
+from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.tables.plan import MarginalsPlan
+from dptrees.dpcore.trees.error_laws import ROUNDING, ErrorLaw
 
 # Rows of a group of cells of a pair's table, on average, in mean sizes of its noise.
 ROWS_PER_NOISE = 3.0
@@ -293,6 +298,61 @@ class PairTable:
         return self.first, self.second
 
 
+# Cells of sums whose intervals are compared: in standard errors they approach the normal law's.
+_SUMS = (1, 2, 3, 4, 8, 32, 128)
+# Of a variance, where the noise is almost never anything but 0.
+_LEAST = 1e-30
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisySum:
+    """An unbiased estimate of a count.
+
+    Args:
+        estimate: in rows.
+        terms: of its error, as `ErrorLaw` has them; none where the count is known.
+    """
+
+    estimate: float
+    terms: tuple[tuple[NoiseLaw, float, int], ...] = ()
+
+    @cached_property
+    def law(self) -> ErrorLaw:
+        """The law of the error."""
+        return ErrorLaw(terms=self.terms)
+
+    @property
+    def std_error(self) -> float:
+        """The standard error, in rows."""
+        return math.sqrt(self.law.variance)
+
+    def half_width(self, confidence: float) -> float:
+        """Half of the width of the interval; 0 where the noise is almost surely 0.
+
+        Noise of whole numbers is another one than 0 no more often than its variance says.
+        """
+        return self.law.half_width(confidence) if self.law.variance > ROUNDING else 0.0
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """The ends of the interval of the count, which is never negative."""
+        half = self.half_width(confidence)
+        return max(0.0, self.estimate - half), max(0.0, self.estimate + half)
+
+
+class Rectangle(NamedTuple):
+    """A rectangle of cells of a measured pair.
+
+    Attributes:
+        inner: the count of the groups of cells that lie inside.
+        outer: the count of all groups that it touches.
+        cuts: whether these differ.
+    """
+
+    inner: NoisySum
+    outer: NoisySum
+    cuts: bool
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MeasuredTables:
     """All released numbers of a wide table; everything else follows from them.
@@ -329,6 +389,108 @@ class MeasuredTables:
             for each in self.pairs
             if column in each.pair
         ]
+
+    @cached_property
+    def total(self) -> NoisySum:
+        """The number of rows, from the sums of all tables: each weighted by one over its variance.
+
+        Every operation rounds once, in a fixed order: the same on every processor.
+        """
+        sums = [(self.plan.column_law, table) for table in self.columns]
+        sums += [(self.plan.law(pair.amount), pair.counts) for pair in self.pairs]
+        weights = [1.0 / (max(law.variance, _LEAST) * table.size) for law, table in sums]
+        whole = math.fsum(weights)
+        parts = [weight / whole for weight in weights]
+        return NoisySum(
+            estimate=math.fsum(
+                part * int(table.sum()) for part, (_, table) in zip(parts, sums, strict=True)
+            ),
+            terms=tuple(
+                (law, part, table.size) for part, (law, table) in zip(parts, sums, strict=True)
+            ),
+        )
+
+    def column_sum(self, place: int, start: int, stop: int) -> NoisySum:
+        """The count of the cells start..stop-1 of a column; of all cells the number of rows."""
+        counts = self.columns[place]
+        if (start, stop) == (0, len(counts)):
+            return self.total
+        return _summed(counts[start:stop], self.plan.column_law)
+
+    def rectangle(
+        self, pair: tuple[int, int], rows: tuple[int, int], columns: tuple[int, int]
+    ) -> Rectangle | None:
+        """The count of a rectangle of cells of a pair; None where the pair was not measured.
+
+        Args:
+            pair: of columns, the first before the second.
+            rows, columns: the cells [start, stop) of the first and of the second.
+        """
+        table = next((each for each in self.pairs if each.pair == pair), None)
+        if table is None:
+            return None
+        law = self.plan.law(table.amount)
+        ones, twos = _covered(table.rows, *rows), _covered(table.columns, *columns)
+        inner, outer = (
+            _summed(table.counts[np.ix_(one, two)], law)
+            for one, two in zip(ones, twos, strict=True)
+        )
+        return Rectangle(inner, outer, inner.terms != outer.terms)
+
+    def differences(self, place: int, quantile: float) -> tuple[Floats, Floats]:
+        """How many more rows lie below each boundary of a column than a quantile wants.
+
+        That is (1 - q) times the rows below less q times the others.
+
+        Args:
+            place: of the column.
+            quantile: q.
+
+        Returns:
+            (size + 1,) the differences; and (size + 1,) their variances.
+        """
+        counts = self.columns[place]
+        below = np.concatenate([[0], np.cumsum(counts)]).astype(np.float64)
+        number = np.arange(len(counts) + 1)
+        left, right = 1.0 - quantile, quantile
+        spread = left * left * number + right * right * (len(counts) - number)
+        return below - quantile * below[-1], self.plan.column_law.variance * spread
+
+
+def _covered(labels: Integers, start: int, stop: int) -> tuple[Flags, Flags]:
+    """Which groups lie inside a run of cells, and which it touches."""
+    groups = int(labels.max()) + 1
+    inside = np.bincount(labels[start:stop], minlength=groups)
+    return inside == np.bincount(labels, minlength=groups), inside > 0
+
+
+def _summed(counts: Integers, law: NoiseLaw) -> NoisySum:
+    """The sum of the cells of one table."""
+    terms = ((law, 1.0, int(counts.size)),) if counts.size else ()
+    return NoisySum(estimate=float(int(counts.sum())), terms=terms)
+
+
+def margins(law: NoiseLaw, variances: Floats, confidence: float) -> Floats:
+    """Half-widths of intervals of many weighted sums, no narrower than the law of each sum says.
+
+    In standard errors the widest of a few sums of equal weights, from one cell to many; and half a
+    row, as a sum of few cells lies on a lattice.
+
+    Args:
+        law: of the noise of each cell.
+        variances: (n,) of the sums, in rows^2.
+        confidence: of each interval.
+    """
+    widest = _widest(law, confidence)  # type: ignore[arg-type]
+    halves: Floats = widest * np.sqrt(variances) + 0.5
+    return halves
+
+
+@lru_cache(maxsize=64)
+def _widest(law: NoiseLaw, confidence: float) -> float:
+    """The widest half-width of sums of equal weights, in standard errors."""
+    sums = [NoisySum(estimate=0.0, terms=((law, 1.0, cells),)) for cells in _SUMS]
+    return max(each.half_width(confidence) / max(each.std_error, _LEAST) for each in sums)
 
 
 _SMOOTH_CELLS = 4

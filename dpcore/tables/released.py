@@ -27,13 +27,9 @@ from dptrees.dpcore.ordered.columns import (
 )
 from dptrees.dpcore.questions.released import NODES, Answer, Released
 from dptrees.dpcore.tables.domain import text_cells
+from dptrees.dpcore.tables.estimates import MeasuredTables, NoisySum, margins
 from dptrees.dpcore.tables.model import TableModel
-from dptrees.dpcore.tables.noisy_tables import (
-    NoisySum,
-    NoisyTables,
-    margins,
-    measured_from_rows,
-)
+from dptrees.dpcore.tables.noisy_tables import measured_from_rows
 from dptrees.dpcore.tables.question import LEVELS, TableQuestion
 
 # What is said of a pair of columns whose table was not measured.
@@ -78,16 +74,15 @@ class ReleasedTable(ReleasedColumns):
         return ReleasedTable(self.question, self._read, confidence)
 
     @cached_property
-    def noisy(self) -> NoisyTables:
+    def noisy(self) -> MeasuredTables:
         """The noisy tables."""
         domain, plan = self.question.domain, self.question.plan
-        measured = measured_from_rows(domain, plan, self._rows(1), self._rows(2))
-        return NoisyTables(measured=measured)
+        return measured_from_rows(domain, plan, self._rows(1), self._rows(2))
 
     @cached_property
     def model(self) -> TableModel:
         """The model that was fitted to the noisy tables."""
-        return TableModel.fitted(self.noisy.measured)
+        return TableModel.fitted(self.noisy)
 
     @property
     def total(self) -> int:
@@ -98,7 +93,7 @@ class ReleasedTable(ReleasedColumns):
     def pairs(self) -> list[tuple[str, str]]:
         """The names of the pairs of columns that were chosen, in the order of their choice."""
         names = self.question.domain.columns
-        return [(names[first], names[second]) for first, second in self.noisy.pairs]
+        return [(names[table.first], names[table.second]) for table in self.noisy.pairs]
 
     def _drawn(self, rows: int, stream: RandomStream) -> Iterator[list[pa.Array]]:
         for start in range(0, rows, BATCH_ROWS):
@@ -131,18 +126,15 @@ class ReleasedTable(ReleasedColumns):
     def count(self, sides: Sides) -> Answer:
         sides = dict(sorted(sides.items()))
         modelled, found = self._modelled(sides), self._measured(sides)
-        label, words = self._label(sides), self._label(sides, clamped=True)
-        count = round(modelled)
-        return Answer(
-            label=label,
+        return self._labelled(
+            self._label(sides),
+            self._label(sides, clamped=True),
+            round(modelled),
             estimate=modelled if found.estimate is None else found.estimate,
             std_error=found.std_error,
             ci_low=found.low,
             ci_high=found.high,
-            count=count,
-            fraction=self._fraction(count),
             remark=found.remark,
-            in_words=None if words == label else words,
         )
 
     def below(self, place: int) -> tuple[Integers, Floats]:
@@ -218,8 +210,7 @@ class ReleasedTable(ReleasedColumns):
         if self.confidence != self.question.confidence:
             found = self._row_sum(row)
             known["ci_low"], known["ci_high"] = found.interval(self.confidence)
-        fraction = self._fraction(row["count"])
-        return Answer(**known, fraction=fraction, in_words=self._words(row))
+        return self._labelled(words=self._words(row), **known)
 
     def _row_sum(self, row: Mapping[str, Any]) -> NoisySum:
         """The noisy count of a released row, with its law."""
@@ -229,8 +220,8 @@ class ReleasedTable(ReleasedColumns):
         law = plan.column_law if amount is None else plan.law(Fraction(amount))
         return NoisySum(estimate=row["estimate"], terms=((law, 1.0, 1),))
 
-    def _words(self, row: Mapping[str, Any]) -> str | None:
-        """The label of a released row where it counts values from outside the bounds too."""
+    def _words(self, row: Mapping[str, Any]) -> str:
+        """The label of a released row, which says where values outside the bounds are counted."""
         domain = self.question.domain
         named = [(row["first"], row["first_cells"]), (row["second"], row["second_cells"])]
         words = ", ".join(
@@ -238,7 +229,7 @@ class ReleasedTable(ReleasedColumns):
             for name, cells in named
             if name is not None
         )
-        return None if words in ("", row["label"]) else words
+        return words or str(row["label"])
 
     def _label(self, sides: Sides, *, clamped: bool = False) -> str:
         domain = self.question.domain

@@ -252,7 +252,7 @@ def table_tree(release: ReleasedTables, question: TableQuestion, room: PageRoom)
 
 
 def _pairs(tree: ReleasedTable) -> Iterator[list[str]]:
-    for number, pair in enumerate(tree.noisy.measured.pairs[:MAX_LISTED], 1):
+    for number, pair in enumerate(tree.noisy.pairs[:MAX_LISTED], 1):
         names = (clip(tree.question.columns[place]) for place in (pair.first, pair.second))
         groups, others = pair.counts.shape
         error = significant(math.sqrt(tree.question.plan.law(pair.amount).variance))
@@ -269,7 +269,7 @@ def _table_charts(tree: ReleasedTable, trees: int) -> Iterator[tuple[str, Chart]
         histogram = Histogram(axis=axes[place], edges=edges, rows=rows, bounds=bounds)
         yield f"column{place}", histogram_chart(histogram)
     for number, pair in enumerate(tree.noisy.pairs[: max(1, MAX_TABLE_PAIRS // trees)]):
-        first, second = pair
+        first, second = pair.pair
         grid = DensityGrid(
             axes=(axes[first], axes[second]),
             edges=(domain.starts(first), domain.starts(second)),

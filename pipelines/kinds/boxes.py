@@ -599,7 +599,7 @@ def table_summary(tree: ReleasedTable) -> Iterator[str]:
     names = tree.question.columns
     pairs = [
         f"{escaped(names[first])} x {escaped(names[second])}"
-        for first, second in sorted(tree.noisy.pairs)
+        for first, second in sorted(table.pair for table in tree.noisy.pairs)
     ]
     more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
     counted = counted_noun(tree.question)

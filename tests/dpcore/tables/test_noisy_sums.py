@@ -12,8 +12,7 @@ from scipy import stats
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.tables.estimates import MeasuredTables, PairTable
-from dptrees.dpcore.tables.noisy_tables import NoisySum, NoisyTables, margins
+from dptrees.dpcore.tables.estimates import MeasuredTables, NoisySum, PairTable, margins
 from dptrees.dpcore.tables.plan import MarginalsPlan, TableShape
 
 FALSE_ALARM, DRAWS = 1e-6, 500
@@ -34,7 +33,7 @@ def grouped(table: np.ndarray) -> np.ndarray:
     return sums
 
 
-def noisy(made: MarginalsPlan, draw: Callable[[NoiseLaw, int], np.ndarray]) -> NoisyTables:
+def noisy(made: MarginalsPlan, draw: Callable[[NoiseLaw, int], np.ndarray]) -> MeasuredTables:
     """The tables of `EXACT` with noise."""
     ones, law = (EXACT.sum(1), EXACT.sum(0)), made.law(made.pair_amount)
     pair = PairTable(
@@ -46,7 +45,7 @@ def noisy(made: MarginalsPlan, draw: Callable[[NoiseLaw, int], np.ndarray]) -> N
         amount=made.pair_amount,
     )
     columns = tuple(counts + draw(made.column_law, len(counts)) for counts in ones)
-    return NoisyTables(measured=MeasuredTables(plan=made, columns=columns, pairs=(pair,)))
+    return MeasuredTables(plan=made, columns=columns, pairs=(pair,))
 
 
 def silent(law: NoiseLaw, size: int) -> np.ndarray:
