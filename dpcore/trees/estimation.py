@@ -1,4 +1,4 @@
-"""Least squares estimates of a tree of noisy counts, and weights for averages of trees.
+"""Least squares estimates of a tree of noisy counts, and the weights of its nodes.
 
 Every node's count was measured with independent noise of known variance (infinite: not measured;
 zero: known exactly). The best linear unbiased estimate u of all counts, with its variance g:
@@ -11,9 +11,7 @@ zero: known exactly). The best linear unbiased estimate u of all counts, with it
 The weights depend on the plan alone. A tree in parts: the (z, a) of a subtree's root is a
 measured leaf of the *spine*, the tree above, and the spine's (u, g) is that root's solution.
 Source: Honaker, equations 5 to 13, in the form of Hay et al. 2010, generalized to unequal
-variances and any fan-out; equation 13 corrected. Averages: the score of an explanation is the
-log-likelihood less `PENALTY` per parameter (Akaike); Willems, Shtarkov, Tjalkens 1995; Buckland,
-Burnham, Augustin 1997.
+variances and any fan-out; equation 13 corrected.
 """
 
 from __future__ import annotations
