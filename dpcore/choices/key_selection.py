@@ -26,8 +26,8 @@ from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.partition_selection import SelectionLaw
 from dptrees.dpcore.privacy.unit import PrivacyUnit
-from dptrees.dpcore.questions.messages import Drawn, Gathered, Increments, Place, RowIncrements
-from dptrees.dpcore.questions.one_part import ReleasedTable, ShardedKeys
+from dptrees.dpcore.questions.messages import Drawn, Gathered, Place, RowIncrements
+from dptrees.dpcore.questions.one_part import ReleasedTable, ShardedKeys, key_increments
 from dptrees.dpcore.questions.released import Answer
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.rows.columns import (
@@ -125,14 +125,6 @@ class KeyColumns(Coded):
             for name, type in zip(self.columns, self.types, strict=True)
         ]
         return pc.binary_join_element_wise(*texts, pa.scalar(_JOINT, TEXT))
-
-    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
-        """The packed key of each row that has one."""
-        keys = self.row_keys(columns)
-        if not keys.null_count:
-            return RowIncrements(Increments(keys))
-        kept = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
-        return RowIncrements(Increments(keys.drop_null()), kept)
 
     def table(self, keys: pa.Array) -> pa.Table:
         """Packed keys as a table of their values, in the same order.
@@ -333,7 +325,7 @@ class SelectionQuestion(ShardedKeys):
         self.domain.check_types(types)
 
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
-        return self.domain.row_increments(columns)
+        return key_increments(self.domain.row_keys(columns))
 
     def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
         exact = NodeCounts.from_bytes(counts)
@@ -346,7 +338,7 @@ class SelectionQuestion(ShardedKeys):
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         """All released keys in order."""
-        keys = self.merge_keys(sent[place] for place in sorted(sent)).keys
+        keys = NodeCounts.from_partials(self.key_type, sent.values()).keys
         return self.released(self.domain.table(keys))
 
     def entry(self) -> dict[str, object]:

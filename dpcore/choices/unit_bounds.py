@@ -53,7 +53,7 @@ from dptrees.dpcore.questions.messages import (
     Place,
     RowIncrements,
 )
-from dptrees.dpcore.questions.one_part import ONE_PLACE, KnownCells, ReleasedTable
+from dptrees.dpcore.questions.one_part import ONE_PLACE, KnownCells, ReleasedTable, key_increments
 from dptrees.dpcore.questions.released import Answer
 from dptrees.dpcore.questions.tree_question import budget_entry
 from dptrees.dpcore.rows.columns import pack, unpack
@@ -430,7 +430,7 @@ class BoundQuestion(BoundsQuestion):
         if self.domain is None:
             rows = len(next(iter(columns.values())))
             return RowIncrements(Increments(np.zeros(rows, np.int64)))
-        return self.domain.row_increments(columns)
+        return key_increments(self.domain.row_keys(columns))
 
     def regrouped(self, increments: Increments) -> Increments:
         """Rows that are units of their own: each has one row, and one key."""

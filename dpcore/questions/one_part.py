@@ -28,6 +28,7 @@ from dptrees.dpcore.questions.messages import (
     Partial,
     Place,
     ReleasedPart,
+    RowIncrements,
     merged_chunk,
     pack_dense,
 )
@@ -254,14 +255,38 @@ class KeyCounter(Counter):
         yield from _shard_partials(NodeCounts.merged(grouped), self._shards)
 
 
+def place_partials(
+    places: Iterable[Place], counts: Iterable[tuple[Place, NodeCounts]]
+) -> Iterator[Partial]:
+    """Yield the counts of every place, also of those without rows.
+
+    Args:
+        places: all of them.
+        counts: of those that have rows.
+    """
+    without = set(places)
+    for place, own in counts:
+        without.remove(place)
+        yield Partial(place, own.to_bytes(), own.total)
+    for place in sorted(without):
+        yield Partial(place, b"")
+
+
 def _shard_partials(counts: NodeCounts, shards: int) -> Iterator[Partial]:
-    """The counts of every shard, also of those without a key."""
-    without = set(range(shards))
-    for shard, own in counts.split(shards):
-        without.remove(shard)
-        yield Partial(Place(0, shard), own.to_bytes(), own.total)
-    for shard in sorted(without):
-        yield Partial(Place(0, shard), b"")
+    places = [Place(0, shard) for shard in range(shards)]
+    return place_partials(places, ((places[shard], own) for shard, own in counts.split(shards)))
+
+
+def key_increments(keys: pa.Array) -> RowIncrements:
+    """Return the key of each row that has one.
+
+    Args:
+        keys: (rows,) null where a row has none.
+    """
+    if not keys.null_count:
+        return RowIncrements(Increments(keys))
+    kept = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
+    return RowIncrements(Increments(keys.drop_null()), kept)
 
 
 SHARDS = 32
@@ -311,16 +336,7 @@ class ShardedKeys(OnePart):
         return KeyCounter(self.key_type, self.shards)
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> NodeCounts:
-        return self.merge_keys(partials)
-
-    def merge_keys(self, partials: Iterable[bytes]) -> NodeCounts:
-        """Return the exact counts of keys from their partial counts, in any order.
-
-        Args:
-            partials: `Partial.data`; empty bytes count nothing.
-        """
-        parts = [NodeCounts.from_bytes(data) for data in partials if data]
-        return NodeCounts.merged([NodeCounts.empty(self.key_type), *parts])
+        return NodeCounts.from_partials(self.key_type, partials)
 
     def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Cut the exact counts of keys, packed as rows have them, into partial counts.

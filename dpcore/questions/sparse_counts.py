@@ -444,6 +444,21 @@ class NodeCounts:
                 ),
             )
 
+    @classmethod
+    def from_partials(cls, key_type: pa.DataType, partials: Iterable[bytes]) -> NodeCounts:
+        """The sum of partial counts of a place, in any order.
+
+        Args:
+            key_type: of the nodes, uint64 or large_string.
+            partials: of `to_bytes`; empty bytes count nothing.
+
+        >>> one = NodeCounts.grouped(pa.array([3, 1], pa.uint64())).to_bytes()
+        >>> NodeCounts.from_partials(pa.uint64(), [one, b"", one]).counts.tolist()
+        [2, 2]
+        """
+        parts = [cls.from_bytes(data) for data in partials if data]
+        return cls.merged([cls.empty(key_type), *parts])
+
     def to_bytes(self) -> bytes:
         """Write the counts as bytes that `from_bytes` reads: a compressed Arrow stream of one
         batch.

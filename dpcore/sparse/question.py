@@ -29,6 +29,7 @@ from dptrees.dpcore.questions.messages import (
     ReleasedPart,
     RowIncrements,
 )
+from dptrees.dpcore.questions.one_part import key_increments, place_partials
 from dptrees.dpcore.questions.planning import Setting, Way, Workload
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import NODES, NODES_SCHEMA
@@ -91,13 +92,13 @@ def shard_partials(domain: SparseDomain, shards: int, leaves: NodeCounts) -> Ite
         shards: in how many parts each level below the root is handled.
         leaves: exact, as `SparseDomain.leaf_counts` gives them.
     """
-    without = set(shard_places(domain, shards))
-    for level, found in level_counts(domain, leaves) if len(leaves) else ():
-        for shard, own in found.split(1 if level == 0 else shards):
-            without.remove(Place(level, shard))
-            yield Partial(Place(level, shard), own.to_bytes(), own.total)
-    for place in sorted(without):
-        yield Partial(place, b"")
+    levels = level_counts(domain, leaves) if len(leaves) else ()
+    counts = (
+        (Place(level, shard), own)
+        for level, found in levels
+        for shard, own in found.split(1 if level == 0 else shards)
+    )
+    return place_partials(shard_places(domain, shards), counts)
 
 
 class SparseCounter(Counter):
@@ -151,23 +152,6 @@ class SparseCounter(Counter):
         waiting, self._waiting = self._waiting, []
         leaves = NodeCounts.merged([NodeCounts.empty(self._domain.key_type), *waiting])
         yield from shard_partials(self._domain, self._shards, leaves)
-
-
-def merge_shard(domain: SparseDomain, partials: Iterable[bytes]) -> NodeCounts:
-    """The exact counts of one part of a level from its partial counts, in any order.
-
-    Args:
-        domain: of the tree.
-        partials: `Partial.data`; empty bytes count nothing.
-
-    >>> from dptrees.dpcore.sparse.domain import CodeDomain
-    >>> domain = CodeDomain(column="address", widths=(8, 24))
-    >>> one = NodeCounts.grouped(pa.array([3, 1], pa.uint64())).to_bytes()
-    >>> merge_shard(domain, [one, b"", one]).counts.tolist()
-    [2, 2]
-    """
-    parts = [NodeCounts.from_bytes(data) for data in partials if data]
-    return NodeCounts.merged([NodeCounts.empty(domain.key_type), *parts])
 
 
 SHARDS = 16
@@ -261,10 +245,7 @@ class SparseQuestion(Question):
         return Increments(leaves.keys, leaves.counts)
 
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
-        keys = self.domain.leaf_keys(columns)
-        if keys.null_count == 0:
-            return RowIncrements(Increments(keys))
-        return RowIncrements(Increments(keys.drop_null()), np.flatnonzero(keys.is_valid()))
+        return key_increments(self.domain.leaf_keys(columns))
 
     def regrouped(self, increments: Increments) -> Increments:
         """Increments by leaf: keys rising, no two alike."""
@@ -276,7 +257,7 @@ class SparseQuestion(Question):
         return SparseCounter(self.domain, self.shards)
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> NodeCounts:
-        return merge_shard(self.domain, partials)
+        return NodeCounts.from_partials(self.domain.key_type, partials)
 
     def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
         """Cut the exact counts of the leaves, as `SparseDomain.leaf_counts` gives them, into

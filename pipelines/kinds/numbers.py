@@ -6,7 +6,7 @@ Means and quantiles are trees over ordered domains, whose sections request them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
@@ -156,40 +156,15 @@ BOUNDED = (
 )
 
 
-def number_description(
-    question: NumberQuestion,
-    columns: tuple[Column, ...],
-    *,
-    size: str,
-    row: str,
-    error: str,
-    notes: Sequence[str] = (),
-    facts: Mapping[str, str] | None = None,
-) -> Description:
-    """Describe the plan of a number of each key.
+def plan_of_number(question: NumberQuestion, error: str) -> dict[str, Any]:
+    """Return the plan as plain values.
 
     Args:
         question: the tree.
-        columns: of the table of the noise.
-        size: what is released, in words.
-        row: the name of the number.
-        error: the name of its standard error in the plan as plain values.
-        notes: sentences about its error.
-        facts: further values, by name.
+        error: the name of the standard error of its number.
     """
-
-    def entry() -> dict[str, Any]:
-        bounds = question.facts({"noise": exact_scale(question.law)})
-        return {"mechanism": question.mechanism, **bounds, error: question.std_error}
-
-    return Description(
-        entry=entry,
-        errors=lambda entry: Errors(notes=tuple(notes)),
-        size=size,
-        budget=question.budget,
-        table=Table(columns=columns, rows=[row], title="Number", caption="Noise"),
-        facts=facts or {},
-    )
+    bounds = question.facts({"noise": exact_scale(question.law)})
+    return {"mechanism": question.mechanism, **bounds, error: question.std_error}
 
 
 def number_target(target: ErrorTarget) -> dict[str, Any]:
@@ -202,17 +177,21 @@ def number_target(target: ErrorTarget) -> dict[str, Any]:
 def distinct_description(question: DistinctQuestion) -> Description:
     """Describe the plan of a number of different values: the bound and the noise."""
     noise, is_row = [level_noise(question.law, public=False)], question.unit.is_row
-    return number_description(
-        question,
-        (
-            Column("Noise", noise, Unit.LAW),
-            Column("Noise, standard deviation", noise, Unit.DEVIATION, "std error {}"),
-        ),
+    return Description(
+        entry=lambda: plan_of_number(question, "std_error"),
+        errors=lambda entry: Errors(notes=() if is_row else (BOUNDED,)),
         size=f"the number of different values of {clip(question.domain.column)}",
-        row="different values",
-        error="std_error",
-        notes=() if is_row else (BOUNDED,),
-        facts=None if is_row else {"Values that count": values_in_words(question)},
+        budget=question.budget,
+        table=Table(
+            columns=(
+                Column("Noise", noise, Unit.LAW),
+                Column("Noise, standard deviation", noise, Unit.DEVIATION, "std error {}"),
+            ),
+            rows=["different values"],
+            title="Number",
+            caption="Noise",
+        ),
+        facts={} if is_row else {"Values that count": values_in_words(question)},
     )
 
 
@@ -287,20 +266,26 @@ _ALONE = "no tree of counts is measured, so there are no quantiles and no other 
 def mean_description(question: MeanQuestion) -> Description:
     """Describe the plan of a mean: its error times the number of rows."""
     middle, at_bound = significant(question.error), significant(math.sqrt(2) * question.error)
-    return number_description(
-        question,
-        (
-            Column("Noise of a part", [level_noise(question.law, public=False)], Unit.LAW),
-            Column("Standard error", [question.std_error], Unit.ERROR, "std error {}"),
-        ),
+    notes = (
+        f"standard error of a mean: {middle} / rows in the middle of the bounds, {at_bound} / "
+        "rows at a bound",
+        *_rows_held(question.row_parts),
+        _ALONE,
+    )
+    noise = [level_noise(question.law, public=False)]
+    return Description(
+        entry=lambda: plan_of_number(question, "std_error_rows"),
+        errors=lambda entry: Errors(notes=notes),
         size=f"the mean of {clip(question.domain.column)}, measured alone",
-        row="number of rows",
-        error="std_error_rows",
-        notes=(
-            f"standard error of a mean: {middle} / rows in the middle of the bounds, {at_bound} / "
-            "rows at a bound",
-            *_rows_held(question.row_parts),
-            _ALONE,
+        budget=question.budget,
+        table=Table(
+            columns=(
+                Column("Noise of a part", noise, Unit.LAW),
+                Column("Standard error", [question.std_error], Unit.ERROR, "std error {}"),
+            ),
+            rows=["number of rows"],
+            title="Number",
+            caption="Noise",
         ),
     )
 

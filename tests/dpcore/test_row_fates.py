@@ -41,6 +41,7 @@ from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.questions.question import Question
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys, UnlistedKeys
 from dptrees.dpcore.rows.keys import KeyList
@@ -48,7 +49,7 @@ from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
-from dptrees.dpcore.sparse.question import SparseCounter, SparseQuestion, merge_shard
+from dptrees.dpcore.sparse.question import SparseCounter, SparseQuestion
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import TreePlan
 from tests.dpcore.odd_rows import (
@@ -382,7 +383,8 @@ def check_counter(case: Case, rows: pa.Array, expected: Counter[object]) -> None
     assert counter.add(increments, len(rows)) == expected.total()
     totals: Counter[int] = Counter()
     for partial in counter.take():
-        merged, level = merge_shard(case.question.domain, [partial.data]), partial.place.group
+        level, key_type = partial.place.group, case.question.domain.key_type
+        merged = NodeCounts.from_partials(key_type, [partial.data])
         assert merged.total == partial.total
         case.question.domain.paths(level, merged.keys).validate(full=True)
         totals[level] += partial.total

@@ -14,7 +14,7 @@ from dptrees.dpcore.questions.messages import Increments
 from dptrees.dpcore.questions.sparse_counts import NodeCounts, key_parts
 from dptrees.dpcore.sparse.domain import CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import PathDomain
-from dptrees.dpcore.sparse.question import SparseCounter, level_counts, merge_shard
+from dptrees.dpcore.sparse.question import SparseCounter, level_counts
 
 CODES = CodeDomain(column="c", widths=(4, 4), notation="hex")
 PATHS = PathDomain(column="c", depth=2)
@@ -56,7 +56,7 @@ def test_batches_buffers_and_parts_do_not_matter(
         found: dict[object, int] = {}
         for shard in range(shards):
             own = [p for p in partials if p.place == (level, shard)]
-            merged = merge_shard(domain, [p.data for p in own])
+            merged = NodeCounts.from_partials(domain.key_type, [p.data for p in own])
             assert merged.total == sum(p.total for p in own)
             keys = merged.keys.to_pylist()
             parts = key_parts(merged.keys, 1 if level == 0 else shards)

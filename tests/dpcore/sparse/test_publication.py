@@ -23,7 +23,7 @@ from dptrees.dpcore.sparse.domain import CodeDomain
 from dptrees.dpcore.sparse.labels import PathDomain
 from dptrees.dpcore.sparse.plan import SparsePlan, plan_sparse, publish_shard
 from dptrees.dpcore.sparse.pruning import PrunedLevel, solve_levels
-from dptrees.dpcore.sparse.question import SparseCounter, merge_shard
+from dptrees.dpcore.sparse.question import SparseCounter
 from tests.dpcore.sparse.counts import node_counts
 
 FALSE_ALARM = 1e-6
@@ -128,7 +128,10 @@ def test_batches_and_their_order_do_not_matter_to_a_single_bit() -> None:
             counter.add(Increments(leaves.keys, leaves.counts), len(batch))
             for partial in counter.take():
                 merged[partial.place] = [partial.data, *merged.get(partial.place, [])]
-        shards = {place: merge_shard(domain, parts) for place, parts in merged.items()}
+        shards = {
+            place: NodeCounts.from_partials(domain.key_type, parts)
+            for place, parts in merged.items()
+        }
         total = sum(own.digest(KEY, "r", "t", place) for place, own in shards.items())
         noise = replace(NOISE, global_digest=combine_digests(total))
         levels = [[NodeCounts.empty(domain.key_type)] for _ in range(3)]
