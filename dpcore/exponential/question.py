@@ -562,7 +562,7 @@ class ReleasedQuantiles(Released):
         rows: list[dict[str, Any]] = (
             self._quantiles.filter(mine).slice(code * quantile_count, quantile_count).to_pylist()
         )
-        return list(map(self.question.domain.quantile_in_words, rows))
+        return self.question.domain.quantiles_in_words(rows)
 
     def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
         """One of the quantiles that were requested, and by how many rows and what share of all

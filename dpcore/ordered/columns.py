@@ -390,7 +390,7 @@ class ReleasedColumn(Released):
         texts = {
             f"{name}_text": None if each is None else str(each) for name, each in found.items()
         }
-        return self.axis.quantile_in_words({"q": fraction} | numbers | texts)
+        return self.axis.quantiles_in_words([{"q": fraction} | numbers | texts])[0]
 
     def _quantile_ends(self, fraction: float, edges: Integers) -> Sequence[Any]:
         """The values at both ends of the interval of a quantile; None: it is not known.

@@ -109,14 +109,20 @@ class OrderedDomain(Coded, ABC):
         """The variance of values that lie evenly in a cell."""
         return self.half_width * self.half_width / 3
 
-    @abstractmethod
     def lower_edges(self, start: int, stop: int) -> pa.Array:
         """The lower edges of cells start..stop-1, (stop - start,); a category is its own edge."""
+        self._check_range(start, stop)
+        return self._edge_values(np.arange(start, stop))
 
-    @abstractmethod
     def upper_edges(self, start: int, stop: int) -> pa.Array:
         """The upper (excluded) edges of cells start..stop-1, (stop - start,); a category is its own
         edge."""
+        self._check_range(start, stop)
+        return self._edge_values(np.arange(start + 1, stop + 1))
+
+    @abstractmethod
+    def _edge_values(self, index: Integers) -> pa.Array:
+        """Edges by their numbers, (n,)."""
 
     @abstractmethod
     def _range_labels(self, start: Integers, stop: Integers) -> pa.StringArray: ...
@@ -237,15 +243,13 @@ class OrderedDomain(Coded, ABC):
         words, cell = (below, stop) if start == 0 else (above, start)
         return words.format(self._edge_texts(np.array([cell]))[0].as_py())
 
-    def clamped_value(self, value: str | None) -> str | None:
-        """Return how a quantile is called whose cell counts values from outside the bounds too.
+    def clamped_values(self, values: Sequence[str | None]) -> list[str | None]:
+        """Return how quantiles are called whose cells count values from outside the bounds too;
+        None for the others.
 
         Args:
-            value: the text of the quantile, as tables have it; None where it is not known.
+            values: the texts of the quantiles, as tables have them; None where one is not known.
         """
-        return self._clamped_values([value])[0]
-
-    def _clamped_values(self, values: Sequence[str | None]) -> list[str | None]:
         result: list[str | None] = [None] * len(values)
         if not self.clamps:
             return result
@@ -259,22 +263,16 @@ class OrderedDomain(Coded, ABC):
                 result[place] = label
         return result
 
-    def quantile_in_words(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Add to a quantile how its value and the ends of its interval are called where values
+    def quantiles_in_words(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Add to quantiles how their values and the ends of their intervals are called where values
         outside the bounds count in their cells.
 
         Args:
-            row: of a table of quantiles.
+            rows: of a table of quantiles.
         """
-        return self.quantiles_in_words([row])[0]
-
-    def quantiles_in_words(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Add to quantiles how they are called, as `quantile_in_words` does to one."""
-        if not self.clamps:
-            return [dict(row) for row in rows]
         results = list(map(dict, rows))
-        for name, words in _IN_WORDS.items():
-            found = self._clamped_values([row[f"{name}_text"] for row in rows])
+        for name, words in _IN_WORDS.items() if self.clamps else ():
+            found = self.clamped_values([row[f"{name}_text"] for row in rows])
             for result, label in zip(results, found, strict=True):
                 if label is not None:
                     result[words] = label

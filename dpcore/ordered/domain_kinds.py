@@ -117,9 +117,8 @@ class CategoryDomain(OrderedDomain):
     def _policies(self) -> dict[str, str]:
         return {"unknown": self.unknown, "missing": self.missing}
 
-    def lower_edges(self, start: int, stop: int) -> pa.Array:
-        self._check_range(start, stop)
-        return self._shown[start:stop]
+    def _edge_values(self, index: Integers) -> pa.Array:
+        return self._shown.take(pa.array(index))
 
     def upper_edges(self, start: int, stop: int) -> pa.Array:
         return self.lower_edges(start, stop)
@@ -140,7 +139,7 @@ class CategoryDomain(OrderedDomain):
         return find_named(self.column, "category", self._list, self.value_names, value)
 
     def _values_at(self, cell: Integers, share: Floats) -> pa.Array:
-        return self._shown.take(pa.array(cell))
+        return self._edge_values(cell)
 
     def _accepts(self, type: pa.DataType) -> str | None:
         return needed_type(self._list, type)

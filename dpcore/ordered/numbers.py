@@ -318,19 +318,14 @@ class NumberDomain(OrderedDomain):
     def half_width(self) -> float:
         return (self.upper - self.lower) / self.cells / 2
 
-    def lower_edges(self, start: int, stop: int) -> pa.Array:
-        self._check_range(start, stop)
-        return pa.array(self._grid.edges(np.arange(start, stop)))
-
-    def upper_edges(self, start: int, stop: int) -> pa.Array:
-        self._check_range(start, stop)
-        return pa.array(self._grid.edges(np.arange(start + 1, stop + 1)))
+    def _edge_values(self, index: Integers) -> pa.Array:
+        return pa.array(self._grid.edges(index))
 
     def _range_labels(self, start: Integers, stop: Integers) -> pa.StringArray:
         return interval_labels(start, stop, self._edge_texts)
 
     def _edge_texts(self, index: Integers) -> pa.StringArray:
-        return pc.cast(pa.array(self._grid.edges(index)), pa.string())
+        return pc.cast(self._edge_values(index), pa.string())
 
     def find_boundary(self, value: object) -> int:
         return max(self._position(value), 0)

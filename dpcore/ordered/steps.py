@@ -195,7 +195,7 @@ class StepDomain(OrderedDomain):
 
     def middles(self, start: int, stop: int) -> Floats:
         half = self.half_width
-        return self._edges(start, stop).astype(np.float64) + half
+        return (self._first + np.arange(start, stop) * self._width).astype(np.float64) + half
 
     @property
     def half_width(self) -> float:
@@ -210,16 +210,8 @@ class StepDomain(OrderedDomain):
             return super().spread
         return (self._width * self._width - self._type.is_whole) / 12
 
-    def lower_edges(self, start: int, stop: int) -> pa.Array:
-        self._check_range(start, stop)
-        return self._type.to_values(self._edges(start, stop))
-
-    def upper_edges(self, start: int, stop: int) -> pa.Array:
-        self._check_range(start, stop)
-        return self._type.to_values(self._edges(start + 1, stop + 1))
-
-    def _edges(self, start: int, stop: int) -> Integers:
-        return self._first + np.arange(start, stop, dtype=np.int64) * self._width
+    def _edge_values(self, index: Integers) -> pa.Array:
+        return self._type.to_values(self._first + index * self._width)
 
     def _range_labels(self, start: Integers, stop: Integers) -> pa.StringArray:
         single = (stop - start) * self._width == 1

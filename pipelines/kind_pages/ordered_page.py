@@ -226,7 +226,7 @@ def _read_median(question: OrderedQuestion[Any], curve: pa.Table) -> dict[str, s
     value = question.domain.value_at(np.array([place]), share)
     (text,) = value_texts(question, pa.chunked_array([value]))
     (plain,) = value.cast(pa.string()).to_pylist()
-    return {"value": clip(question.domain.clamped_value(plain) or text), "interval": ""}
+    return {"value": clip(question.domain.clamped_values([plain])[0] or text), "interval": ""}
 
 
 def _share_note(question: OrderedQuestion[Any]) -> str:
@@ -297,7 +297,7 @@ def _quantile_cells(question: OrderedQuestion[Any], rows: pa.Table) -> list[dict
     texts = []
     numeric = question.domain.kind in ("number", "integer")
     for name in QUANTILE_VALUES:
-        words = map(question.domain.clamped_value, rows[f"{name}_text"].to_pylist())
+        words = question.domain.clamped_values(rows[f"{name}_text"].to_pylist())
         plain = value_texts(question, rows[name] if numeric else rows[f"{name}_text"])
         texts.append([said or text for said, text in zip(words, plain, strict=True)])
     return [

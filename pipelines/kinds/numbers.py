@@ -414,7 +414,7 @@ def exponential_tree(
     wanted = question.quantiles[: MAX_QUANTILES // room.trees]
     keys = min(question.key_count, max(1, MAX_QUANTILES // room.trees // len(wanted)))
     mine = table.filter(pc.equal(table["tree"].cast(pa.string()), question.name))
-    rows = list(map(question.domain.quantile_in_words, mine.to_pylist()))
+    rows = question.domain.quantiles_in_words(mine.to_pylist())
     texts = [_text(row) for row in rows]
     every = len(question.quantiles)
     of_key = [texts[key * every : (key + 1) * every][: len(wanted)] for key in range(keys)]

@@ -227,7 +227,7 @@ def test_quantiles_stand_in_the_page(made: Made, page: str) -> None:
     text = " ".join(parse_elements(page).text.split())
     for row in shops:
         value, low, high = (
-            SHOPS.domain.clamped_value(row[f"{name}_text"]) or f"{row[name]:.2f}"
+            SHOPS.domain.clamped_values([row[f"{name}_text"]])[0] or f"{row[name]:.2f}"
             for name in ("value", "ci_low", "ci_high")
         )
         assert f"{value} ({low} to {high})" in text or f"{value} ({low})" in text

@@ -48,12 +48,12 @@ def test_ends_of_a_quantile_s_interval_say_so(kind: str) -> None:
     made = domain(kind, outside="clamp")
     low, middle, high = made.value_at(np.array([0, 1, made.cells - 1]), np.zeros(3)).to_pylist()
     row = {"value_text": str(middle), "ci_low_text": str(low), "ci_high_text": str(high)}
-    found = made.quantile_in_words(row)
+    (found,) = made.quantiles_in_words([row])
     begins, ends = WORDS[kind]
     assert found["ci_low_in_words"].replace(".000000", "") == begins
     assert found["ci_high_in_words"].replace(".000000", "") == ends
     assert "in_words" not in found
-    assert domain(kind, outside="drop").quantile_in_words(row) == row
+    assert domain(kind, outside="drop").quantiles_in_words([row]) == [row]
 
 
 @for_each(
@@ -70,14 +70,14 @@ def test_the_text_of_every_quantile_is_read(domain: dict[str, object]) -> None:
     cells = np.array([0, made.cells // 2, made.cells - 1])
     for share in (0.0, 0.5, 1.0):
         values = made.value_at(cells, np.full(3, share)).cast(pa.string()).to_pylist()
-        first, middle, last = map(made.clamped_value, values)
+        first, middle, last = made.clamped_values(values)
         assert first is not None and middle is None and last is not None
-    assert made.clamped_value(None) is None
+    assert made.clamped_values([None]) == [None]
 
 
 def test_values_and_labels_at_the_ends() -> None:
     made = domain("integer", outside="clamp")
-    found = [made.clamped_value(value) for value in ("1", "2", "4")]
+    found = made.clamped_values(["1", "2", "4"])
     assert found == ["below 2", None, "4 and above"]
     categories = make_domain({"column": "x", "type": "category", "categories": ["a", "b"]})
     assert categories.clamped_label(0, 1) is None
