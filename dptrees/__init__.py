@@ -12,7 +12,7 @@
 These are the functions:
 
     of(rows, epsilon=...)     begin a Request: queries of a table, without a configuration
-    release(rows, config)     make a Release by a configuration: a dictionary, Config or YAML file
+    release(rows, config)     make a Release by a configuration: a dictionary or YAML file
     open(folder)              open the Release in a folder
     plan(config)              return a Plan: the expected errors, before a row is read
     check(rows, config)       count the rows that a release would drop: exact, not private
@@ -39,7 +39,6 @@ These are the classes; ``help(dptrees.Release)`` describes one:
     Request                   queries that make one release
     Plan                      the expected error of each tree
     Session                   several releases under one total budget
-    Config, Privacy, Tree, By a configuration as typed objects, in place of a dictionary
     Error                     an error that you can fix; its message says how
 
 A configuration has the same keys as a file of the command ``dptrees``, which is also ``python -m
@@ -73,7 +72,6 @@ if TYPE_CHECKING:
         plan,
         release,
     )
-    from dptrees.pipelines.python.config import By, Config, Privacy, Tree
     from dptrees.pipelines.python.error import Error
     from dptrees.pipelines.python.making import Session
     from dptrees.pipelines.python.planned import Plan
@@ -83,17 +81,13 @@ if TYPE_CHECKING:
     from dptrees.transforms.beam.release import ReleaseTrees
 
 __all__ = [
-    "By",
-    "Config",
     "DPTree",
     "Error",
     "Plan",
-    "Privacy",
     "Release",
     "ReleaseTrees",
     "Request",
     "Session",
-    "Tree",
     "TreeAnswers",
     "__version__",
     "check",
@@ -108,20 +102,15 @@ __all__ = [
 ]
 
 _CALLS = "dptrees.pipelines.python.calls"
-_CONFIG = "dptrees.pipelines.python.config"
 # The module of each public name: imported when the name is first used.
 _MODULES = {
-    "By": _CONFIG,
-    "Config": _CONFIG,
     "DPTree": "dptrees.pipelines.beam_yaml",
     "Error": "dptrees.pipelines.python.error",
     "Plan": "dptrees.pipelines.python.planned",
-    "Privacy": _CONFIG,
     "Release": "dptrees.pipelines.python.release",
     "ReleaseTrees": "dptrees.transforms.beam.release",
     "Request": "dptrees.pipelines.python.request",
     "Session": "dptrees.pipelines.python.making",
-    "Tree": _CONFIG,
     "TreeAnswers": "dptrees.pipelines.python.tree",
     "check": _CALLS,
     "error_sentence": _CALLS,

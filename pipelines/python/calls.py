@@ -53,7 +53,7 @@ def release(
             relation, or another object with an Arrow stream; a dictionary of columns; a list of
             dictionaries; the path of a file, a glob, or a list of them. None: the input of the
             configuration.
-        config: the configuration: a dictionary, a `Config`, or the path of a YAML file. ``input``,
+        config: the configuration: a dictionary, or the path of a YAML file. ``input``,
             ``output``, ``key`` and ``release`` are optional.
         key: the place of the release key: a path, ``file:PATH`` or ``env:NAME``. None: the key of
             `config`. Without either, a release in memory draws a key and forgets it: no one can

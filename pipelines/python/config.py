@@ -1,15 +1,14 @@
-"""A configuration in Python: a dictionary, a YAML file, or the typed objects of this module.
+"""A configuration in Python: a dictionary, or a YAML file.
 
-All of them become the same values and pass the same checks, so errors name the same key. The
-keys are described in docs/configuration.
+Both become the same values and pass the same checks, so errors name the same key. The keys are
+described in docs/configuration.
 """
 
 from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import KeysView, Mapping, Sequence, ValuesView
-from dataclasses import dataclass, field, fields
+from collections.abc import KeysView, Mapping, ValuesView
 from decimal import Decimal
 from typing import Any, TypeAlias, Union
 
@@ -23,135 +22,8 @@ from dptrees.pipelines.sections.values import UNUSUAL_SIZE, has_usual_size
 from dptrees.transforms.keys import KeyReference, has_scheme
 from dptrees.transforms.readers.formats import format_of_names
 
-
-@dataclass(frozen=True)
-class Written:
-    """Base of the typed sections: only the keys that were given are written."""
-
-    def values(self) -> dict[str, Any]:
-        """Return the section as plain values."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        more = given.pop("more", {})
-        named = {name: value for name, value in given.items() if value is not None}
-        return named | dict(more)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Privacy(Written):
-    """The section ``privacy``: the privacy budget and the privacy unit.
-
-    Args:
-        epsilon, delta, rho: the budget of the whole release; one of epsilon and rho.
-        neighbors: the neighboring relation, ``add_remove`` or ``substitute``.
-        unit: the column, or several, that identifies the privacy unit; by default each row is one.
-        max_rows: the largest number of rows of a unit that each tree counts; required with `unit`.
-            ``auto``, or a dictionary of ``fraction`` and ``at_most``: chosen privately, for a part
-            of the budget.
-        max_keys, max_rows_per_key: contribution bounds of a unit in trees with `group_by`;
-            `max_keys` may be ``auto``.
-        unit_type: the type of the values of `unit`, ``integer`` or ``text``, for files that write
-            one value in several ways.
-        more: other keys of the section.
-
-    >>> Privacy(epsilon=1.0).values()
-    {'neighbors': 'add_remove', 'epsilon': 1.0}
-    """
-
-    neighbors: str = "add_remove"
-    epsilon: float | Decimal | None = None
-    delta: float | Decimal | None = None
-    rho: float | Decimal | None = None
-    unit: str | Sequence[str] | None = None
-    max_rows: int | str | Mapping[str, Any] | None = None
-    max_keys: int | str | Mapping[str, Any] | None = None
-    max_rows_per_key: int | None = None
-    unit_type: str | None = None
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class By(Written):
-    """The section ``group_by`` of a tree, for group-by: the tree is counted once for each key.
-
-    Args:
-        column: the column of the keys.
-        columns: several columns, in place of `column`.
-        keys: the public list of keys; or ``private``: they are selected from the data, for a part
-            of the budget (private partition selection).
-        labels: labels of listed keys, in their order, or by key.
-        more: other keys of the section.
-    """
-
-    column: str | None = None
-    columns: Sequence[str] | None = None
-    keys: Sequence[Any] | Mapping[str, Any] | str | None = None
-    labels: Sequence[str] | Mapping[Any, str] | None = None
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Tree(Written):
-    """An entry of ``trees``: a column to count, and how.
-
-    Args:
-        name: the name of the tree.
-        domain: the section ``domain``: the column, its type and its public bounds or categories.
-        group_by: count the tree once for each key.
-        quantiles: quantiles to release in addition to the CDF.
-        objective: the queries that the plan makes accurate.
-        optimize_for: the numbers that will be read: ``counts``, ``estimates`` or ``quantiles``.
-        mechanism: ``planned``, or one that you choose.
-        guess: a public guess, such as ``{"rows": 1_000_000}``.
-        fanouts: the number of children at each level, if you choose them.
-        metrics: the statistics to release, in place of an objective: ``["count", "mean", "p90"]``.
-        weight: the part of the budget, relative to the weights of the other trees.
-        more: other keys of the tree.
-
-    >>> Tree("age", domain={"column": "age", "type": "integer", "lower": 0, "upper": 120}).values()
-    {'name': 'age', 'domain': {'column': 'age', 'type': 'integer', 'lower': 0, 'upper': 120}}
-    >>> Tree("age", domain={}, optimize_for="counts", guess={"rows": 10**6}).values()
-    {'name': 'age', 'domain': {}, 'optimize_for': 'counts', 'guess': {'rows': 1000000}}
-    """
-
-    name: str
-    domain: Mapping[str, Any]
-    group_by: By | Mapping[str, Any] | None = None
-    quantiles: Sequence[float] | None = None
-    objective: str | None = None
-    optimize_for: str | None = None
-    mechanism: str | None = None
-    guess: Mapping[str, Any] | None = None
-    fanouts: Sequence[int] | None = None
-    metrics: Sequence[str] | None = None
-    weight: float | None = None
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config(Written):
-    """A whole configuration.
-
-    Args:
-        privacy: the privacy budget and the privacy unit.
-        trees: the trees to release.
-        release: the id of the release.
-        confidence: the confidence of the intervals.
-        ledger: the ledger, which adds up the budgets of several releases.
-        dataset: the id of the data set in the ledger.
-        more: other keys of the file.
-    """
-
-    privacy: Privacy | Mapping[str, Any]
-    trees: Sequence[Tree | Mapping[str, Any]]
-    release: str | None = None
-    confidence: float | None = None
-    ledger: str | None = None
-    dataset: str | None = None
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-
 # All forms of a configuration.
-AnyConfig: TypeAlias = Union[Config, Mapping[str, Any], str, "os.PathLike[str]"]
+AnyConfig: TypeAlias = Union[Mapping[str, Any], str, "os.PathLike[str]"]
 
 
 # The keys whose value may be a frame: a row for each leaf, key or category.
@@ -179,8 +51,6 @@ def plain(value: Any) -> Any:
     >>> plain({"epsilon": 0.1, "keys": ("UA", "AA"), "categories": range(3)})
     {'epsilon': Decimal('0.1'), 'keys': ['UA', 'AA'], 'categories': [0, 1, 2]}
     """
-    if isinstance(value, Written):
-        return plain(value.values())
     if isinstance(value, Mapping):
         return {
             key: _frame_rows(each) if key in _LISTS and _is_frame(each) else plain(each)
@@ -254,8 +124,7 @@ def config_values(config: AnyConfig) -> tuple[Any, str]:
     values = plain(config)
     if not isinstance(values, dict):
         raise Error(
-            f"config: {type(config).__name__} is neither a dictionary, nor a Config, nor the path "
-            "of a YAML file"
+            f"config: {type(config).__name__} is neither a dictionary nor the path of a YAML file"
         )
     return values, "config"
 

@@ -126,7 +126,7 @@ def requests(run: Shell) -> None:
 
 @script("python")
 def configurations(run: Shell) -> None:
-    """Releases by dictionaries and typed objects, of every kind of tree and of rows."""
+    """Releases by dictionaries, of every kind of tree and of rows."""
     rows = table()
     trees = (
         f"name: n, {N}, {COLOURS}, quantiles: [0.5]",
@@ -241,18 +241,17 @@ def configurations(run: Shell) -> None:
     }.items():
         drawn = run.python(f"plot of {name}", lambda axes=axes: type(axes()).__name__)
         run.keep(f"plot of {name}", drawn)
-    typed = dptrees.Config(
-        privacy=dptrees.Privacy(epsilon=4.0, unit="person", max_rows=3),
-        trees=[
-            dptrees.Tree(
-                "n",
-                domain={"column": "n", "values": [0, 99]},
-                group_by=dptrees.By(column="colour", keys=["red", "blue"]),
-                quantiles=[0.5],
-            )
+    typed = {
+        "privacy": {"neighbors": "add_remove", "epsilon": 4.0, "unit": "person", "max_rows": 3},
+        "trees": [
+            {
+                "name": "n",
+                "domain": {"column": "n", "values": [0, 99]},
+                "group_by": {"column": "colour", "keys": ["red", "blue"]},
+                "quantiles": [0.5],
+            }
         ],
-    )
-    run.python("typed", lambda: typed)
+    }
     run.python("plan of typed", lambda: dptrees.plan(typed))
     run.python(
         "release of typed", lambda: dptrees.release(rows, typed, key="release.key")["n"].quantiles()

@@ -163,8 +163,8 @@ def test_an_error_cannot_be_wanted_of_a_bound_that_is_not_known(workspace: Works
 
 def test_python_chooses_bounds_too() -> None:
     domain = {"column": "x", "lower": 0, "upper": 100, "cells": 16}
-    privacy = dptrees.Privacy(epsilon=1, unit="person", max_rows="auto")
-    config = dptrees.Config(privacy=privacy, trees=[dptrees.Tree("x", domain=domain)])
+    privacy = {"epsilon": 1, "neighbors": "add_remove", "unit": "person", "max_rows": "auto"}
+    config = {"privacy": privacy, "trees": [{"name": "x", "domain": domain}]}
     assert "epsilon = 1 per person (at most " in dptrees.release(people(), config).guarantee
     assert "per person (max_rows chosen first), neighbors" in dptrees.plan(config).guarantee
 
@@ -258,8 +258,8 @@ def test_the_plan_describes_bounds_of_values(workspace: Workspace) -> None:
 
 
 def test_python_chooses_the_bounds_that_the_command_does(numbered: Workspace) -> None:
-    trees = [dptrees.Tree("tree0", domain=NUMBER)]
-    config = dptrees.Config(privacy=dptrees.Privacy(epsilon=1), trees=trees)
+    privacy = {"epsilon": 1, "neighbors": "add_remove"}
+    config = {"privacy": privacy, "trees": [{"name": "tree0", "domain": NUMBER}]}
     assert "epsilon = 1 per row, neighbors" in dptrees.release(numbers(), config).guarantee
     assert "(upper of x chosen first)" in dptrees.plan(config).guarantee
     path = numbered.configure(valued())

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-import dptrees
 from dptrees.dpcore.adaptive.planner import plan_adaptive
 from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
@@ -847,12 +846,6 @@ def test_the_error_has_the_key() -> None:
     for tree, privacy, place, key in STORED:
         said = f"{place}: unknown key; did you mean {key}?"
         assert refusal(configured(tree, privacy)) == said
-
-
-@pytest.mark.parametrize("name", ["by", "for_"])
-def test_python_refuses_them(name: str) -> None:
-    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-        dptrees.Tree("t", AGE, **{name: None})  # type: ignore[arg-type]
 
 
 def test_requests_keep_them() -> None:
