@@ -376,7 +376,7 @@ def measured_nodes(
 def child_estimates(
     consistency: GrowthConsistency, parents: Estimates, own: Estimates
 ) -> Estimates:
-    """(m n,) the estimates of the children of m nodes that agree with those of their parents."""
+    """(m n,) the estimates of the children of m nodes that agree with the parents' estimates."""
     shape = len(parents.estimate), -1
     below = consistency.children(parents, own.estimate.reshape(shape), own.variance.reshape(shape))
     return Estimates(*(values.reshape(-1) for values in below))

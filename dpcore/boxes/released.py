@@ -36,7 +36,7 @@ NO_ERRORS = (
 
 
 class ReleasedHypercube(ReleasedColumns):
-    """The answers about one partition, of which each depth is a part.
+    """The answers about one partition; each depth is a part.
 
     What lies inside a part of the partition is not known: where a box cuts parts, the estimate
     spreads their rows evenly, has no standard error, and an interval from the parts that lie inside

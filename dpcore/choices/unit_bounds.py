@@ -124,7 +124,7 @@ class ChoicePlan(Coded):
 
     @staticmethod
     def _weights(rate: Fraction, distances: Integers) -> Floats:
-        """The weights at distances from the best candidate, of which one is 0."""
+        """The weights at distances from the best candidate; one distance is 0."""
         result: Floats = np.maximum(cached_weights(rate).at(distances), FLOOR)
         return result
 

@@ -1,4 +1,4 @@
-"""Several ordered columns, of which a row has one cell each: their domain, tree and answers.
+"""Several ordered columns, with one cell of each for a row: their domain, tree and answers.
 
 Boxes and wide tables are counted from the same columns, drop the same rows and answer the same
 queries about boxes, columns, CDFs and quantiles. How rows are counted, and what is known inside a
@@ -38,7 +38,7 @@ _OPEN = ("", None)
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnsDomain(Coded):
-    """Several columns, of which a row has one cell each.
+    """Several columns, with one cell of each for a row.
 
     Args:
         axes: (d,) the domain of each column; no column twice.

@@ -248,7 +248,7 @@ class OrderedDomain(Coded, ABC):
         None for the others.
 
         Args:
-            values: the texts of the quantiles, as tables have them; None where one is not known.
+            values: the quantiles as strings, as tables have them; None where one is not known.
         """
         result: list[str | None] = [None] * len(values)
         if not self.clamps:

@@ -52,8 +52,8 @@ class QuantileLookup:
             key: the label of a key; None: all keys, or the tree has none.
 
         Returns:
-            the rows of a key in the order of the quantiles, then those of the next; None: one of
-            them was not released, or there is no such label.
+            the rows, in the order of keys and then of quantiles; None: one of them was not
+            released, or there is no such label.
         """
         table, wanted = self._table, [float(each) for each in quantiles]
         if key is not None:

@@ -24,7 +24,7 @@ from dptrees.dpcore.sparse.question import SparseQuestion
 
 
 class ReleasedSparse(Released):
-    """The answers about one large tree, of which each level is a part."""
+    """The answers about one large tree; each level is a part."""
 
     unordered = "is sparse, and has no order"
 

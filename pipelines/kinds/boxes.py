@@ -103,7 +103,7 @@ def _is_for_estimates(purpose: str) -> bool:
     return purpose == "estimates"
 
 
-# How the values of keys become those of choices, where they are not the same.
+# How the values of keys become values of choices, where they differ.
 _VALUES: dict[str, Callable[[str], object]] = {
     "estimation": Estimation,
     "holding": Holding,

@@ -462,8 +462,8 @@ class CsvFormat(TextFormat):
         return Marks(self.separator.encode(), *others)
 
     def spec(self) -> dict[str, Any]:
-        """Return the rules as plain JSON values, without those of a file of commas, a header and
-        UTF-8, whose specification is empty."""
+        """Return the rules as plain JSON values; nothing for a file with commas, a header and
+        UTF-8."""
         plain = DEFAULT_FORMAT
         own = {
             name: getattr(self, name)

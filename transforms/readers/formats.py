@@ -209,7 +209,7 @@ _ENDINGS = {
 
 
 class Reader(Protocol):
-    """The reader of a format. `options` are those of the format, by name."""
+    """The reader of a format. `options` are the format's, by name."""
 
     # Whether a file states its number of rows before they are read.
     COUNTS_ROWS: int

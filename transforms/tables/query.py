@@ -282,7 +282,7 @@ class AdbcSource:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Report faults of the driver as those of the input."""
+        """Report faults of the driver as faults of the input."""
         driver = known_driver(self.driver)
         with reading_table(self.name, driver.extra or "adbc"):
             from adbc_driver_manager import Error
