@@ -422,7 +422,7 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
             setting.unit == SUBSTITUTE_ROW and not self.domain.drops_rows and not setting.drops_rows
         )
 
-    def setting(self, setting: Setting) -> PartitionSetting:
+    def partition_setting(self, setting: Setting) -> PartitionSetting:
         """The setting that the plan is made for."""
         return PartitionSetting(
             bits=self.domain.bits,
@@ -437,7 +437,7 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
         return HypercubeQuestion(
             name=self.name,
             domain=self.domain,
-            plan=PLANNERS[self.mechanism](self.setting(setting), self.choices),
+            plan=PLANNERS[self.mechanism](self.partition_setting(setting), self.choices),
             confidence=setting.confidence,
             weight=self.weight,
         )

@@ -99,6 +99,17 @@ class Planner(ABC, Generic[W]):
         """Return the condition under which the predicted error holds; None: for any data."""
         return None
 
+    def refusal(self, chosen: Mapping[str, object]) -> tuple[str, str] | None:
+        """Return the first key of a section without effect, and why; None: there is none.
+
+        Args:
+            chosen: the keys that a section has, with their values.
+        """
+        for key, reason in self.refused.items():
+            if key in chosen and chosen[key] not in self.allowed.get(key, ()):
+                return key, reason
+        return None
+
     def check(self, workload: W, measure: Measure, *, delta: bool) -> None:
         """Check that the mechanism serves the workload under a guarantee.
 

@@ -226,7 +226,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             if sums is not None:
                 return sums
             largest = max(budgets, key=lambda each: each.amount)
-            planned = self.own.planned(replace(setting, budget=largest))
+            planned = self._planned(replace(setting, budget=largest))
             if not adds_up(planned):
                 return self._separate(setting)
             made, levels = SeriesQuestion, [scaled(planned, budget) for budget in budgets]
@@ -245,6 +245,22 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             lateness=self.series.lateness,
             **more,
         )
+
+    def _planned(self, setting: Setting) -> Any:
+        """The tree of a period, which has noise that can be added up.
+
+        Raises:
+            Refusal: its one count is public.
+        """
+        tree = self.own.planned(setting)
+        mechanism = getattr(tree, "mechanism", None)
+        if mechanism is not None and mechanism.public_total and mechanism.plan.tree.leaves == 1:
+            raise Refusal(
+                "domain",
+                "one cell whose count is public has no noise that periods of a series could add "
+                "up; use more cells, or leave the tree out",
+            )
+        return tree
 
     def _split(self, measure: Measure) -> TemporalSplit:
         """The temporal tree and the shares of its levels."""
@@ -267,7 +283,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             return None
         factor = Fraction(round(sums.error_to_date(most), 3))
         to_date = replace(setting.budget, amount=setting.budget.amount / (factor * factor))
-        tree = self.own.planned(replace(setting, budget=to_date))
+        tree = self._planned(replace(setting, budget=to_date))
         if not sums_fit(tree, series.periods):
             return None
         _, l2_squared = sums.sensitivities(most)

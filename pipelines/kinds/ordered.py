@@ -23,7 +23,7 @@ from typing_extensions import Self
 
 from dptrees.dpcore.arithmetic.sums import interpolated
 from dptrees.dpcore.levels.workload import OrderedWorkload, ReadAs
-from dptrees.dpcore.mechanisms import EXPONENTIAL, LEVELS, PLANNED, mechanism_names
+from dptrees.dpcore.mechanisms import EXPONENTIAL, LEVELS, PLANNED, find_planner, mechanism_names
 from dptrees.dpcore.numbers import FINEST, MeanWorkload
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.released import ReleasedCdf
@@ -53,7 +53,6 @@ from dptrees.pipelines.kinds.ordered_metrics import (
     WORDS,
     chosen_by,
     read_metrics,
-    refused_choice,
     with_metrics,
 )
 from dptrees.pipelines.sections import rules
@@ -349,7 +348,7 @@ class OrderedTree(KnownLeavesSection):
             raise RuleBroken("belongs to the objective quantiles", at=".guess.below")
         self._check_order()
         chosen = {name: getattr(self, name) for name in self.model_fields_set}
-        refused = refused_choice(self.mechanism, chosen)
+        refused = find_planner("ordered", self.mechanism).refusal(chosen)
         if refused is not None:
             raise RuleBroken(refused[1], at=f".{refused[0]}")
         if self.chosen_objective == "nodes":

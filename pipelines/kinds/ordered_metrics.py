@@ -1,4 +1,4 @@
-"""Metrics of a tree over an ordered domain, and the choices that its mechanism does not have.
+"""Metrics of a tree over an ordered domain, and the keys that a mean alone does not have.
 
 One tree answers all metrics. To split its budget between trees of their own would be worse: a
 mean alone has half the error at half the budget, but quantiles have double.
@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 
-from dptrees.dpcore.mechanisms import find_planner
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.document import RuleBroken, shown
 
@@ -29,20 +28,6 @@ MEAN_REFUSED = dict.fromkeys(
 MEAN = "mean"
 # The mechanisms whose tree is measured by whole levels, unless "planned" chooses another.
 UNIFORM_LEVELS = ("planned", "tree", "binary", "histogram", "independent")
-
-
-def refused_choice(mechanism: str, chosen: Mapping[str, object]) -> tuple[str, str] | None:
-    """The first choice that a mechanism does not have, and why; None where there is none.
-
-    Args:
-        mechanism: of the section.
-        chosen: its keys that are in it, with their values.
-    """
-    own = find_planner("ordered", mechanism)
-    for key, reason in own.refused.items():
-        if key in chosen and chosen[key] not in own.allowed.get(key, ()):
-            return key, reason
-    return None
 
 
 COUNT = "count"

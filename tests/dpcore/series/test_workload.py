@@ -12,7 +12,14 @@ import pytest
 
 from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.ordered.steps import StepDomain
-from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, Neighbors, PrivacyUnit
+from dptrees.dpcore.privacy.unit import (
+    ADD_REMOVE_ROW,
+    SUBSTITUTE_ROW,
+    Budget,
+    Measure,
+    Neighbors,
+    PrivacyUnit,
+)
 from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.dpcore.series.runs import Series
@@ -132,3 +139,17 @@ def test_more_periods_than_there_are() -> None:
     for most in (0, 4):
         with pytest.raises(Refusal, match=f"max_periods: {most} is not from 1 to 3"):
             Series(periods=3, period=1, max_periods=most)
+
+
+def test_one_cell_whose_count_is_public_is_refused() -> None:
+    """Nothing of it is measured, so there is no noise that periods could add up."""
+    domain = StepDomain(kind="integer", column="x", lower=0, upper=1, missing="last")
+    own = replace(WHOLE, domain=domain)
+    for budget in (PURE.budget, RHO):
+        setting = Setting(unit=SUBSTITUTE_ROW, budget=budget)
+        assert own.planned(setting).mechanism.public_total
+        for periods in (1, 3):
+            workload = SeriesWorkload.from_workload(own, Series(periods=periods, period=1))
+            with pytest.raises(Refusal, match="one cell whose count is public") as refused:
+                workload.planned(setting)
+            assert refused.value.field == "domain"
