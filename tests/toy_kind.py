@@ -83,7 +83,7 @@ class TotalsQuestion(Question):
     value_types = property(lambda self: {self.keys.column: self.keys.value_type})
     unit = property(lambda self: self.relation)
     budget = property(lambda self: self.share)
-    spending = property(lambda self: Spending(epsilon=self.share.amount))
+    spending = property(lambda self: Spending(**{self.share.measure.value: self.share.amount}))
     places = (ROOT,)
     law = property(lambda self: level_law(self.relation, self.share, single_node=False))
 

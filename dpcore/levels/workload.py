@@ -18,7 +18,7 @@ from dptrees.dpcore.mechanisms import ADAPTIVE, LEVELS, find_planner
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Measure, PrivacyUnit
-from dptrees.dpcore.questions.planning import Mechanism, Setting, Way, Workload
+from dptrees.dpcore.questions.planning import UNPREDICTED, Mechanism, Setting, Way, Workload
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.uniform.objectives import CDF, Objective, QuantileObjective
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreeSetting
@@ -82,13 +82,13 @@ class Planner(ABC, Generic[W]):
         return None
 
     def predicted(self, workload: W, mechanism: Any) -> float:
-        """Return the error of what the mechanism is for; 1 where it is not compared with others'.
+        """Return the error of what the mechanism is for; `UNPREDICTED` where none is compared.
 
         Args:
             workload: of the tree.
             mechanism: made by this planner.
         """
-        return 1.0
+        return UNPREDICTED
 
     def error_unit(self, workload: W) -> str | None:
         """Return the unit of `predicted`: "leaves" for lengths in the domain, `COUNTED` for what

@@ -44,6 +44,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -475,6 +476,8 @@ def least_epsilon(
 
 
 MovedCounts = tuple[tuple[Moved, int], ...]
+# In place of counts that nobody stated.
+_UNSTATED: Any = object()
 
 
 def moved_of_levels(levels: Iterable[tuple[NoiseLaw, tuple[int, int]]]) -> MovedCounts | None:
@@ -496,7 +499,7 @@ class Spending:
         epsilon, delta: of approximate differential privacy; of a pure mechanism delta is 0.
         rho: of zCDP, beside them.
         moved: the noise laws behind the rho, and how many counts of each a unit moves by one; None
-            where that is not known (`moved_by`).
+            where that is not known (`moved_by`), also of a rho for which it is not stated.
 
     Raises:
         ValueError: an amount below 0.
@@ -509,9 +512,12 @@ class Spending:
     epsilon: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
-    moved: MovedCounts | None = ()
+    moved: MovedCounts | None = _UNSTATED
 
     def __post_init__(self) -> None:
+        if self.moved is _UNSTATED:
+            # A certificate of a rho whose noise it does not know would claim too much.
+            object.__setattr__(self, "moved", None if self.rho else ())
         for name in ("epsilon", "delta", "rho"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: {getattr(self, name)} is below 0")

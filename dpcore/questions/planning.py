@@ -249,6 +249,8 @@ class Mechanism(Coded, ABC, Generic[F, W]):
 
 
 Planned = TypeVar("Planned", bound=Question)
+# The error of a plan that is not compared with others'.
+UNPREDICTED = 1.0
 
 
 class Way(Enum):
@@ -376,12 +378,13 @@ class Workload(ABC, Generic[Planned]):
         """
 
     def predicted(self, question: Planned) -> float:
-        """The error of a plan in what it is for, in its unit; 1 where plans are not compared.
+        """The error of a plan in what it is for, in its unit; `UNPREDICTED` where plans are not
+        compared.
 
         Args:
             question: one of `planned`.
         """
-        return 1.0
+        return UNPREDICTED
 
     def error_in_rows(self, question: Planned) -> float:
         """The typical error of a plan in rows, by which bounds of a unit are chosen: what is

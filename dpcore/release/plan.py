@@ -148,6 +148,11 @@ class ReleasePlan:
         elif not self.spending.keeps(*self.stated, rho=self.budget.amount):
             epsilon, delta = self.stated
             raise ValueError(f"delta: the noise does not keep {delta} at epsilon {epsilon}")
+        is_pure = self.budget.measure is Measure.EPSILON
+        other = self.spending.rho if is_pure else self.spending.epsilon
+        if other and (is_pure or self.stated is None):
+            name = "a rho" if is_pure else "an epsilon"
+            raise ValueError(f"trees: they spend {name} of {other} beside the budget")
 
     def _check_selection(self) -> None:
         if self.selection is None:

@@ -286,7 +286,7 @@ def share_text(part: Fraction) -> str:
 def budget_share(budget: Budget, total: Budget) -> str:
     """The budget of a tree, as a part of the whole where both have one measure.
 
-    >>> from dptrees.dpcore.privacy.unit import Measure
+    >>> from dptrees.dpcore.privacy.unit import Budget, Measure
     >>> third = Budget(measure=Measure.RHO, amount=Fraction(1, 30))
     >>> budget_share(third, Budget(measure=Measure.RHO, amount=Fraction(1, 10)))
     '1/3 of the budget, rho = 0.03333'

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from dptrees.dpcore.privacy.unit import Budget, Measure
-from dptrees.dpcore.questions.planning import Setting, Workload
+from dptrees.dpcore.questions.planning import UNPREDICTED, Setting, Workload
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.pipelines.process import Later, UserError
 from dptrees.pipelines.sections.document import nearest, to_refusal
@@ -187,6 +187,8 @@ class ErrorTarget:
         from dptrees.dpcore.levels.planner import budget_for_target
 
         workload = self._workload
+        if workload.error_unit is None and workload.predicted(self.question) == UNPREDICTED:
+            raise UserError(f"--target-error: tree {workload.name} has no predicted error")
         try:
             return budget_for_target(
                 self.rmse, lambda amount: workload.predicted(self.planned(amount)), self.measure

@@ -61,13 +61,13 @@ def codes(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are opened from now on."""
     names: list[str] = []
-    plain = ReleaseFolder._file
+    plain = ReleaseFolder.file
 
     def recorded(self: ReleaseFolder, name: str, checksum: str) -> pq.ParquetFile:
         names.append(name.split("/")[-1].rsplit("-", 1)[0])
         return plain(self, name, checksum)
 
-    monkeypatch.setattr(ReleaseFolder, "_file", recorded)
+    monkeypatch.setattr(ReleaseFolder, "file", recorded)
     return names
 
 
@@ -91,6 +91,7 @@ def test_upper_levels_are_read_from_the_spine_alone(codes: Codes, opened: list[s
 
 def test_other_keys_are_not_read(codes: Codes, opened: list[str]) -> None:
     folder = codes.made()
+    _ = folder.plan  # which reads the universe
     opened.clear()
     rows = pa.Table.from_batches(folder.batches("nodes", "keyed", keys=1, levels=2))
     assert len(opened) == 1

@@ -65,3 +65,17 @@ def test_nothing_is_given_back() -> None:
     for name in ("epsilon", "delta", "rho"):
         with pytest.raises(ValueError, match=f"{name}: -1/3 is below 0"):
             Spending(**{name: Fraction(-1, 3)})  # type: ignore[arg-type]
+
+
+def test_a_rho_whose_noise_is_not_stated_is_converted() -> None:
+    """A certificate of the noise that others state would forget it."""
+    delta, law = ONE / 10**6, DiscreteGaussian(sigma_squared=Fraction(2000))
+    silent, stated = Spending(rho=ONE / 40), Spending(rho=ONE / 4000, moved=((law, 1),))
+    assert silent.moved is None and Spending(epsilon=ONE).moved == ()
+    together = silent + stated
+    assert together.moved is None
+    for epsilon in (ONE / 2, ONE, 2 * ONE):
+        assert together.keeps(epsilon, delta) == (together.rho <= zcdp_rho(epsilon, delta))
+    assert Spending(rho=ONE / 40, moved=()).keeps(ONE / 100, delta), (
+        "which is why it is not assumed"
+    )

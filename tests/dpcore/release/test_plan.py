@@ -16,9 +16,11 @@ from dptrees.dpcore.privacy.conversion import zcdp_rho
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan, plan_from_spec, total_spending
+from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.sparse.labels import LabelDomain
 from dptrees.dpcore.sparse.plan import plan_sparse
 from dptrees.dpcore.sparse.question import SparseQuestion
+from tests import toy_kind
 from tests.dpcore.hierarchy_questions import BUSHY, hierarchy_question
 
 SPARSE = Fraction(1, 3), Fraction(1, 10**7)
@@ -190,3 +192,19 @@ def test_what_a_tree_spends_counts_and_not_what_it_shows() -> None:
         plan = ReleasePlan(name="one", unit=fair.unit, budget=own, questions=(fair,), stated=stated)
         with pytest.raises(ValueError, match="trees: budgets sum to"):
             replace(plan, questions=(Dear(**given),))
+
+
+def test_a_tree_that_spends_another_measure_than_its_budget_is_refused() -> None:
+    """A kind may state one measure and spend another: neither is added to the other."""
+    for measure, spent in ((Measure.RHO, "epsilon"), (Measure.EPSILON, "rho")):
+        budget = Budget(measure=measure, amount=Fraction(1))
+        question = toy_kind.TotalsQuestion(
+            name="own", keys=KeyList(column="k", keys=("a",)), share=budget, relation=ADD_REMOVE_ROW
+        )
+        plan = ReleasePlan(name="r", unit=ADD_REMOVE_ROW, budget=budget, questions=(question,))
+        assert plan.spending == question.spending
+        other = Spending(**{spent: Fraction(1, 4)})
+        kind = type("Other", (toy_kind.TotalsQuestion,), {"spending": other})
+        wrong = kind(**{each.name: getattr(question, each.name) for each in fields(question)})
+        with pytest.raises(ValueError, match=f"they spend an? {spent} of 1/4 beside the budget"):
+            replace(plan, questions=(wrong,))
