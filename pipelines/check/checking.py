@@ -38,6 +38,7 @@ from dptrees.pipelines.report.summary import guarantee_warnings
 from dptrees.pipelines.run.job import check_filesystems
 from dptrees.pipelines.terminal_text import escaped, print_json, print_line
 from dptrees.transforms.errors import InputError
+from dptrees.transforms.folder.listing import match_files, path_columns
 from dptrees.transforms.readers.csv_format import ROW_BYTES, CsvFormat
 from dptrees.transforms.readers.csv_rows import (
     FEWER,
@@ -48,9 +49,8 @@ from dptrees.transforms.readers.csv_rows import (
     TOO_LONG,
     Malformed,
 )
-from dptrees.transforms.readers.file_columns import described, may_show, path_columns
+from dptrees.transforms.readers.file_columns import described, may_show
 from dptrees.transforms.readers.formats import find_reader, text_stream
-from dptrees.transforms.readers.listing import match_files
 from dptrees.transforms.readers.read import FileSplit, check_contract, joined_families, open_file
 from dptrees.transforms.tables.read import table_batches, table_splits
 

@@ -32,13 +32,13 @@ from dptrees.pipelines.run.planned_once import changed_key
 from dptrees.pipelines.run.stage import table_rows
 from dptrees.pipelines.sections.parameters import CONFIGURATIONS
 from dptrees.transforms.folder import files
+from dptrees.transforms.folder.listing import match_files
 from dptrees.transforms.folder.names import MANIFEST, SHARED_NAMES
 from dptrees.transforms.folder.universe import share_universes
 from dptrees.transforms.held import HELD_FILES, KEPT_FILES, KEPT_SCHEME, SCHEME
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.formats import format_of_names
-from dptrees.transforms.readers.listing import match_files
 from dptrees.transforms.readers.read import ReadFiles
 from dptrees.transforms.release import Release
 from dptrees.transforms.steps.kept_plan import KeptPlanError, check_seal, find_drawn

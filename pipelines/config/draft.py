@@ -21,12 +21,12 @@ from dptrees.pipelines.process import UserError
 from dptrees.pipelines.sections.document import placeholder
 from dptrees.pipelines.sections.input import TABLE_INPUTS
 from dptrees.pipelines.terminal_text import print_line
+from dptrees.transforms.folder.listing import list_files
 from dptrees.transforms.readers import arrow_rows, parquet_rows
 from dptrees.transforms.readers.csv_format import DEFAULT_FORMAT
 from dptrees.transforms.readers.csv_rows import column_names
 from dptrees.transforms.readers.file_columns import are_names, columns_found
 from dptrees.transforms.readers.formats import reading, text_stream
-from dptrees.transforms.readers.listing import list_files
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,11 +56,11 @@ from dptrees.transforms.folder.existing_release import (
     swept_if_failed,
 )
 from dptrees.transforms.folder.layout import PART_KINDS, planned_parts
+from dptrees.transforms.folder.listing import ListedOnce, SealedList, written_list
 from dptrees.transforms.folder.stores import FileInfo
 from dptrees.transforms.folder.universe import share_universes
 from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.file_columns import described
-from dptrees.transforms.readers.listing import ListedOnce, SealedList, written_list
 from dptrees.transforms.readers.read import (
     ReadFiles,
     check_contract,

@@ -29,9 +29,9 @@ from dptrees.pipelines.query.release_folder import FolderError, ReleaseFolder
 from dptrees.transforms.errors import InputError, sentence_in
 from dptrees.transforms.folder import files
 from dptrees.transforms.folder.files import OutputError
+from dptrees.transforms.folder.listing import match_files
 from dptrees.transforms.folder.names import INPUT_LIST_NAMES
 from dptrees.transforms.readers import parquet_rows
-from dptrees.transforms.readers.listing import match_files
 from dptrees.transforms.readers.read import open_file
 from tests.transforms.conftest import SECRET
 

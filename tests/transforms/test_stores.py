@@ -12,8 +12,8 @@ from dptrees.transforms.errors import InputError
 from dptrees.transforms.folder import files, stores
 from dptrees.transforms.folder.beam_store import BeamStore
 from dptrees.transforms.folder.files import join
+from dptrees.transforms.folder.listing import list_files
 from dptrees.transforms.folder.stores import LocalDisk, scheme_of
-from dptrees.transforms.readers.listing import list_files
 from tests.pipelines.conftest import run_python
 
 NAMES = (

@@ -67,7 +67,7 @@ def keys_name(digest: str) -> str:
     return f"keys-{digest[:16]}.parquet"
 
 
-# The list of the input's files, `transforms.readers.listing`: it exists while a job runs.
+# The list of the input's files, `transforms.folder.listing`: it exists while a job runs.
 INPUT_LIST_NAMES = re.compile(r"\.input-[0-9a-f]{32}-\d{6}\.list")
 
 

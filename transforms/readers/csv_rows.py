@@ -24,6 +24,7 @@ import pyarrow.csv as pa_csv
 
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import InputError
+from dptrees.transforms.folder.listing import path_columns
 from dptrees.transforms.readers.csv_format import (
     DEFAULT_FORMAT,
     ROW_BYTES,
@@ -42,7 +43,6 @@ from dptrees.transforms.readers.file_columns import (
     column_types,
     columns_found,
     may_show,
-    path_columns,
     path_constants,
     repeated,
 )

@@ -10,7 +10,6 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +18,7 @@ from dptrees.dpcore.bounding.unit_ids import check_unit_types
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import InputError
+from dptrees.transforms.folder.listing import path_columns
 from dptrees.transforms.readers.csv_values import typed
 from dptrees.transforms.readers.formats import text_kind
 
@@ -174,9 +174,6 @@ def columns_found(
 def _readable(name: str) -> str:
     """A name as it is, where blanks and marks in it can be seen."""
     return name if name.isprintable() and name == name.strip() else repr(name)
-
-
-_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,22 +349,6 @@ def _nested_field(read: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array:
         # A field of what is null is null.
         column = pc.struct_field(column, column.type.get_field_index(name))
     return column
-
-
-def path_columns(path: str) -> Mapping[str, str | None]:
-    """The columns in the folders of a path, the deepest one where two have one name.
-
-    >>> path_columns("gs://visits/year=2024/place=S%C3%A3o%20Paulo/month=07/part=0.parquet")
-    {'year': '2024', 'place': 'São Paulo', 'month': '07'}
-    >>> path_columns("visits/year=__HIVE_DEFAULT_PARTITION__/0.parquet")
-    {'year': None}
-    """
-    folders = [folder.partition("=") for folder in path.split("/")[:-1]]
-    return {
-        unquote(name): None if value == _NULL_FOLDER else unquote(value)
-        for name, equals, value in folders
-        if name and equals
-    }
 
 
 def repeated(value: pa.Array, rows: int) -> pa.Array:

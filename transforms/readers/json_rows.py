@@ -28,14 +28,10 @@ import pyarrow.json as pa_json
 from dptrees.dpcore.privacy.unit import NullUnits
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.transforms.errors import InputError
+from dptrees.transforms.folder.listing import path_columns
 from dptrees.transforms.readers.csv_format import ROW_BYTES, MalformedRow, TextFormat, is_utf8
 from dptrees.transforms.readers.csv_values import is_number, typed
-from dptrees.transforms.readers.file_columns import (
-    column_types,
-    path_columns,
-    path_constants,
-    repeated,
-)
+from dptrees.transforms.readers.file_columns import column_types, path_constants, repeated
 from dptrees.transforms.readers.formats import (
     START_BYTES,
     binary_kind,

@@ -24,17 +24,18 @@ from dptrees.transforms.conservation import SPLITS_READ, advance, increase, resi
 from dptrees.transforms.contract import SchemaContract
 from dptrees.transforms.errors import InputError, may_pass
 from dptrees.transforms.folder.files import failure_reason, is_local
-from dptrees.transforms.folder.stores import FileInfo, store_of
-from dptrees.transforms.readers.file_columns import columns_found, path_columns
-from dptrees.transforms.readers.formats import check_start, find_reader, read_start
-from dptrees.transforms.readers.json_rows import check_stored_lines
-from dptrees.transforms.readers.listing import (
+from dptrees.transforms.folder.listing import (
     SealedList,
     check_unchanged,
     explained,
     list_files,
+    path_columns,
     total_size,
 )
+from dptrees.transforms.folder.stores import FileInfo, store_of
+from dptrees.transforms.readers.file_columns import columns_found
+from dptrees.transforms.readers.formats import check_start, find_reader, read_start
+from dptrees.transforms.readers.json_rows import check_stored_lines
 
 BALANCE = "balance"
 _BYTES = "bytes of files"

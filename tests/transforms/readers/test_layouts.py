@@ -16,8 +16,8 @@ import pytest
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.pipelines.config.configuration import parse_configuration
 from dptrees.transforms.errors import InputError
+from dptrees.transforms.folder.listing import match_files
 from dptrees.transforms.readers.formats import find_reader
-from dptrees.transforms.readers.listing import match_files
 from dptrees.transforms.readers.read import FileSplit
 from tests.transforms.readers.read_files import read_batches
 

@@ -17,16 +17,16 @@ from dptrees.transforms.beam.adapter import OnBeam
 from dptrees.transforms.beam.release import ReleaseTrees
 from dptrees.transforms.contract import Arrival
 from dptrees.transforms.errors import ConservationError, InputError, error_in
-from dptrees.transforms.folder import beam_store
-from dptrees.transforms.folder.stores import FileInfo, LocalDisk
-from dptrees.transforms.readers import listing, read
-from dptrees.transforms.readers.listing import (
+from dptrees.transforms.folder import beam_store, listing
+from dptrees.transforms.folder.listing import (
     ListedOnce,
     SealedList,
     check_unchanged,
     list_files,
     written_list,
 )
+from dptrees.transforms.folder.stores import FileInfo, LocalDisk
+from dptrees.transforms.readers import read
 from dptrees.transforms.readers.read import ReadFiles
 from tests.transforms.conftest import LOCAL_RUNNER
 

@@ -15,8 +15,8 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from dptrees.transforms.beam.release import ReadBatches
 from dptrees.transforms.errors import InputError, sentence_in
+from dptrees.transforms.folder.listing import match_files
 from dptrees.transforms.readers.formats import FORMATS, find_reader
-from dptrees.transforms.readers.listing import match_files
 from dptrees.transforms.readers.read import FileSplit, _ReadSplit, open_file
 from tests.transforms.conftest import LOCAL_RUNNER
 

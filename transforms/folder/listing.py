@@ -14,10 +14,11 @@ import time
 import uuid
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from urllib.parse import unquote
 
 from dptrees.transforms.contract import AT_ONCE, Arrival, duration_text
 from dptrees.transforms.errors import InputError, ReleaseError, may_pass, not_now
@@ -26,8 +27,9 @@ from dptrees.transforms.folder.files import failure_reason, is_local, join
 from dptrees.transforms.folder.names import input_list_name
 from dptrees.transforms.folder.stores import FileInfo, store_of
 from dptrees.transforms.keys import KeyReference
-from dptrees.transforms.readers.file_columns import path_columns
 
+# The folder of a value that is null.
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _ALL = re.compile(r"\*+")
 _WILDCARD = re.compile(r"[*?[]")
 TEMPORARY = "_temporary"
@@ -479,3 +481,19 @@ def _write(reference: SealedList, listed: Sequence[FileInfo]) -> None:
         data = zlib.compress(json.dumps(shard, separators=(",", ":")).encode(), 1)
         sealed = key.seal(data, _PURPOSE, reference.token, number)
         files.write_whole(reference.path(number), sealed)
+
+
+def path_columns(path: str) -> Mapping[str, str | None]:
+    """The columns in the folders of a path, the deepest one where two have one name.
+
+    >>> path_columns("gs://visits/year=2024/place=S%C3%A3o%20Paulo/month=07/part=0.parquet")
+    {'year': '2024', 'place': 'São Paulo', 'month': '07'}
+    >>> path_columns("visits/year=__HIVE_DEFAULT_PARTITION__/0.parquet")
+    {'year': None}
+    """
+    folders = [folder.partition("=") for folder in path.split("/")[:-1]]
+    return {
+        unquote(name): None if value == _NULL_FOLDER else unquote(value)
+        for name, equals, value in folders
+        if name and equals
+    }
