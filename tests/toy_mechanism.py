@@ -7,10 +7,10 @@ existing file: a real mechanism has a line in both tables of `dpcore.mechanisms`
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -70,6 +70,10 @@ class RootAndLeaves(Planner[OrderedWorkload]):
     """A fixed part of the budget for the root, unless it is public; the rest for the leaves."""
 
     makes = ToyMechanism
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("fanouts", "level_budgets", "estimation", "consistency", "intervals"),
+        "the mechanism toy has its own",
+    )
 
     def mechanism(self, workload: OrderedWorkload, setting: Setting) -> ToyMechanism:
         given, amount = workload.tree_setting(setting), setting.budget.amount

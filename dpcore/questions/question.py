@@ -122,7 +122,7 @@ class Question(Coded, ABC):
         ValueError: a confidence out of range.
     """
 
-    # Its name in configurations and in `dpcore.release.kinds`.
+    # Its name in specifications: of its kind in `dpcore.release.kinds`, or of its mechanism.
     kind: ClassVar[str]
     # Fields of the specification that shape the output alone.
     output_only: ClassVar[tuple[str, ...]]

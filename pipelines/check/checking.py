@@ -22,7 +22,6 @@ from dptrees.dpcore.rows.policies import FRACTION
 from dptrees.pipelines.check.places import NOT_FOR_PUBLICATION, Finding, several
 from dptrees.pipelines.check.release_check import check_release
 from dptrees.pipelines.check.tally import (
-    OF_TEXT,
     UNREAD,
     Cause,
     SeenBatch,
@@ -50,7 +49,7 @@ from dptrees.transforms.readers.csv_rows import (
     Malformed,
 )
 from dptrees.transforms.readers.file_columns import described, may_show
-from dptrees.transforms.readers.formats import find_reader, text_stream
+from dptrees.transforms.readers.formats import OF_TEXT, find_reader, text_stream
 from dptrees.transforms.readers.read import FileSplit, check_contract, joined_families, open_file
 from dptrees.transforms.tables.read import table_batches, table_splits
 

@@ -28,8 +28,6 @@ from dptrees.transforms.errors import InputError
 from dptrees.transforms.readers.formats import Reader
 from dptrees.transforms.readers.read import FileSplit, open_file
 
-OF_TEXT = ("csv", "json")
-
 
 @dataclass(frozen=True, kw_only=True)
 class SeenBatch:

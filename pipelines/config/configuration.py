@@ -61,6 +61,7 @@ from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.readers.csv_format import CsvFormat
 from dptrees.transforms.readers.csv_rows import check_dialect
 from dptrees.transforms.readers.file_columns import column_types
+from dptrees.transforms.readers.formats import OF_TEXT
 from dptrees.transforms.readers.json_rows import JsonFormat
 
 if TYPE_CHECKING:
@@ -437,7 +438,7 @@ class Configuration:
             check_shared_columns(plan.questions)
         except RuleBroken as broken:
             raise self.refused(f"trees{broken.at}: {broken}") from None
-        if self.input_format in ("csv", "json"):
+        if self.input_format in OF_TEXT:
             # Refuses what one text of a file cannot be.
             column_types(plan, of=self.input_format.upper())
 

@@ -199,6 +199,8 @@ def text_stream(file: Any, path: str, format: str) -> Any:
 
 
 FORMATS = ("parquet", "csv", "arrow", "json")
+# Formats whose files are text and state no types of columns.
+OF_TEXT = ("csv", "json")
 
 # Endings of files of a format, where only the name shows it; others are Parquet.
 _ENDINGS = {

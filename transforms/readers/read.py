@@ -34,7 +34,7 @@ from dptrees.transforms.folder.listing import (
 )
 from dptrees.transforms.folder.stores import FileInfo, store_of
 from dptrees.transforms.readers.file_columns import columns_found
-from dptrees.transforms.readers.formats import check_start, find_reader, read_start
+from dptrees.transforms.readers.formats import OF_TEXT, check_start, find_reader, read_start
 from dptrees.transforms.readers.json_rows import check_stored_lines
 
 BALANCE = "balance"
@@ -338,10 +338,6 @@ class _ReadSplit(_OfFormat):
         advance("read", split.size)
 
 
-# Formats whose files have no types: the unit's values are text.
-_OF_TEXT = ("csv", "json")
-
-
 def check_contract(
     contract: SchemaContract, paths: Sequence[str], format: str, options: Mapping[str, Any]
 ) -> None:
@@ -377,7 +373,7 @@ def file_unit_families(
     Raises:
         InputError: files have types of two families, or one cannot be read.
     """
-    if format in _OF_TEXT:
+    if format in OF_TEXT:
         return unit_families(unit, dict.fromkeys(unit.columns, "text"))
     found: dict[str, str] = {}
     looked = spread(paths) if unit.columns else []
