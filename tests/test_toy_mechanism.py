@@ -117,6 +117,21 @@ def test_its_entry_in_the_manifest_describes_it_on_the_page(path: tuple[Workspac
     assert "1164/5law discrete Laplace, scale 5/4" in page.text
 
 
+def test_an_error_that_it_does_not_predict_is_no_target(path: tuple[Workspace, str]) -> None:
+    workspace, file = path
+    for wanted in ("20", "0.5"):
+        outcome = workspace.run("plan", file, "--target-error", wanted)
+        assert outcome.code == 2 and "has no predicted error" in outcome.err, outcome
+
+
+def test_keys_without_effect_are_refused(path: tuple[Workspace, str]) -> None:
+    workspace, file = path
+    text = Path(file).read_text()
+    Path(file).write_text(text.replace("mechanism: toy", "mechanism: toy\n  fanouts: [4, 4]"))
+    outcome = workspace.run("plan", file)
+    assert outcome.code == 2 and "fanouts: the mechanism toy has its own" in outcome.err, outcome
+
+
 def test_another_name_is_refused(path: tuple[Workspace, str]) -> None:
     workspace, file = path
     Path(file).write_text(Path(file).read_text().replace("mechanism: toy", "mechanism: toys"))

@@ -20,7 +20,7 @@ from dptrees.dpcore.arithmetic.elementary import exp, log
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.unit import Budget, Measure
-from dptrees.dpcore.questions.planning import Workload
+from dptrees.dpcore.questions.planning import UNPREDICTED, Workload
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.composition import TreeRefused, release_budget
 from dptrees.dpcore.release.guarantee import budget_text, stated_guarantee
@@ -222,6 +222,7 @@ def whole_target(configuration: Configuration, errors: Mapping[int, float]) -> d
     try:
         amount = release_budget(errors, guarantee, workloads)
     except ValueError as problem:
+        _check_predicted(configuration, errors)
         raise UserError(f"--target-error: the whole release: {to_refusal(problem).rule}") from None
     measure = guarantee.budget.measure
     at = replace(guarantee, budget=Budget(measure=measure, amount=amount))
@@ -240,6 +241,19 @@ def whole_target(configuration: Configuration, errors: Mapping[int, float]) -> d
             if workload.error_unit is not None
         ],
     }
+
+
+def _check_predicted(configuration: Configuration, errors: Mapping[int, float]) -> None:
+    """Refuse wanted errors of trees without a predicted error.
+
+    Raises:
+        UserError: naming the tree.
+    """
+    questions = configuration.plan().questions
+    for index in errors:
+        workload = configuration.workloads[index]
+        if workload.error_unit is None and workload.predicted(questions[index]) == UNPREDICTED:
+            raise UserError(f"--target-error: tree {workload.name} has no predicted error")
 
 
 def target_lines(target: Mapping[str, Any]) -> Iterator[str]:
