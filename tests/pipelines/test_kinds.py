@@ -156,6 +156,8 @@ PUBLIC_TABLES = tuple(
 # What is in a kind's package of dpcore and speaks of no kind.
 SHARED = {
     ("dptrees.dpcore.levels.planner", "budget_for_target"),
+    # Of ordered trees and of quantiles alone.
+    ("dptrees.dpcore.ordered.lookup", "QuantileLookup"),
     # Each column of a box is an ordered domain.
     ("dptrees.dpcore.ordered.domain_kinds", "OrderedDomain"),
     ("dptrees.pipelines.kinds.domains", "read_domain"),

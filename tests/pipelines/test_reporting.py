@@ -77,6 +77,7 @@ def read_batches(folder: ReleaseFolder, **limits: int) -> pa.Table:
 
 def test_upper_levels_are_read_from_the_spine_alone(codes: Codes, opened: list[str]) -> None:
     folder = codes.made()
+    _ = folder.plan  # which reads the universe
     opened.clear()
     whole = folder.rows("nodes", "codes")
     assert len(opened) == 7
