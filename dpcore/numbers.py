@@ -159,6 +159,9 @@ def number_question_from_spec(
 ) -> NumberQuestion:
     """The question of a specification, as `NumberQuestion.spec` writes it."""
     plan, keys = dict(spec["plan"]), keys_from_spec(spec["keys"])
+    for name, type_ in (("keyed", bool), ("max_values", int)):
+        if type(plan.get(name, type_())) is not type_:
+            raise ValueError(f"plan: {name} is {plan[name]!r}")
     spent = Budget.from_entries(plan, measure=measure)
     kind = MeanQuestion if spec["kind"] == MeanQuestion.kind else DistinctQuestion
     return kind.from_spec(spec, **plan, keys=keys, release_unit=unit, spent=spent)

@@ -339,9 +339,10 @@ def check_page(folder: str) -> str:
         raise CheckFailed(f"{REPORT} cannot be read") from None
     try:
         release = ReleaseFolder(folder)
+        questions = release.plan.questions
     except FolderError as error:
         raise NotChecked(str(error)) from None
-    if not all(map(is_tree, release.plan.questions)):
+    if not all(map(is_tree, questions)):
         raise CheckFailed(f"{REPORT} is not a page that this program makes")
     if not is_report_html(page, release):
         reason = (

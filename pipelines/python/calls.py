@@ -263,7 +263,8 @@ def open(path: _Path, *, window: str | None = None) -> Release:
         The release.
 
     Raises:
-        Error: if there is no release, or it is damaged.
+        Error: if there is no release, or its manifest was edited or damaged; what only its plan
+            shows is reported by the first query that needs it.
     """
     release = quiet_import("release")
     place = os.fspath(path)

@@ -86,7 +86,12 @@ def _sampled_tree(folder: AnyFolder, chosen: argparse.Namespace) -> str:
 
 
 def trees_with_rows(folder: AnyFolder) -> list[str]:
-    """List the names of the trees that synthetic rows can be drawn from."""
+    """List the names of the trees that synthetic rows can be drawn from.
+
+    Raises:
+        FolderError: the release cannot be read.
+    """
+    _ = folder.plan
     return [name for name in folder.trees if _draws_rows(folder, name)]
 
 

@@ -139,3 +139,33 @@ def test_what_was_edited_is_refused_before_the_lookup(again: Workspace) -> None:
     edit_manifest(again.output, put("guarantee.neighbors", "substitute"))
     with pytest.raises(FolderError, match="guarantee is not that of its specification"):
         ReleaseFolder(str(again.output))
+
+
+def _twice(entries: dict[str, Any]) -> None:
+    entries["spec"]["trees"].append(dict(entries["spec"]["trees"][0]))
+    entries["trees"].append(dict(entries["trees"][0]))
+
+
+FORGED: dict[str, Any] = {
+    "another format": put("spec.format", "9"),
+    "a format that is no integer": put("spec.format", 99.0),
+    "a tree above the budget": put("spec.trees.0.budget", "100"),
+    "a name twice": _twice,
+    "no parts": lambda entries: entries.pop("parts"),
+    "a tree without its entry": lambda entries: entries["trees"].pop(),
+}
+
+
+def test_a_forged_manifest_with_a_new_checksum_is_refused(again: Workspace) -> None:
+    """Also before a lookup, which needs no plan; and `verify` reports every check all the same."""
+    manifest = again.output / "manifest.json"
+    whole = manifest.read_bytes()
+    for name, change in FORGED.items():
+        edit_manifest(again.output, change)
+        with pytest.raises(FolderError):
+            ReleaseFolder(str(again.output))
+        outcome = again.run("verify", again.output)
+        assert outcome.code == 2 and outcome.out.count("\n") > 5, (name, outcome)
+        with pytest.raises(dptrees.Error, match="cannot be read by this program"):
+            dptrees.open(again.output)
+        manifest.write_bytes(whole)

@@ -1,5 +1,8 @@
 """Noise, groups and messages: the steps between exact counts and written parts."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, current_thread, main_thread
+
 import numpy as np
 import pytest
 
@@ -91,3 +94,32 @@ def test_a_chunk_needs_both_messages_once(plan, chunks, reference, tmp_path) -> 
         for wrong in (both[:1], both[1:], [], [*both, returned], [returned, returned]):
             with pytest.raises(ConservationError, match="the messages of tree value"):
                 list(finish.process((key, wrong)))
+
+
+def test_threads_share_the_places_of_a_group_as_a_whole(plan, chunks, reference, tmp_path) -> None:
+    """A second thread asks while the first one is listing the places that send to a group."""
+    _, sent = drawn(plan, chunks, reference)
+    (group,) = {group for group, _ in sent}
+    messages, listing, listed = [message for _, message in sent], Event(), Event()
+
+    class Slow(_Gather):
+        def senders(self, question):
+            for each in super().senders(question):
+                yield each
+                if current_thread() is not main_thread():
+                    listing.set()
+                    assert listed.wait(30)
+
+    step = ready(Slow(plan, reference, str(tmp_path)))
+
+    def gathered() -> list[object]:
+        return sorted(outputs(step.process((group, messages), [bytes(48)]))[MAIN])
+
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(gathered)
+        assert listing.wait(30)
+        try:
+            quick = gathered()
+        finally:
+            listed.set()
+        assert slow.result() == quick and len(quick) == len(chunks)

@@ -189,9 +189,11 @@ class _Receiver(KeyedStep):
         """
         name = question.name
         if name not in self._senders:
-            self._senders[name] = {}
+            senders: dict[Any, list[Place]] = {}
             for each, place in self.senders(question):
-                self._senders[name].setdefault(each, []).append(place)
+                senders.setdefault(each, []).append(place)
+            # Threads share it: it is there as a whole, or not at all.
+            self._senders[name] = senders
         found = [
             (Place(int(first), int(second)), data)
             for first, second, data in map(unpack_many, messages)
