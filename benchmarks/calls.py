@@ -59,6 +59,8 @@ def functions_of(run: Callable[[], object]) -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        raise SystemExit(__doc__)
     release, *query = sys.argv[1:]
     ran = functions_of(lambda: main(["query", release, *(query or ["quantile", "0.5"])]))
     print(f"{sum(map(len, ran.values()))} functions in {len(ran)} files")
