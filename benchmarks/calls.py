@@ -35,13 +35,13 @@ class _Profile:
             self.codes.add(code)
 
 
-def functions_of(run: Callable[[], object]) -> dict[str, list[str]]:
+def functions_run(run: Callable[[], object]) -> dict[str, list[str]]:
     """Return the functions of this project that a call runs, by the file that has them.
 
     Args:
         run: the call.
 
-    >>> functions_of(lambda: None)
+    >>> functions_run(lambda: None)
     {}
     """
     profile, found = _Profile(), dict[str, list[str]]()
@@ -62,7 +62,7 @@ if __name__ == "__main__":
     if len(sys.argv) < 2:
         raise SystemExit(__doc__)
     release, *query = sys.argv[1:]
-    ran = functions_of(lambda: main(["query", release, *(query or ["quantile", "0.5"])]))
+    ran = functions_run(lambda: main(["query", release, *(query or ["quantile", "0.5"])]))
     print(f"{sum(map(len, ran.values()))} functions in {len(ran)} files")
     for name, functions in ran.items():
         print(f"{name}: {', '.join(functions)}")

@@ -199,7 +199,7 @@ def _fill_range(parser: CommandParser) -> None:
 
 
 def _fill_statistic(parser: CommandParser) -> None:
-    """Of a question about the values of a column of numbers."""
+    """Arguments of a query about the values of a column of numbers."""
     parser.add_argument(
         "--range",
         nargs=2,

@@ -98,7 +98,7 @@ class ReleaseFolder:
 
     @cached_property
     def _parts(self) -> dict[tuple[str, str, int, int], tuple[str, str]]:
-        """Of each part, by its kind, tree, key and chunk, the file and its checksum."""
+        """The file of each part and its checksum, by kind, tree, key and chunk."""
         with readable(self.path):
             return {
                 (str(part["file"]).split("/")[0], part["tree"], part["key"], part["chunk"]): (

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dptrees
-from benchmarks.calls import functions_of
+from benchmarks.calls import functions_run
 from dptrees.pipelines.query.release_folder import FolderError, ReleaseFolder
 from tests.pipelines.conftest import Outcome, Workspace, edit_manifest, put, update
 from tests.pipelines.test_hostile_folders import reseal
@@ -94,8 +94,8 @@ def test_python_gives_the_same_answer(
 def test_it_runs_few_functions(quantiles: Workspace) -> None:
     query = "quantile 0.25 --tree ages"
     asked(quantiles, query)
-    ran = functions_of(lambda: asked(quantiles, query))
-    in_python = functions_of(lambda: dptrees.open(quantiles.output)["ages"].quantiles(0.25))
+    ran = functions_run(lambda: asked(quantiles, query))
+    in_python = functions_run(lambda: dptrees.open(quantiles.output)["ages"].quantiles(0.25))
     for found in (ran, in_python):
         assert sum(map(len, found.values())) <= MOST_FUNCTIONS, found
         assert len(found) <= MOST_FILES, found

@@ -97,7 +97,7 @@ def test_a_chunk_needs_both_messages_once(plan, chunks, reference, tmp_path) -> 
 
 
 def test_threads_share_the_places_of_a_group_as_a_whole(plan, chunks, reference, tmp_path) -> None:
-    """A second thread asks while the first one is listing the places that send to a group."""
+    """A second thread gathers while the first one lists the places that send to a group."""
     _, sent = drawn(plan, chunks, reference)
     (group,) = {group for group, _ in sent}
     messages, listing, listed = [message for _, message in sent], Event(), Event()
