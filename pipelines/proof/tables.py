@@ -228,6 +228,9 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
         folder: of the release.
         names: of the files of parts by kind, tree, key and chunk.
         plan: of the specification.
+
+    Returns:
+        What was compared, and the names of the trees whose rows do not follow.
     """
     known = [each for each in plan.questions if isinstance(each, TreeQuestion)]
     runs = [each for each in plan.questions if isinstance(each, SeriesQuestion) and each.adds_up]
@@ -241,8 +244,10 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
     if quantiles:
         name = concluded_file(QUANTILES)
         _compare_tables(name, pa.concat_tables(quantiles), _read(folder, name))
+    uncompared = [each.name for each in plan.questions if each not in (*known, *runs)]
+    others = f"; not compared: {', '.join(uncompared)}" if uncompared else ""
     if not known:
-        return _FOLLOW
+        return _FOLLOW + others
     empty = _empty(plan, known)
     for question in known:
         for part in question.parts():
@@ -259,7 +264,7 @@ def check_tables(folder: str, names: Names, plan: ReleasePlan) -> str:
             lambda part: _read(folder, names[part.kind, part.tree, part.key, part.index]),
         )
     together = f", of {', '.join(each.name for each in drawn)} with the resulting trees"
-    return _FOLLOW + (together if drawn else "")
+    return _FOLLOW + (together if drawn else "") + others
 
 
 def _empty(plan: ReleasePlan, questions: Sequence[TreeQuestion[Any]]) -> ReleaseReader:
