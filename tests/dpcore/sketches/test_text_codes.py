@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.papers.text_codes import TextHash
 from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.sketches.text_codes import TextHash
 
 TEXTS = ["a", "b", "", "a", "naïve", "b", "x" * 1000]
 

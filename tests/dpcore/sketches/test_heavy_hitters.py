@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.papers.heavy_hitters import Estimate, heavy_candidates, heavy_hitters
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.sketches.estimates import SketchEstimator, estimates
+from dptrees.dpcore.sketches.heavy_hitters import Estimate, heavy_candidates, heavy_hitters
 from dptrees.dpcore.sketches.sketch import Codes, PrefixSketches, SketchKind, SketchShape
 
 BITS = 40
