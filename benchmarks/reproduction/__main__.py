@@ -13,13 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks.harness import show_page
-from benchmarks.reproduction import (
-    cdf_errors,
-    consistent_cdfs,
-    honaker_nodes,
-    planned_trees,
-    tree_shapes,
-)
+from benchmarks.reproduction import honaker, rameshwar
 
 QUICK = "**A quick run: few repetitions, large standard errors.**\n"
 
@@ -41,11 +35,11 @@ def document(*, quick: bool) -> str:
     return "\n".join(
         (
             *((QUICK,) if quick else ()),
-            cdf_errors.section(10_000 // part),
-            consistent_cdfs.section(5_000 // part),
-            tree_shapes.section(10_000 // part),
-            honaker_nodes.section(honaker_nodes.TREES // part),
-            planned_trees.section(10_000 // part),
+            rameshwar.figure_1_section(10_000 // part),
+            rameshwar.consistency_section(5_000 // part),
+            rameshwar.shapes_section(10_000 // part),
+            honaker.section(honaker.TREES // part),
+            rameshwar.planned_section(10_000 // part),
             ERRATA,
         )
     )

@@ -17,13 +17,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from benchmarks.reproduction import (
-    cdf_errors,
-    consistent_cdfs,
-    honaker_nodes,
-    planned_trees,
-    tree_shapes,
-)
+from benchmarks.reproduction import honaker, rameshwar
 from benchmarks.reproduction.__main__ import main
 from benchmarks.reproduction.simulation import (
     KEY,
@@ -84,9 +78,7 @@ def test_a_simulation_of_one_data_set_is_its_release(
     estimator: Estimator, consistency: Consistency
 ) -> None:
     """Bit for bit, in estimates and counts of the CDF; and runs side by side differ."""
-    plan = cdf_errors.public_total_plan(
-        "tree", 12, Fraction(1), fanouts=(3, 4), estimator=estimator
-    )
+    plan = rameshwar.public_total_plan("tree", 12, Fraction(1), fanouts=(3, 4), estimator=estimator)
     counts = poisson_counts(1, 12, 20.0)
     found = simulate(plan, counts, name="one", consistency=consistency)
     release = release_counts(
@@ -102,8 +94,8 @@ def test_a_simulation_of_one_data_set_is_its_release(
 # --- Rameshwar, Tandon, Sharma, Figure 1 ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("curve", list(cdf_errors.curves(Fraction(1))), ids=lambda c: c.label)
-def test_figure_1_is_measured(curve: cdf_errors.Curve) -> None:
+@pytest.mark.parametrize("curve", list(rameshwar.curves(Fraction(1))), ids=lambda c: c.label)
+def test_figure_1_is_measured(curve: rameshwar.Curve) -> None:
     assert_measured(curve.plan, curve.exact / 256)
 
 
@@ -114,11 +106,11 @@ def pooled_deviations(factor: Fraction) -> list[float]:
     """Return the deviations of the four printed norms, from 600 runs with noise off by a factor:
     from the mean of the paper's 100 runs and the rerun's 200, in standard errors of all
     together."""
-    plan = planted(consistent_cdfs.histogram_plan(), factor)
-    found = consistent_cdfs.histogram_norms(plan, consistent_cdfs.uniform_counts(600))
+    plan = planted(rameshwar.histogram_plan(), factor)
+    found = rameshwar.histogram_norms(plan, rameshwar.uniform_counts(600))
     return [
         each.pooled_deviation(getattr(found[each.estimate], each.norm))
-        for each in consistent_cdfs.PRINTED
+        for each in rameshwar.PRINTED
     ]
 
 
@@ -137,15 +129,15 @@ def test_the_distances_of_the_consistent_cdfs_are_the_printed_ones() -> None:
 
 def test_the_best_shapes_are_those_of_the_paper() -> None:
     """All but the printed decimals of beta*, which are an erratum."""
-    agrees = {what: agreed for what, _, _, agreed in tree_shapes.claims()}
+    agrees = {what: agreed for what, _, _, agreed in rameshwar.claims()}
     assert [what for what, agreed in agrees.items() if not agreed] == ["`beta*`, Lemma IV.3"]
 
 
-@pytest.mark.parametrize("fanouts", tree_shapes.REFINED_SHAPES, ids=str)
+@pytest.mark.parametrize("fanouts", rameshwar.REFINED_SHAPES, ids=str)
 def test_refined_errors_are_printed_predicted_and_measured(fanouts: tuple[int, ...]) -> None:
     """Lemma IV.4; discrete noise at epsilon = 1 is within 1 % of it."""
-    plan = tree_shapes.refined_plan(fanouts)
-    printed = tree_shapes.printed_refined_error(fanouts[0], len(fanouts), 1.0) / 256
+    plan = rameshwar.refined_plan(fanouts)
+    printed = rameshwar.printed_refined_error(fanouts[0], len(fanouts), 1.0) / 256
     assert predicted_cdf_rmse(plan) ** 2 == pytest.approx(printed, rel=0.01)
     assert_measured(plan, predicted_cdf_rmse(plan) ** 2)
 
@@ -167,16 +159,16 @@ def dense_ratios(tree: UniformTree, *, root_known: bool) -> list[float]:
 
 @pytest.mark.parametrize("public_total", [True, False])
 def test_the_ratios_of_the_efficient_estimate_are_exact(public_total: bool) -> None:
-    plan = honaker_nodes.binary_plan(public_total=public_total)
-    found = [honaker_nodes.exact_ratio(plan, level) for level in range(5)]
-    known = [0.0, *honaker_nodes.PUBLIC_RATIOS] if public_total else honaker_nodes.PRIVATE_RATIOS
+    plan = honaker.binary_plan(public_total=public_total)
+    found = [honaker.exact_ratio(plan, level) for level in range(5)]
+    known = [0.0, *honaker.PUBLIC_RATIOS] if public_total else honaker.PRIVATE_RATIOS
     assert found == pytest.approx(dense_ratios(plan.tree, root_known=public_total), abs=1e-12)
     assert found == pytest.approx(list(known), abs=5e-5)
 
 
 def deviations(plan: TreePlan, factor: Fraction, exact: Sequence[float]) -> list[float]:
     """Return the deviations of the measured errors of every measured level of 10,000 trees."""
-    means = honaker_nodes.measured_ratios(planted(plan, factor), honaker_nodes.TREES)
+    means = honaker.measured_ratios(planted(plan, factor), honaker.TREES)
     first = int(plan.public_total)
     pairs = zip(means[first:], exact[first:], strict=True)
     return [mean.deviation(ratio) for mean, ratio in pairs]
@@ -184,11 +176,11 @@ def deviations(plan: TreePlan, factor: Fraction, exact: Sequence[float]) -> list
 
 @pytest.mark.parametrize(
     ("public_total", "estimator"),
-    [*((True, estimator) for estimator in honaker_nodes.ESTIMATORS), (False, Estimator.FULL)],
+    [*((True, estimator) for estimator in honaker.ESTIMATORS), (False, Estimator.FULL)],
 )
 def test_figure_4_is_measured(public_total: bool, estimator: Estimator) -> None:
-    plan = honaker_nodes.binary_plan(public_total=public_total, estimator=estimator)
-    exact = [honaker_nodes.exact_ratio(plan, level) for level in range(5)]
+    plan = honaker.binary_plan(public_total=public_total, estimator=estimator)
+    exact = [honaker.exact_ratio(plan, level) for level in range(5)]
     assert max(map(abs, deviations(plan, Fraction(1), exact))) < SIGMAS
     assert max(deviations(plan, TOO_SMALL, exact)) < -SIGMAS
     assert min(deviations(plan, TOO_LARGE, exact)) > SIGMAS
@@ -196,10 +188,10 @@ def test_figure_4_is_measured(public_total: bool, estimator: Estimator) -> None:
 
 def test_worked_examples_and_the_corrected_limit() -> None:
     """Equations 9 and 12 as printed; equation 13 as sqrt(5 / 16) sigma."""
-    assert honaker_nodes.tall_variance(Estimator.BELOW, 3, 1) == pytest.approx(4 / 7, rel=1e-12)
-    assert honaker_nodes.tall_variance(Estimator.ABOVE, 3, 1) == pytest.approx(4 / 11, rel=1e-12)
-    assert honaker_nodes.tall_variance(Estimator.FULL, 30, 2) == pytest.approx(5 / 16, rel=1e-8)
-    verdicts = [row[-1] for row in honaker_nodes.worked_examples()]
+    assert honaker.tall_variance(Estimator.BELOW, 3, 1) == pytest.approx(4 / 7, rel=1e-12)
+    assert honaker.tall_variance(Estimator.ABOVE, 3, 1) == pytest.approx(4 / 11, rel=1e-12)
+    assert honaker.tall_variance(Estimator.FULL, 30, 2) == pytest.approx(5 / 16, rel=1e-8)
+    verdicts = [row[-1] for row in honaker.worked_examples()]
     assert verdicts == ["agrees"] * 4 + ["erratum"] * 2
 
 
@@ -208,22 +200,22 @@ def test_worked_examples_and_the_corrected_limit() -> None:
 
 @pytest.mark.parametrize(
     "aim",
-    [aim for aim in planned_trees.AIMS if aim.error],
+    [aim for aim in rameshwar.AIMS if aim.error],
     ids=lambda aim: f"{aim.leaves} {aim.measure.value}",
 )
-def test_planned_trees_reach_their_aims(aim: planned_trees.Aim) -> None:
+def test_planned_trees_reach_their_aims(aim: rameshwar.Aim) -> None:
     """And are three times better than the best tree before estimation, and more for rho."""
-    plan, _ = planned_trees.timed_plan(aim)
-    found = planned_trees.continuous_error(plan)
+    plan = rameshwar.planned_tree(aim)
+    found = rameshwar.continuous_error(plan)
     assert aim.is_reached(found)
     assert not aim.is_reached(found * 1.01)
-    assert planned_trees.paper_error(aim) > (3 if aim.measure is Measure.EPSILON else 3.9) * found
+    assert rameshwar.paper_error(aim) > (3 if aim.measure is Measure.EPSILON else 3.9) * found
 
 
 @pytest.mark.parametrize("place", [0, 6])
 def test_planned_trees_are_measured(place: int) -> None:
     """K = 256 at epsilon = 1, K = 1024 at rho = 1."""
-    plan, _ = planned_trees.timed_plan(planned_trees.AIMS[place])
+    plan = rameshwar.planned_tree(rameshwar.AIMS[place])
     assert_measured(plan, predicted_cdf_rmse(plan) ** 2)
 
 

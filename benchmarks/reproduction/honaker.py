@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from benchmarks.harness import deviation, holds, table
 from benchmarks.harness import section as page_section
-from benchmarks.reproduction.cdf_errors import public_total_plan
+from benchmarks.reproduction.rameshwar import public_total_plan
 from benchmarks.reproduction.simulation import Mean, measured, poisson_counts, simulate
 from dptrees.dpcore.levels.planner import plan_mechanism
 from dptrees.dpcore.papers.estimator_errors import EstimatorErrors
