@@ -2,7 +2,8 @@
 
 python -m benchmarks.reproduction [--quick] [--write docs/reproduction.md]
 
-The page's introduction, above its first mark, is written by hand.
+The page's introduction, above its first mark, is written by hand. Its pictures are drawn into the
+folder `pictures` next to it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from pathlib import Path
 
 from benchmarks.harness import show_page
-from benchmarks.reproduction import honaker, rameshwar
+from benchmarks.reproduction import figures, honaker, rameshwar
 
 QUICK = "**A quick run: few repetitions, large standard errors.**\n"
 
@@ -29,24 +30,31 @@ ERRATA = """\
 """
 
 
-def document(*, quick: bool) -> str:
-    """All sections, between the marks of the page."""
+def document(*, quick: bool) -> tuple[str, dict[str, str]]:
+    """All sections, and the pictures of docs/pictures by their names."""
     part = 25 if quick else 1
-    return "\n".join(
+    points = rameshwar.figure_1_points(10_000 // part)
+    errors = honaker.NodeErrors.measure(honaker.TREES // part)
+    text = "\n".join(
         (
             *((QUICK,) if quick else ()),
-            rameshwar.figure_1_section(10_000 // part),
+            rameshwar.figure_1_section(points, f"pictures/{figures.FIGURE_1}"),
             rameshwar.consistency_section(5_000 // part),
             rameshwar.shapes_section(10_000 // part),
-            honaker.section(honaker.TREES // part),
+            honaker.section(errors, f"pictures/{figures.FIGURE_4}"),
             rameshwar.planned_section(10_000 // part),
             ERRATA,
         )
     )
+    drawn = {
+        figures.FIGURE_1: figures.figure_1(points),
+        figures.FIGURE_4: figures.figure_4(errors),
+    }
+    return text, drawn
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the sections, or write them between the marks of a page."""
+    """Print the sections, or write them between the marks of a page and draw its pictures."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduction", description=__doc__.splitlines()[0]
     )
@@ -54,7 +62,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--write", type=Path, metavar="FILE", help="the page to write")
     options = parser.parse_args(arguments)
     start = time.perf_counter()
-    show_page(document(quick=options.quick), options.write)
+    text, drawn = document(quick=options.quick)
+    show_page(text, options.write)
+    if options.write:
+        folder = options.write.parent / "pictures"
+        folder.mkdir(exist_ok=True)
+        for name, picture in drawn.items():
+            (folder / name).write_text(picture, encoding="utf-8")
     print(f"{time.perf_counter() - start:.0f} seconds", file=sys.stderr)
     return 0
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from fractions import Fraction
+
+import numpy as np
 
 from benchmarks.harness import deviation, holds, table
 from benchmarks.harness import section as page_section
 from benchmarks.reproduction.rameshwar import public_total_plan
 from benchmarks.reproduction.simulation import Mean, measured, poisson_counts, simulate
+from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.levels.planner import plan_mechanism
 from dptrees.dpcore.papers.estimator_errors import EstimatorErrors
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
@@ -48,15 +52,53 @@ def exact_ratio(plan: TreePlan, level: int, node: int = 0) -> float:
     return errors.node(level, node).variance / SIGMA_SQUARED
 
 
-def measured_ratios(plan: TreePlan, trees: int) -> list[Mean]:
-    """The mean squared error of every level's nodes over sigma^2, root first, from simulations."""
+def node_errors(plan: TreePlan, trees: int) -> list[Floats]:
+    """(trees, n_l) squared errors of each level's nodes over sigma^2, root first."""
     counts = poisson_counts(trees, plan.tree.leaves, 10.0)
     released = simulate(plan, counts, name="Honaker, section 4").levels
     truth = plan.tree.level_counts(counts)
-    ratios = []
-    for estimates, exact in zip(released, truth, strict=True):
-        ratios.append(Mean.of(((estimates - exact) ** 2).mean(axis=1) / SIGMA_SQUARED))
-    return ratios
+    pairs = zip(released, truth, strict=True)
+    return [(estimates - exact) ** 2 / SIGMA_SQUARED for estimates, exact in pairs]
+
+
+def measured_ratios(plan: TreePlan, trees: int) -> list[Mean]:
+    """The mean squared error of every level's nodes over sigma^2, root first."""
+    return [Mean.of(level.mean(axis=1)) for level in node_errors(plan, trees)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeErrors:
+    """The errors of all nodes by all estimators, N known.
+
+    Attributes:
+        trees: how many were measured.
+        plans: of the estimators.
+        levels: (trees, n_l) squared errors over sigma^2 of each level, by estimator.
+    """
+
+    trees: int
+    plans: dict[Estimator, TreePlan]
+    levels: dict[Estimator, list[Floats]]
+
+    @classmethod
+    def measure(cls, trees: int) -> NodeErrors:
+        """Release every tree by every estimator."""
+        plans = {each: binary_plan(public_total=True, estimator=each) for each in ESTIMATORS}
+        levels = {each: node_errors(plan, trees) for each, plan in plans.items()}
+        return cls(trees=trees, plans=plans, levels=levels)
+
+    def exact(self, estimator: Estimator, level: int) -> float:
+        """The variance of an estimate over that of the noise."""
+        return exact_ratio(self.plans[estimator], level)
+
+    def mean(self, estimator: Estimator, level: int) -> Mean:
+        """The mean squared error of a level's nodes over sigma^2."""
+        return Mean.of(self.levels[estimator][level].mean(axis=1))
+
+    def by_node(self, estimator: Estimator) -> Floats:
+        """The mean squared errors of t_2, t_3, ..., in rows^2."""
+        means = [level.mean(axis=0) for level in self.levels[estimator][1:]]
+        return SIGMA_SQUARED * np.concatenate(means)
 
 
 def tall_variance(estimator: Estimator, height: int, level: int) -> float:
@@ -92,14 +134,12 @@ def worked_examples() -> list[tuple[str, str, str, str]]:
     ]
 
 
-def ratio_rows(trees: int) -> tuple[list[tuple[str, ...]], float, bool]:
+def ratio_rows(errors: NodeErrors) -> tuple[list[tuple[str, ...]], float, bool]:
     """The table for N known; the largest deviation; whether above is never worse than below."""
     rows, worst, ordered = [], 0.0, True
-    plans = [binary_plan(public_total=True, estimator=each) for each in ESTIMATORS]
-    found = [measured_ratios(plan, trees) for plan in plans]
     for level in range(1, 5):
-        exact = [exact_ratio(plan, level) for plan in plans]
-        means = [ratios[level] for ratios in found]
+        exact = [errors.exact(each, level) for each in ESTIMATORS]
+        means = [errors.mean(each, level) for each in ESTIMATORS]
         off = [mean.deviation(ratio) for mean, ratio in zip(means, exact, strict=True)]
         worst = max(worst, *map(abs, off))
         # Ties at the leaves, to rounding.
@@ -136,21 +176,21 @@ def private_rows(trees: int) -> tuple[list[tuple[str, ...]], float]:
     return rows, worst
 
 
-def section(trees: int) -> str:
-    """The section of the document."""
-    rows, worst, ordered = ratio_rows(trees)
-    private, private_worst = private_rows(trees)
-    full = binary_plan(public_total=True)
-    high, leaves = exact_ratio(full, 1), exact_ratio(full, 4)
+def section(errors: NodeErrors, figure: str) -> str:
+    """The section of the document; `figure` is the path of the picture."""
+    rows, worst, ordered = ratio_rows(errors)
+    private, private_worst = private_rows(errors.trees)
+    high, leaves = (errors.exact(Estimator.FULL, level) for level in (1, 4))
     headers = ["level"]
     for name in ("simple", "below", "above", "full"):
         headers += [name, "measured"]
     return page_section(
         "4. Binary trees of depth 5 (Honaker, Figure 4 and Section 4)",
-        f"""{trees:,} perfect binary trees of 16 leaves, Poisson(10) rows each, noise of standard
-        deviation 3 on every node, N known. The mean squared error of the nodes of each level over
-        that of the simple noisy counts (9): exact, then measured with its standard error. The
-        figure prints no numbers.""",
+        f"""{errors.trees:,} perfect binary trees of 16 leaves, Poisson(10) rows each, noise of
+        standard deviation 3 on every node, N known. The mean squared error of the nodes of each
+        level over that of the simple noisy counts (9): exact, then measured with its standard
+        error. The figure prints no numbers; drawn again below, it has dots for all 30 nodes.""",
+        f"![Mean squared errors of the nodes of binary trees by four estimators]({figure})",
         table(headers, rows),
         f"""The paper reads from its figure that "the high nodes have about one quarter the squared
         error, and even the terminal leaves have about a one-third reduction": ours are {high:.4f}

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from scipy import linalg
 
-from benchmarks.reproduction import honaker, rameshwar
+from benchmarks.reproduction import figures, honaker, rameshwar
 from benchmarks.reproduction.__main__ import main
 from benchmarks.reproduction.simulation import (
     KEY,
@@ -222,6 +223,18 @@ def test_planned_trees_are_measured(place: int) -> None:
 # --- the page ------------------------------------------------------------------------------------
 
 
+def test_pictures_are_as_the_command_draws_them() -> None:
+    """Byte for byte, and as well-formed XML."""
+    folder = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+    drawn = {
+        figures.FIGURE_1: figures.figure_1(rameshwar.figure_1_points(10_000)),
+        figures.FIGURE_4: figures.figure_4(honaker.NodeErrors.measure(honaker.TREES)),
+    }
+    for name, text in drawn.items():
+        ElementTree.fromstring(text)
+        assert (folder / name).read_text(encoding="utf-8") == text
+
+
 def test_the_page_is_written(tmp_path: Path) -> None:
     """All sections, rectangular tables, and no claim that fails but the misprinted beta*."""
     page = tmp_path / "page.md"
@@ -235,6 +248,9 @@ def test_the_page_is_written(tmp_path: Path) -> None:
     assert [line.split("|")[1].strip() for line in lines if "**no**" in line] == [
         "`beta*`, Lemma IV.3"
     ]
+    pictures = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    assert pictures == sorted((figures.FIGURE_1, figures.FIGURE_4))
+    assert all(f"(pictures/{name})" in page.read_text(encoding="utf-8") for name in pictures)
     tables = "\n".join(lines).split("\n\n")
     for table in (block.splitlines() for block in tables if block.startswith("|")):
         assert len({row.count("|") for row in table}) == 1
