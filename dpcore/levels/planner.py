@@ -43,7 +43,7 @@ from dptrees.dpcore.repair.planner import assumed_rows, plan_for_counts
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.objectives import CDF, NodeObjective, Objective
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan, TreeSetting
-from dptrees.dpcore.uniform.prefix_errors import plan_batch, plans_batch
+from dptrees.dpcore.uniform.prefix_errors import plans_batch
 from dptrees.dpcore.uniform.strategies import Fanouts, TreeStrategy, one_level, search_strategies
 
 # Beyond these amounts, and below their inverses, noise does not fit 64-bit counts.
@@ -83,6 +83,10 @@ def plan_tree(
     ((16, 16), 12.6)
     """
     leaves, shape = setting.leaves, fanouts
+    is_epsilon = setting.budget.measure is Measure.EPSILON
+    if leaves == 2 and setting.public_total and is_epsilon and fanouts is None:
+        # The other cell is the public total less the measured one, which moves by 1 and not by 2.
+        return independent_mechanism(setting)
     if fanouts:
         tree = UniformTree(leaves=leaves, fanouts=fanouts)  # refuses those that do not fit
         # The root's fan-out counts its existing children only, so that products fit 64 bits.
@@ -146,6 +150,8 @@ def plan_mechanism(
         return independent_mechanism(setting)
     if name == "planned" and level_budgets is None:
         planned = plan_tree(setting, objective=objective, fanouts=fanouts)
+        if planned.is_complement and estimator is not Estimator.FULL:
+            planned = plan_tree(setting, objective=objective, fanouts=one_level(2).fanouts)
         return replace(planned, estimator=estimator)
     if name not in ("planned", "tree"):
         raise ValueError(f"mechanism: there is none of the name {name!r}")
@@ -159,7 +165,7 @@ def predicted_error(plan: TreePlan, objective: Objective) -> float:
     """The root of an objective's variance after efficient estimation.
 
     Args:
-        plan: any plan of measured levels, with the discrete laws of its noise.
+        plan: any plan whose estimates are the best ones, with the discrete laws of its noise.
         objective: what will be read.
 
     Returns:
@@ -175,7 +181,8 @@ def predicted_error(plan: TreePlan, objective: Objective) -> float:
     """
     if plan.tree.height == 0:
         return math.sqrt(objective.one_leaf_variance(plan.variances[0]))
-    return math.sqrt(float(objective.variance(*plan_batch(plan))[0]))
+    batch = plans_batch([plan], attrgetter("node_variances"))
+    return math.sqrt(float(objective.variance(*batch)[0]))
 
 
 def _nearly_best(plans: Sequence[TreePlan], objective: Objective) -> list[TreePlan]:
@@ -248,7 +255,7 @@ def predicted_cdf_rmse(plan: TreePlan) -> float:
     >>> round(predicted_cdf_rmse(flat) ** 2, 3)  # (1 + 2 + 3 + 4) / 4 times sigma^2 = 1
     2.5
     """
-    if not plan.is_efficient:
+    if not plan.is_best:
         return math.sqrt(published_prefix_variance(plan))
     return predicted_error(plan, CDF)
 
@@ -422,7 +429,7 @@ class WholeLevels(Planner[OrderedWorkload]):
             level_budgets=workload.level_budgets,
             estimator=workload.estimator,
         )
-        if workload.reads_counts:
+        if workload.reads_counts and plan.is_efficient:
             plan = plan_for_counts(
                 plan,
                 workload.objective,
@@ -440,7 +447,7 @@ class WholeLevels(Planner[OrderedWorkload]):
 
     def predicted(self, workload: OrderedWorkload, mechanism: UniformMechanism) -> float:
         """Return the error of what the plan is for; for inefficient estimates, of a CDF point."""
-        if mechanism.plan.is_efficient:
+        if mechanism.plan.is_best:
             return predicted_error(mechanism.plan, mechanism.objective)
         return predicted_cdf_rmse(mechanism.plan)
 

@@ -226,17 +226,20 @@ class UniformAnswerErrors(AnswerErrors):
         return SumError(variance=max(0.0, law.variance), margin=margin)
 
     def band(self, variances: Floats) -> Floats:
-        width = simultaneous_width(self._plan, self._widths.confidence)
+        if self._plan.is_complement:  # one prefix has an error
+            width = standard_width(range_error(self._plan, 0, 1), self._widths.confidence)
+        else:
+            width = simultaneous_width(self._plan, self._widths.confidence)
         return band_margin(width, variances)
 
     def weighted(self, weights: Floats, key: int) -> float:
-        if not self._plan.is_efficient:
+        if not self._plan.is_best:
             return super().weighted(weights, key)
         return weighted_variance(self._weights, weights, self._forest.root_variance)
 
     @cached_property
     def _weights(self) -> EstimationWeights:
-        return estimation_weights(self._plan.tree, self._plan.variances)
+        return estimation_weights(self._plan.tree, self._plan.node_variances)
 
     def prefix(self, stop: int, key: int, *, simultaneous: bool) -> SumError:
         variance = max(0.0, range_error(self._plan, 0, stop).variance)

@@ -38,7 +38,7 @@ from dptrees.dpcore.uniform.objectives import (
     QuantileObjective,
     RangeObjective,
 )
-from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
+from dptrees.dpcore.uniform.plan import Measured, TreePlan, TreeSetting
 from dptrees.dpcore.uniform.strategies import Fanouts, search_strategies
 
 # Multiples of these two are spread evenly over a square (R. C. Bose's and Weyl's lattices).
@@ -202,7 +202,9 @@ def assumed_rows(setting: TreeSetting) -> int:
 
 
 def can_be_simulated(plan: TreePlan) -> bool:
-    """Whether no node has too many children to draw them along paths."""
+    """Whether nodes are measured, and none has too many children to draw them along paths."""
+    if plan.measured is not Measured.NODES:
+        return False
     return 2 * FEWEST_PAIRS * sum(plan.tree.fanouts) <= _MOST_DRAWS and plan.tree.height > 0
 
 

@@ -250,6 +250,34 @@ class TreePlan(Coded):
         return self.measured is Measured.NODES and self.estimator is Estimator.FULL
 
     @cached_property
+    def is_complement(self) -> bool:
+        """Whether one of two cells is measured, and the other is the public total less it."""
+        return self.measured is Measured.PREFIXES and self.public_total and self.tree.leaves == 2
+
+    @property
+    def is_best(self) -> bool:
+        """Whether estimates are the best linear unbiased ones of what is measured."""
+        return self.is_efficient or self.is_complement
+
+    @cached_property
+    def node_variances(self) -> tuple[float, ...]:
+        """(h + 1,) the variances in rows^2 of independent noise on nodes with the same variances of
+        estimates.
+
+        Two cells with a public total: from noise of variance s each, least squares takes (y_1 + N -
+        y_2) / 2 with an error of variance s / 2. So one measured cell of variance V is as two of 2
+        V, for every linear function of the estimates.
+
+        Raises:
+            ValueError: estimates are not the best ones of what is measured.
+        """
+        if not self.is_best:
+            raise ValueError("plan: its estimates are not the best linear ones")
+        if self.is_complement:
+            return (0.0, 2 * self.variances[-1])
+        return self.variances
+
+    @cached_property
     def variances(self) -> tuple[float, ...]:
         """(h + 1,) the variance of each level's noise in rows^2.
 
@@ -314,8 +342,10 @@ ESTIMATES = {
 
 
 def counted(plan: TreePlan, level: int) -> dict[str, int]:
-    """Number of counts of a level that may get noise: of its nodes, or of prefixes."""
+    """Number of counts of a level that may get noise: of its nodes, of prefixes, or of one cell."""
     size = plan.tree.level_sizes[level]
+    if plan.is_complement and level:
+        return {"cell": 1}
     if plan.measured is Measured.PREFIXES and level == plan.tree.height:
         return {"prefixes": size - plan.public_total}
     return {"nodes": size}
@@ -338,7 +368,7 @@ def level_entries(plan: TreePlan) -> list[dict[str, object]]:
 
 def estimate_in_words(plan: TreePlan) -> str:
     """The name of a plan's estimate, for a person."""
-    independent = plan.measured is Measured.PREFIXES
+    independent = plan.measured is Measured.PREFIXES and not plan.is_complement
     return ESTIMATES[Estimator.NONE if independent else plan.estimator]
 
 

@@ -109,7 +109,9 @@ def error_column(errors: Sequence[float]) -> Column:
 def _uniform_facts(mechanism: UniformMechanism) -> dict[str, str]:
     plan, counts = mechanism.plan, ""
     estimates = ""
-    if plan.measured is Measured.PREFIXES:
+    if plan.is_complement:
+        estimates = "one cell has noise, and the other is the public number of rows less it"
+    elif plan.measured is Measured.PREFIXES:
         estimates = "every CDF point has its own noise"
     elif not plan.is_efficient:
         estimates = f"by the estimator of a paper, not by least squares: {plan.estimator.value}"
@@ -146,7 +148,7 @@ def _uniform_entry(question: OrderedQuestion[UniformMechanism]) -> dict[str, Any
     mechanism = question.mechanism
     compared = candidates(mechanism.plan, mechanism.objective)
     if not question.is_ordered:
-        compared = tuple(each for each in compared if each.plan.is_efficient)
+        compared = tuple(each for each in compared if each.plan.is_best)
     return {
         **_described(mechanism.plan),
         "predicted": _predicted(mechanism.plan, question),
@@ -178,7 +180,7 @@ def _predicted(plan: TreePlan, question: OrderedQuestion[UniformMechanism]) -> d
     objective = question.mechanism.objective
     predicted = {"cdf_rmse": predicted_cdf_rmse(plan)} if question.is_ordered else {}
     with suppress(ValueError):
-        if plan.is_efficient:
+        if plan.is_best:
             predicted[_error_name(objective)] = predicted_error(plan, objective)
     return predicted
 
@@ -270,7 +272,7 @@ def uniform_target(target: ErrorTarget) -> dict[str, Any]:
             f"--target-error: {target.place}.level_budgets fixes the budget; use equal or optimal"
         )
     mechanism = target.question.mechanism
-    result = target.to_entry(mechanism.objective.unit if mechanism.plan.is_efficient else "rows")
+    result = target.to_entry(mechanism.objective.unit if mechanism.plan.is_best else "rows")
     if target.delta is None or target.measure is not Measure.RHO:
         return result
     plan = target.planned(target.amount).plan

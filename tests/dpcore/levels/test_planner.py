@@ -62,7 +62,7 @@ def test_any_number_of_leaves(leaves: int, measure: Measure, case: Case) -> None
         return
     assert sum(plan.level_amounts) == 1
     assert all(amount > 0 for amount in plan.level_amounts[1:])
-    expected = mean_prefix_variance(plan.tree, plan.variances)
+    expected = mean_prefix_variance(plan.tree, plan.node_variances)
     assert predicted_cdf_rmse(plan) ** 2 == pytest.approx(expected, rel=1e-12)
 
 

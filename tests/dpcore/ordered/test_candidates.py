@@ -78,7 +78,8 @@ def test_candidates_by_name_and_guarantee(leaves: int, measure: Measure, setting
         assert (other.public_total, other.keyed) == (plan.public_total, plan.keyed)
         assert other.tree.leaves == leaves
         assert sum(other.level_amounts) == (0 if leaves == 1 and plan.public_total else 1)
-        assert (other.measured is Measured.PREFIXES) == (each.label == "independent")
+        prefixes = each.label == "independent" or (each.label == "planned" and plan.is_complement)
+        assert (other.measured is Measured.PREFIXES) == prefixes
         if each.label != "planned":
             own = tree_setting(leaves, setting, measure)
             assert other == plan_mechanism(each.label, own, estimator=other.estimator)

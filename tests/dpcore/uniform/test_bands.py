@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.trees.shapes import UniformTree
@@ -70,6 +71,8 @@ def test_both_factors_cover_fresh_simulations(
     monkeypatch: pytest.MonkeyPatch, measure: Measure, public: bool, leaves: int
 ) -> None:
     plan = planned(leaves, measure, public)
+    if plan.is_complement:
+        plan = plan_tree(plan.setting, fanouts=(2,))
     if leaves == 1 and public:
         assert bands.simultaneous_width(plan, 0.95) == 0.0
         return
