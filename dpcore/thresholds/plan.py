@@ -104,7 +104,7 @@ class ThresholdRound(Coded):
     Guarantee: (search_epsilon + node_epsilon, delta)-DP for one row added or removed, whatever tau,
     acceptance and estimate are.
 
-    Proof sketch, like that of `benchmarks.papers.classification.Classification`: the largest count
+    Proof sketch, like that of `dpcore.papers.ghazi.Classification`: the largest count
     of a level rises by at most 1 with a row added, and never falls, so the search costs
     search_epsilon; at most c levels are looked at, each at (node_epsilon / c, delta / c), a row
     being in one node of a level.

@@ -8,7 +8,7 @@ heavy node are heavy without a look. The unit of the proofs is one row added or 
 `dpcore.privacy.sensitivity.GroupPrivacy` converts. Noise is discrete Laplace; c is an integer
 (the paper's need not be: then ceil(c) answers TOP are given and c are paid for). Sources: Ghazi,
 Kamath, Kumar, Manurangsi, Wu, Lemma 2.9, Algorithms 1 and 3 and Corollary 4.5, corrected
-(`benchmarks.papers.classification`); Dwork, Roth, "The Algorithmic Foundations of Differential
+(`dpcore.papers.ghazi`); Dwork, Roth, "The Algorithmic Foundations of Differential
 Privacy" (2014), Algorithm 2 and Theorem 3.25 at delta = 0.
 """
 
@@ -252,7 +252,7 @@ def classify_forest(
 
     Guarantee: for one row added or removed, the epsilon of the search plus c times that of a look,
     and c times the delta of a look; for the proof see
-    `benchmarks.papers.classification.Classification`.
+    `dpcore.papers.ghazi.Classification`.
 
     Args:
         tree: the shape.

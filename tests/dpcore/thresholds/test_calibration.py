@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.papers.relative_estimation import smallest_threshold
+from dptrees.dpcore.papers.ghazi import smallest_threshold
 from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, PrivacyUnit
 from dptrees.dpcore.thresholds.plan import ThresholdErrors, ThresholdPlan
 from tests.dpcore.cases import for_each

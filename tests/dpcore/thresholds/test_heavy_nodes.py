@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.papers.classification import Classification, classify
 from dptrees.dpcore.noise.randomness import RandomStream, public_stream
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
+from dptrees.dpcore.papers.ghazi import Classification, classify
 from dptrees.dpcore.thresholds.sparse_vector import remaining_trees, tree_weights, whole_tree
 from dptrees.dpcore.trees.shapes import UniformTree
 from tests.dpcore.cases import for_each

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.papers.relative_estimation import Estimation, estimate, smallest_threshold
 from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.papers.ghazi import Estimation, estimate, smallest_threshold
 from dptrees.dpcore.trees.shapes import UniformTree
 
 

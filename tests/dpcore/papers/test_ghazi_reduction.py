@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.papers import reduction as threshold_reduction
-from benchmarks.papers.classification import Classification
-from benchmarks.papers.reduction import Reduction, reduce_to_classification
 from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.papers import ghazi
+from dptrees.dpcore.papers.ghazi import Classification, Reduction, reduce_to_classification
 from dptrees.dpcore.trees.shapes import UniformTree
 
 ALPHA, BETA, RATIO = Fraction(1, 2), Fraction(1, 17), Fraction(4, 3)
@@ -76,7 +75,7 @@ def test_each_round_classifies_once_what_is_left(monkeypatch: pytest.MonkeyPatch
     """What the proof of privacy supposes: every budget once, on disjoint trees not yet found."""
     requested: list[Classification] = []
     found = [np.zeros(n, dtype=bool) for n in TREE.level_sizes]
-    original: Callable[..., Any] = threshold_reduction.classify
+    original: Callable[..., Any] = ghazi.classify
 
     def spy(
         tree: UniformTree, weights: Any, step: Classification, stream: Any, forest: Sequence
@@ -90,7 +89,7 @@ def test_each_round_classifies_once_what_is_left(monkeypatch: pytest.MonkeyPatch
             before |= now
         return top
 
-    monkeypatch.setattr(threshold_reduction, "classify", spy)
+    monkeypatch.setattr(ghazi, "classify", spy)
     reduce_to_classification(TREE, draw_counts(3), PRECISE, public_stream("spy"))
     assert requested == list(reversed(PRECISE.steps))
     assert PRECISE.epsilon == 16 * 100

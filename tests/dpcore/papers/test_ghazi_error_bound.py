@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.papers.error_bound import ErrorBound, bound_error
 from dptrees.dpcore.noise.randomness import public_stream
+from dptrees.dpcore.papers.ghazi import ErrorBound, bound_error
 from dptrees.dpcore.trees.relative_errors import alpha_rmse
 from dptrees.dpcore.trees.shapes import UniformTree
 
