@@ -155,6 +155,12 @@ _REVIEWED: tuple[tuple[str, dict[str, str]], ...] = (
         ),
     ),
     (
+        "dpcore/papers/ghazi.py",
+        dict.fromkeys(
+            ["(1 - 1 / self.ratio) ** (-2)", "self.ratio ** (i - 1)", "self.ratio ** i"], WHOLE
+        ),
+    ),
+    (
         "dpcore/privacy/composition.py",
         dict.fromkeys(
             [
