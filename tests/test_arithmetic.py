@@ -139,13 +139,7 @@ _REVIEWED: tuple[tuple[str, dict[str, str]], ...] = (
     ),
     ("dpcore/noise/laws.py", dict.fromkeys(["_MAX_SCALE ** power", "_MIN_SCALE ** power"], WHOLE)),
     (
-        "dpcore/papers/cdf_mechanisms.py",
-        dict.fromkeys(
-            ["_SHARE_UNITS ** (2 * degree)", "root ** degree", "root ** (degree - 1)"], WHOLE
-        ),
-    ),
-    (
-        "dpcore/papers/cdf_mechanisms.py",
+        "dpcore/papers/plans.py",
         dict.fromkeys(
             [
                 *("height ** power", "len(fanouts) ** power"),
@@ -158,6 +152,22 @@ _REVIEWED: tuple[tuple[str, dict[str, str]], ...] = (
         "dpcore/papers/ghazi.py",
         dict.fromkeys(
             ["(1 - 1 / self.ratio) ** (-2)", "self.ratio ** (i - 1)", "self.ratio ** i"], WHOLE
+        ),
+    ),
+    (
+        "dpcore/papers/rameshwar.py",
+        dict.fromkeys(["(checked_leaves(leaves) - 1) ** 3", "fanout ** j"], WHOLE),
+    ),
+    (
+        "dpcore/papers/rameshwar_optima.py",
+        dict.fromkeys(
+            [
+                *("_SHARE_UNITS ** (2 * degree)", "root ** degree", "root ** (degree - 1)"),
+                *("prime ** smaller", "prime ** (smaller + 1)", "base ** exponent"),
+                *("root ** height", "height ** power", "prime ** np.arange(exponent + 1)"),
+                "len(fanouts) ** VARIANCE_POWER[measure]",
+            ],
+            WHOLE,
         ),
     ),
     (

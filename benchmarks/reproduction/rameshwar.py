@@ -13,28 +13,27 @@ import numpy as np
 
 from benchmarks.harness import deviation, holds, number, shape, table
 from benchmarks.harness import section as page_section
-from benchmarks.papers.cdf_errors import (
+from benchmarks.reproduction.simulation import Mean, measured, prefix_error, simulate
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.levels.planner import plan_mechanism, predicted_cdf_rmse
+from dptrees.dpcore.papers.rameshwar import (
     histogram_error,
     independent_error,
     level_variance,
     refined_error,
     tree_error,
+    tree_error_from_variances,
 )
-from benchmarks.papers.factorisations import (
+from dptrees.dpcore.papers.rameshwar_optima import (
     best_factorization,
     height_bounds,
+    optimal_fanout,
+    optimal_integer_fanout,
+    optimal_level_budgets,
+    optimal_real_fanouts,
     prime_power_fanouts,
     prime_power_height,
 )
-from benchmarks.papers.real_fanouts import (
-    optimal_fanout,
-    optimal_integer_fanout,
-    optimal_real_fanouts,
-)
-from benchmarks.reproduction.simulation import Mean, measured, prefix_error, simulate
-from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.levels.planner import plan_mechanism, predicted_cdf_rmse
-from dptrees.dpcore.papers.cdf_mechanisms import optimal_level_budgets, tree_error_from_variances
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreePlan, TreeSetting
 from dptrees.dpcore.uniform.prefix_errors import mean_prefix_variance

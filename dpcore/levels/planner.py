@@ -28,7 +28,7 @@ from dptrees.dpcore.levels.workload import (
 )
 from dptrees.dpcore.mechanisms import LEVELS, PLANNED
 from dptrees.dpcore.noise.laws import DiscreteGaussian
-from dptrees.dpcore.papers.cdf_mechanisms import (
+from dptrees.dpcore.papers.plans import (
     LevelBudgets,
     binary_mechanism,
     histogram_mechanism,
@@ -120,7 +120,7 @@ def plan_mechanism(
 
     Args:
         name: "planned" (`plan_tree`; with level budgets, for the given fan-outs), or "tree",
-            "binary", "histogram", "independent" of `dpcore.papers.cdf_mechanisms`.
+            "binary", "histogram", "independent" of `dpcore.papers.plans`.
         setting, objective: as for `plan_tree`.
         fanouts: of "planned" and "tree", the shape; by default what is best.
         level_budgets: of the same, as for `tree_mechanism`; by default what is best.
@@ -245,10 +245,10 @@ def predicted_cdf_rmse(plan: TreePlan) -> float:
         The error in rows.
 
     Source: `dpcore.uniform.prefix_errors`; of the papers' estimates,
-    `dpcore.papers.cdf_mechanisms`.
+    `dpcore.papers.plans`.
 
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget
-    >>> from dptrees.dpcore.papers.cdf_mechanisms import histogram_mechanism
+    >>> from dptrees.dpcore.papers.plans import histogram_mechanism
     >>> flat = histogram_mechanism(TreeSetting(
     ...     leaves=4, unit=ADD_REMOVE_ROW,
     ...     budget=Budget(measure=Measure.RHO, amount=Fraction(1, 2))))

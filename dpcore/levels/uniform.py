@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
-from dptrees.dpcore.papers.estimators import PapersForest
+from dptrees.dpcore.papers.forest import PapersForest
 from dptrees.dpcore.privacy.composition import MovedCounts
 from dptrees.dpcore.questions.answer_errors import (
     AnswerErrors,
@@ -70,7 +70,7 @@ PlanErrors = UniformErrors | IndependentErrors | EstimatorErrors
 def estimate_errors(plan: TreePlan) -> PlanErrors:
     """The laws of a plan's own estimates.
 
-    >>> from dptrees.dpcore.papers.cdf_mechanisms import independent_mechanism
+    >>> from dptrees.dpcore.papers.plans import independent_mechanism
     >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.uniform.plan import TreeSetting

@@ -1,6 +1,6 @@
 """Laws of the errors of the papers' estimates: of a node, a prefix or a range.
 
-Each estimate of `dpcore.papers.estimators` is linear in the measurements, so its error is the
+Each estimate of `dpcore.papers.honaker` is linear in the measurements, so its error is the
 same combination of the levels' noise, and an `ErrorLaw` gives intervals without assuming a normal
 error. The estimates from below, z, are the common currency: a node's is its own noise with weight
 1 - w_l and its children's z with weight w_l; none has w_l = 0 where the level is measured and 1
@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.papers.rameshwar import Covering, covering, right_covering
 from dptrees.dpcore.trees.error_laws import ErrorLaw
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.error_laws import UniformErrors
@@ -44,6 +45,13 @@ class _Run:
     start: int
     stop: int
     coefficient: float
+
+
+def _runs(nodes: Covering, coefficient: float) -> list[_Run]:
+    return [
+        _Run(level=level, start=run.start, stop=run.stop, coefficient=coefficient)
+        for level, run in nodes
+    ]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -173,37 +181,11 @@ class EstimatorErrors:
 
     def _prefix_runs(self, stop: int, coefficient: float) -> list[_Run]:
         """A multiple of the estimate of leaves 0 to ``stop`` - 1, but for what is public of it."""
+        left = covering(self.plan.tree, stop - 1)
         if self.estimator is not Estimator.REFINED:
-            return self._left_cover(stop, coefficient)
-        return [
-            *self._left_cover(stop, coefficient / 2),
-            *self._right_cover(stop, -coefficient / 2),
-        ]
-
-    def _left_cover(self, stop: int, coefficient: float) -> list[_Run]:
-        """Cover the leaves 0 to ``stop`` - 1: the nodes left of the path to ``stop``, or the
-        root."""
-        tree = self.plan.tree
-        if stop == tree.leaves:
-            return [_Run(level=0, start=0, stop=1, coefficient=coefficient)]
-        runs = []
-        for level in range(1, tree.height + 1):
-            node = stop // tree.leaves_below(level)
-            first = node - node % tree.fanouts[level - 1]
-            runs.append(_Run(level=level, start=first, stop=node, coefficient=coefficient))
-        return runs
-
-    def _right_cover(self, start: int, coefficient: float) -> list[_Run]:
-        """Cover the leaves from ``start`` on: the nodes right of the path to ``start`` - 1."""
-        tree = self.plan.tree
-        if start == 0:
-            return [_Run(level=0, start=0, stop=1, coefficient=coefficient)]
-        runs = []
-        for level in range(1, tree.height + 1):
-            node = (start - 1) // tree.leaves_below(level)
-            end = tree.children(level - 1, node // tree.fanouts[level - 1]).stop
-            runs.append(_Run(level=level, start=node + 1, stop=end, coefficient=coefficient))
-        return runs
+            return _runs(left, coefficient)
+        right = right_covering(self.plan.tree, stop - 1)
+        return _runs(left, coefficient / 2) + _runs(right, -coefficient / 2)
 
     def _node_from_above(self, level: int, node: int) -> ErrorLaw:
         """t+ = w y + (1 - w) (the parent's t+ less the siblings' z), unrolled up to the root."""

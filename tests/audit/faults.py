@@ -19,7 +19,7 @@ from dptrees.dpcore.irregular import forest as irregular_forest
 from dptrees.dpcore.noise import source as noise
 from dptrees.dpcore.noise.laws import DiscreteGaussian
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.papers import estimators as published_forest
+from dptrees.dpcore.papers import forest as published_forest
 from dptrees.dpcore.uniform import plan
 
 Patch = pytest.MonkeyPatch

@@ -29,7 +29,7 @@ from dptrees.dpcore.noise import source as noise
 from dptrees.dpcore.noise.laws import DiscreteGaussian
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace
-from dptrees.dpcore.papers import estimators as published_forest
+from dptrees.dpcore.papers import forest as published_forest
 from dptrees.dpcore.privacy import sensitivity
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, PrivacyUnit
 from dptrees.dpcore.questions.sparse_counts import NodeCounts

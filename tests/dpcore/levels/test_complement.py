@@ -21,7 +21,7 @@ from dptrees.dpcore.levels.planner import (
     predicted_error,
 )
 from dptrees.dpcore.levels.uniform import UniformAnswerErrors, UniformMechanism, range_error
-from dptrees.dpcore.papers.estimators import PapersForest
+from dptrees.dpcore.papers.forest import PapersForest
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.uniform.objectives import CDF, NodeObjective, RangeObjective
 from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan, TreeSetting

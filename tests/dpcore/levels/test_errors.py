@@ -25,8 +25,8 @@ from dptrees.dpcore.levels.uniform import (
 )
 from dptrees.dpcore.noise.laws import DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.ordered.question import Totals, chunk_quantiles
-from dptrees.dpcore.papers.cdf_mechanisms import independent_mechanism
-from dptrees.dpcore.papers.estimators import PapersForest
+from dptrees.dpcore.papers.forest import PapersForest
+from dptrees.dpcore.papers.plans import independent_mechanism
 from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.questions.answer_errors import difference_ends
 from dptrees.dpcore.trees.error_laws import BLUR_VARIANCE, SMOOTHING, prefix_margin

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.levels.planner import NamedPlan, candidates, predicted_cdf_rmse, predicted_error
-from dptrees.dpcore.papers.cdf_mechanisms import published_prefix_variance
-from dptrees.dpcore.papers.estimators import PapersForest
+from dptrees.dpcore.papers.forest import PapersForest
+from dptrees.dpcore.papers.plans import published_prefix_variance
 from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.uniform.intervals import IntervalWidths
 from dptrees.dpcore.uniform.objectives import (

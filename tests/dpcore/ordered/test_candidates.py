@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.papers.cdf_errors import independent_error, refined_error, tree_error
 from dptrees.dpcore.levels.planner import candidates, plan_mechanism, predicted_cdf_rmse
-from dptrees.dpcore.papers.cdf_mechanisms import published_prefix_variance, tree_mechanism
-from dptrees.dpcore.papers.estimators import estimate_tree, independent_estimates
+from dptrees.dpcore.papers.forest import independent_estimates
+from dptrees.dpcore.papers.honaker import estimate_tree
+from dptrees.dpcore.papers.plans import published_prefix_variance, tree_mechanism
+from dptrees.dpcore.papers.rameshwar import independent_error, refined_error, tree_error
 from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan

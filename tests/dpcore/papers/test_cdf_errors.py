@@ -10,23 +10,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.papers.cdf_errors import (
+from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.papers.rameshwar import (
+    covering_nodes,
     histogram_error,
     histogram_error_from_variance,
     independent_error,
     independent_error_from_variance,
     level_variance,
-    optimal_error,
-    optimal_error_from_variance,
     refined_error,
-    tree_error,
-)
-from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.papers.cdf_mechanisms import (
-    covering_nodes,
     refined_error_from_variances,
+    tree_error,
     tree_error_from_variances,
 )
+from dptrees.dpcore.papers.rameshwar_optima import optimal_error, optimal_error_from_variance
 from dptrees.dpcore.privacy.unit import Measure
 
 Shape = tuple[int, ...]

@@ -13,7 +13,8 @@ import pytest
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dptrees.dpcore.papers.estimator_errors import EstimatorErrors, IndependentErrors
-from dptrees.dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
+from dptrees.dpcore.papers.forest import independent_estimates
+from dptrees.dpcore.papers.honaker import TreeEstimate, estimate_tree
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.trees.error_laws import ErrorLaw
 from dptrees.dpcore.trees.shapes import UniformTree

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.papers.estimators import TreeEstimate, estimate_tree, independent_estimates
+from dptrees.dpcore.papers.forest import independent_estimates
+from dptrees.dpcore.papers.honaker import TreeEstimate, estimate_tree
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator
 from tests.dpcore.conftest import random_tree

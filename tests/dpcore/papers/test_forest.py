@@ -1,6 +1,6 @@
 """Releases of the papers' mechanisms, estimates and consistent counts, end to end.
 
-Each combination is released through `release_counts` and compared with `dpcore.papers.estimators`
+Each combination is released through `release_counts` and compared with `dpcore.papers.honaker`
 and `dpcore.trees.isotonic` on the noise that the release drew, which is drawn again here from
 its key.
 """
@@ -22,12 +22,8 @@ from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.source import NoiseSource, combine_digests, counts_digest
 from dptrees.dpcore.ordered.question import OrderedQuestion
-from dptrees.dpcore.papers.estimators import (
-    PapersForest,
-    TreeEstimate,
-    estimate_tree,
-    independent_estimates,
-)
+from dptrees.dpcore.papers.forest import PapersForest, independent_estimates
+from dptrees.dpcore.papers.honaker import TreeEstimate, estimate_tree
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES

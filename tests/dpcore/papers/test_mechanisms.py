@@ -23,14 +23,14 @@ from dptrees.dpcore.levels.planner import plan_mechanism, plan_tree
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw, ZeroNoise
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.papers.cdf_mechanisms import (
+from dptrees.dpcore.papers.forest import PapersForest
+from dptrees.dpcore.papers.plans import (
     binary_mechanism,
     histogram_mechanism,
     independent_mechanism,
-    optimal_level_budgets,
     tree_mechanism,
 )
-from dptrees.dpcore.papers.estimators import PapersForest
+from dptrees.dpcore.papers.rameshwar_optima import optimal_level_budgets
 from dptrees.dpcore.privacy.composition import certified_delta, keeps
 from dptrees.dpcore.privacy.sensitivity import noise_law, prefix_sensitivity
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dptrees.dpcore.papers.cdf_mechanisms import best_fanouts, covering_nodes
+from dptrees.dpcore.papers.plans import best_fanouts
+from dptrees.dpcore.papers.rameshwar import covering_nodes
 from dptrees.dpcore.privacy.unit import Measure
 
 Shape = tuple[int, ...]

@@ -1,12 +1,8 @@
-"""Published mechanisms for CDFs as plans: their fan-outs, level budgets and errors.
+"""Published mechanisms for CDFs as plans, with the fan-outs that are best before estimation.
 
 Independent noise on every prefix (F^ind), noise on every leaf (F^hist), noise on the levels of a
 tree (F^tree) with the fan-outs and budgets that are best before estimation, or fan-outs of 2 with
-equal budgets (Honaker). Neighbors substitute one row and N is public, so the root carries no
-noise. Errors are squared l2-errors E_2 in rows^2, the sum of the variances of the K prefix
-counts; the paper's normalized errors are these divided by N^2. In F^tree a prefix is the sum over
-its covering; in F^tree,ref every count is first improved by those below it, and each prefix is
-averaged with N minus what lies to its right (still above least squares).
+equal budgets (Honaker). Their errors are formulas of `dpcore.papers.rameshwar`.
 
 The error of a tree is K / 2 sum_i (n_i - 1) v_i, v_i proportional to 1 / epsilon_i^2 or 1 / rho_i
 (p = 2 or 1): with equal budgets, to h^p sum_i (n_i - 1). Where prod n_i > K the order counts, but
@@ -22,8 +18,7 @@ add at least
 
 by the inequality of the means for j - 1 equal numbers and x + x / (2 x - 1) <= x + 1.
 
-Source: Rameshwar, Tandon, Sharma, "Optimal Tree-Based Mechanisms for Differentially Private
-Approximate CDFs", Sections III to V and Appendix B; Honaker, Section 3. Trees of more than K
+Source: Rameshwar, Tandon, Sharma, Sections III to V; Honaker, Section 3. Trees of more than K
 leaves and the search over them: derived here.
 """
 
@@ -40,221 +35,18 @@ import numpy as np
 
 from dptrees.dpcore.arithmetic.elementary import power
 from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.papers.rameshwar import (
+    VARIANCE_POWER,
+    checked_leaves,
+    covering_nodes,
+    refined_error_from_variances,
+    tree_error_from_variances,
+)
+from dptrees.dpcore.papers.rameshwar_optima import integer_root, optimal_level_budgets
 from dptrees.dpcore.privacy.unit import Measure
-from dptrees.dpcore.trees.shapes import MAX_LEAVES, UniformTree
+from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan, TreeSetting
 from dptrees.dpcore.uniform.prefix_errors import mean_prefix_variance, plan_batch
-
-Amount = float | Fraction
-
-
-def covering_nodes(leaves: int, fanouts: Sequence[int]) -> tuple[int, ...]:
-    """Number of nodes of each level in all coverings of the K prefixes.
-
-    The covering of the first t leaves has d_i(t) nodes of level i, d(t) being the digits of t in
-    the number system of the fan-outs. The K-th prefix is the root, which costs nothing. Over t < K
-    the i-th digit runs through q whole periods of n_i L_i, L_i leaves being below a node of level
-    i, and a last one that ends r = a L_i + b into it:
-
-        q L_i n_i (n_i - 1) / 2 + L_i a (a - 1) / 2 + a b,
-
-    which is K (n_i - 1) / 2 where prod n_i = K.
-
-    Args:
-        leaves: K.
-        fanouts: (n_1, ..., n_h), prod n_i >= K; leaves beyond the K-th are publicly empty.
-
-    Returns:
-        (h,) the numbers of nodes of levels 1..h, over the K prefixes.
-
-    Raises:
-        ValueError: K below 1, a fan-out below 2, or a product below K.
-
-    Source: proof of Theorem IV.1 (prod n_i = K); derived here for prod n_i > K. (Definition IV.1
-    to the letter also covers the K-th prefix by its digits: d_i(K) nodes of level i more.)
-
-    >>> covering_nodes(12, (3, 4)), covering_nodes(10, (3, 4))
-    ((12, 18), (8, 13))
-    """
-    _check_shape(leaves, fanouts)
-    totals, below = [], 1
-    for fanout in reversed(fanouts):
-        periods, rest = divmod(leaves, fanout * below)
-        whole, part = divmod(rest, below)
-        in_periods = periods * below * (fanout * (fanout - 1) // 2)
-        totals.append(in_periods + below * (whole * (whole - 1) // 2) + whole * part)
-        below *= fanout
-    return tuple(reversed(totals))
-
-
-def tree_error_from_variances(
-    leaves: int, fanouts: Sequence[int], variances: Sequence[float]
-) -> float:
-    """E_2 of a tree before any estimation: K / 2 sum_i (n_i - 1) v_i where prod n_i = K.
-
-    Args:
-        leaves: K.
-        fanouts: (n_1, ..., n_h), prod n_i >= K.
-        variances: (h,) of the noise of levels 1..h, in rows^2.
-
-    Returns:
-        The error in rows^2, summed over the K points.
-
-    Raises:
-        ValueError: fan-outs below 2 or that do not hold K leaves, or level variances that do not
-            fit them or are not positive finite numbers.
-
-    Source: Theorem IV.1; `covering_nodes` for prod n_i > K.
-
-    >>> tree_error_from_variances(4, (2, 2), (1.0, 1.0))  # 1 + 1 + 2 + 0
-    4.0
-    """
-    nodes = covering_nodes(leaves, fanouts)
-    return math.fsum(map(float.__mul__, _checked_variances(fanouts, variances), map(float, nodes)))
-
-
-def refined_error_from_variances(
-    leaves: int, fanouts: Sequence[int], variances: Sequence[float]
-) -> float:
-    """E_2 of a tree after the paper's refinement, for any fan-outs and level variances.
-
-    First, from below, 1 / a_i = 1 / v_i + 1 / (n_{i+1} a_{i+1}), with a_h = v_h. Then each prefix
-    is the mean of the sum over its covering and N minus the sum over its right covering. The two
-    have no node or descendant in common, so the variance is a quarter of the sum of theirs; on a
-    full tree that is half the tree error for the variances a_i. Where prod n_i > K, leaves beyond
-    the K-th are publicly empty and not measured, so the last node of each level has its own a.
-
-    Args:
-        leaves: K.
-        fanouts: (n_1, ..., n_h), prod n_i >= K.
-        variances: (h,) of the noise of levels 1..h, in rows^2.
-
-    Returns:
-        The error in rows^2, summed over the K points.
-
-    Raises:
-        ValueError: as `tree_error_from_variances`.
-
-    Source: Appendix B, Proposition B.1 and equation (14), there for equal fan-outs and budgets;
-    derived here for any.
-
-    >>> refined_error_from_variances(4, (2, 2), (1.0, 1.0))  # a_1 = 2/3: (1 + 2/3) 4 / 4
-    1.666...
-    """
-    _check_shape(leaves, fanouts)
-    levels = list(zip(fanouts, _checked_variances(fanouts, variances), strict=True))
-    # A level of one node repeats the root: no covering holds that node.
-    while levels and math.prod(fanout for fanout, _ in levels[1:]) >= leaves:
-        del levels[0]
-    if not levels:
-        return 0.0
-    own = [math.inf, *(variance for _, variance in levels)]
-    full = last = own.pop()
-    # Sums over the ends of prefixes inside a full node; left and right of those in the last one.
-    inside = left = right = 0.0
-    below, last_leaves = 1, 1
-    for (fanout, _), variance in zip(reversed(levels), reversed(own), strict=True):
-        span = (leaves - 1) % (fanout * below) + 1  # the leaves of the last node
-        count = (span - 1) // below  # its children but the last one
-        pairs = below * full * (count * (count - 1) / 2)
-        left += count * inside + pairs + last_leaves * count * full
-        right += count * inside + pairs + below * count * last
-        inside = fanout * inside + below * full * (fanout * (fanout - 1) / 2)
-        last = 1 / (1 / variance + 1 / (count * full + last))
-        full = 1 / (1 / variance + 1 / (fanout * full))
-        below, last_leaves = below * fanout, span
-    return (left + right) / 4
-
-
-def positive(name: str, value: Amount) -> float:
-    """Return a number as a float, refused where it is not positive and finite."""
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not 0 < number < math.inf:
-        raise ValueError(f"{name}: {number} is not a positive finite number")
-    return number
-
-
-def checked_leaves(leaves: int) -> int:
-    """Return a number of leaves, refused where it is not between 1 and 2^40."""
-    if not 1 <= leaves <= MAX_LEAVES:
-        raise ValueError(f"leaves: {leaves} is not between 1 and 2^40")
-    return leaves
-
-
-def _check_shape(leaves: int, fanouts: Sequence[int]) -> None:
-    checked_leaves(leaves)
-    if any(fanout < 2 for fanout in fanouts):
-        raise ValueError(f"fanouts: {tuple(fanouts)} has a fan-out below 2")
-    if math.prod(fanouts) < leaves:
-        raise ValueError(f"fanouts: {tuple(fanouts)} cover fewer than {leaves} leaves")
-
-
-def _checked_variances(fanouts: Sequence[int], variances: Sequence[float]) -> list[float]:
-    if len(variances) != len(fanouts):
-        raise ValueError(f"levels: {len(variances)} of them for {len(fanouts)} fan-outs")
-    return [positive("variance", each) for each in variances]
-
-
-# p: the variance of a level's noise is proportional to budget^-p.
-VARIANCE_POWER = {Measure.EPSILON: 2, Measure.RHO: 1}
-# Budgets are rounded to this part of the total: fine enough for fan-outs of 2 and 2^40 together.
-_SHARE_UNITS = 10**12
-
-
-def optimal_level_budgets(
-    fanouts: Sequence[int], total: Amount, measure: Measure = Measure.EPSILON
-) -> tuple[Fraction, ...]:
-    """The level budgets of least tree error: epsilon_i ~ (n_i - 1)^(1/3), rho_i ~ (n_i - 1)^(1/2).
-
-    Args:
-        fanouts: (n_1, ..., n_h).
-        total: epsilon or rho, a Fraction where it must be exact.
-        measure: which of the two.
-
-    Returns:
-        (h,) exact rationals whose sum is the total: each is rounded down to 10^-12 of it, and the
-        last takes the remainder.
-
-    Raises:
-        ValueError: no fan-outs, one below 2, or a total that is not a positive finite number.
-
-    Source: Theorem IV.2; for zCDP by the same argument.
-
-    >>> [str(budget) for budget in optimal_level_budgets((2, 2, 28), Fraction(5))]
-    ['1', '1', '3']
-    """
-    _check_fanouts(fanouts)
-    whole = exact_budget(total, measure)
-    degree = VARIANCE_POWER[measure] + 1
-    # Integer roots, so that the budgets are the same on every machine.
-    weights = [integer_root((n - 1) * _SHARE_UNITS ** (2 * degree), degree) for n in fanouts]
-    units = [weight * _SHARE_UNITS // sum(weights) for weight in weights[:-1]]
-    units.append(_SHARE_UNITS - sum(units))
-    return tuple(whole * Fraction(each, _SHARE_UNITS) for each in units)
-
-
-def integer_root(value: int, degree: int) -> int:
-    """The largest integer whose power is at most the positive value."""
-    root = 1 << -(-value.bit_length() // degree)
-    while root**degree > value:
-        root = ((degree - 1) * root + value // root ** (degree - 1)) // degree
-    return root
-
-
-def exact_budget(amount: Amount, measure: Measure) -> Fraction:
-    """Return a budget as a Fraction, refused where it is not positive and finite."""
-    if not (amount > 0 and amount != math.inf):
-        raise ValueError(f"{measure.value}: {amount} is not a positive finite number")
-    return Fraction(amount)
-
-
-def _check_fanouts(fanouts: Sequence[int]) -> None:
-    if not fanouts or any(fanout < 2 for fanout in fanouts):
-        raise ValueError(f"fanouts: {tuple(fanouts)} is empty or has a fan-out below 2")
-
 
 WholeFanouts = tuple[int, ...]
 

@@ -11,24 +11,22 @@ from functools import cache
 import numpy as np
 import pytest
 
-from benchmarks.papers.cdf_errors import level_variance
-from benchmarks.papers.factorisations import (
+from dptrees.dpcore.papers.plans import best_fanouts
+from dptrees.dpcore.papers.rameshwar import (
+    covering_nodes,
+    level_variance,
+    tree_error_from_variances,
+)
+from dptrees.dpcore.papers.rameshwar_optima import (
     best_factorization,
     closest_prime_power,
-    height_bounds,
-)
-from benchmarks.papers.real_fanouts import (
     error_bound,
+    height_bounds,
     least_error_bound,
     optimal_fanout,
     optimal_integer_fanout,
-    optimal_real_fanouts,
-)
-from dptrees.dpcore.papers.cdf_mechanisms import (
-    best_fanouts,
-    covering_nodes,
     optimal_level_budgets,
-    tree_error_from_variances,
+    optimal_real_fanouts,
 )
 from dptrees.dpcore.privacy.unit import Measure
 
