@@ -31,11 +31,11 @@ from benchmarks.synthetic.generators import (
     encode_points,
 )
 from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.papers.holland import multifractal
 
 Place = TypeVar("Place")
 Answer = TypeVar("Answer")
 Source = Callable[[np.random.Generator, int, int], Floats]
-BITS = 53
 COLUMNS = (1, 2, 5)
 BETA = "Beta(2, 8)"
 
@@ -50,36 +50,14 @@ def beta(rng: np.random.Generator, rows: int, dimensions: int) -> Floats:
     return rng.beta(2, 8, (rows, dimensions))
 
 
-def multifractal(
-    rng: np.random.Generator, rows: int, dimensions: int, *, skew: float = 0.8, bits: int = BITS
-) -> Floats:
-    """(rows, d) points of the multifractal of Holland et al., Section 3.3.
-
-    Every node of the binary hierarchy gives its left half the fraction B = `skew`; so all bits of
-    all columns are independent. Below the given bits a column is uniform.
-
-    Args:
-        rng: where the bits come from.
-        rows: n.
-        dimensions: d.
-        skew: B, in [1/2, 1].
-        bits: a column's depth, up to the 62 that a code can have; a float keeps the first 53
-            or, near zero, more.
-
-    Raises:
-        ValueError: the skew or the bits are out of range.
-    """
-    if not 0.5 <= skew <= 1 or not 0 <= bits <= 62:
-        raise ValueError(f"the skew {skew} is not in [1/2, 1] or {bits} bits are not in [0, 62]")
-    points = rng.random((rows, dimensions)) * 2.0**-bits
-    for bit in range(bits, 0, -1):
-        points += (rng.random(points.shape) >= skew) * 2.0**-bit
-    return np.minimum(points, np.nextafter(1.0, 0.0))
+def skewed(rng: np.random.Generator, rows: int, dimensions: int) -> Floats:
+    """(rows, d) points of the multifractal law of Holland et al. with B = .8."""
+    return multifractal(rng.random, rows, dimensions, skew=0.8)
 
 
 SOURCES: dict[str, Source] = {
     "Beta(2, 8)": beta,
-    "multifractal, B = .8": multifractal,
+    "multifractal, B = .8": skewed,
     "uniform": uniform,
 }
 

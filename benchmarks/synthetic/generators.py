@@ -8,20 +8,11 @@ is an interval of them. Holland et al., Section 9: the l-infinity diameter of a 
 Each is a function of points, epsilon and an rng, and private for neighbors that add or remove a
 row. The generators from papers are of no use for a release.
 
-**PrivHP** (Holland et al., Algorithms 2 to 4), with errata fixed: the top k belong to level l,
-which was just added, not l + 1; the last level is r; the level above the root has the root's
-diameter. Neighbors add or remove a row, as in the proof of Theorem 2 (the definition printed,
-replacement, needs twice the noise: half of the epsilon given).
-
 **PrivTree** (Zhang, Xiao, Xie), on the midpoint hierarchy: all columns are halved at once. A node
 of depth i is split where max(c - i delta, theta - delta) + Lap(lambda) > theta, with theta = 0,
 lambda = (2 b - 1) / (b - 1) / epsilon_1 and delta = lambda ln b for fan-out b = 2^d: that is
 epsilon_1-private at any depth. The leaves' counts then have noise of the scale 1 / epsilon_2. As
 published the budget is halved; neighbors add or remove a row. Here the deepest level is bounded.
-
-**PMM** (He, Vershynin, Zhu), as Holland et al. have it: PrivHP that prunes nothing. All levels down
-to r = ceil(log2(epsilon n)) are counted, with the budgets of Lemma 5 for k = n and the consistency
-of Algorithm 4. It is the yardstick of the study.
 
 **SRRW**, the superregular random walk of Boedihardjo, Strohmer and Vershynin, in one column:
 "Private measures, random walks, and synthetic data": to the distribution function at the edges of
@@ -38,7 +29,9 @@ regression, closest in the mean square. The total is taken as public, as publish
 
 **This project's mechanisms** on boxes of columns, released in memory. Every column is 2^b cells of
 [0, 1], as many as 53 bits or 62 in all allow. The noise is the project's own, of a key that the rng
-gives: a run of the study is a release of its own.
+gives: a run of the study is a release of its own. **PrivHP** as published is `privhp_paper`, and
+**PMM** (He, Vershynin, Zhu), which prunes nothing, is `pmm` (dpcore/papers/holland.py). Both have
+levels down to r = ceil(log2(epsilon n)).
 """
 
 from __future__ import annotations
@@ -70,6 +63,7 @@ from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_rows
+from dptrees.dpcore.sketches.sketch import SketchKind
 from dptrees.dpcore.uniform.plan import TreeSetting
 
 
@@ -163,32 +157,6 @@ def box_intervals(partition: Partition) -> tuple[Floats, Floats]:
     return first, first + volume
 
 
-def diameters(levels: int, dimensions: int) -> Floats:
-    """(levels + 1,) gamma_l of levels 0, ..., `levels` in l-infinity.
-
-    >>> diameters(4, 2).tolist()
-    [1.0, 1.0, 0.5, 0.5, 0.25]
-    """
-    return 2.0 ** -(np.arange(levels + 1) // dimensions).astype(np.float64)
-
-
-def level_sizes(*, dimensions: int, k: int, depth: int) -> Floats:
-    """(r + 1,) of levels 0, ..., r: Gamma_(l-1) for l <= L_k, then k gamma_(l-1).
-
-    >>> level_sizes(dimensions=1, k=4, depth=5).tolist()
-    [1.0, 1.0, 1.0, 1.0, 0.5, 0.25]
-    """
-    above = np.maximum(np.arange(depth + 1) - 1, 0)
-    dense = np.arange(depth + 1) <= k.bit_length() - 1
-    return np.where(dense, 2.0**above, float(k)) * diameters(depth, dimensions)[above]
-
-
-def level_budgets(epsilon: float, *, dimensions: int, k: int, depth: int) -> Floats:
-    """(r + 1,) sigma_l of Lemma 5, equation (23): proportional to the root of `level_sizes`."""
-    weights = np.sqrt(level_sizes(dimensions=dimensions, k=k, depth=depth))
-    return epsilon * weights / weights.sum()
-
-
 class ExactCounts:
     """The counts of all nodes of a data set, from its sorted codes."""
 
@@ -205,121 +173,6 @@ class ExactCounts:
     def cells(self, level: int) -> tuple[Integers, Integers]:
         """The codes of the nodes of a level that hold rows, and how many they hold."""
         return np.unique(self.codes >> depth(self.dimensions) - level, return_counts=True)
-
-
-def enforced(children: Floats, parents: Floats) -> Floats:
-    """Holland et al., Algorithm 4, with both corrections, for (g, 2) children of (g,) parents."""
-    children = np.maximum(children, 0)  # error correction type 1
-    even = children - ((children.sum(axis=1) - parents) / 2)[:, None]
-    left = np.stack((parents, np.zeros_like(parents)), axis=1)
-    right = left[:, ::-1]
-    # Error correction type 2: a child below zero gets nothing, the other one all.
-    return np.where(even[:, :1] < 0, right, np.where(even[:, 1:] < 0, left, even))
-
-
-@dataclass(frozen=True, kw_only=True)
-class SketchSize:
-    """A count-min sketch: `rows` hash rows (j) of `width` cells (w)."""
-
-    rows: int
-    width: int
-
-
-class NoisyCountMin:
-    """Private count-min sketch of one level (Algorithm 1): noise of the scale j / epsilon a cell.
-
-    The estimate is the least of noisy cells, as printed; with several rows it is biased low.
-    """
-
-    def __init__(
-        self,
-        cells: Integers,
-        counts: Integers,
-        size: SketchSize,
-        epsilon: float,
-        rng: np.random.Generator,
-    ) -> None:
-        # Multiply-shift would do; this stays readable: (a x + b mod p) mod w, p = 2^61 - 1 split.
-        self.multipliers = rng.integers(1, 2**63, (size.rows, 2), dtype=np.uint64) | np.uint64(1)
-        self.size = size
-        self.table = rng.laplace(0, size.rows / epsilon, (size.rows, size.width))
-        for row in range(size.rows):
-            self.table[row] += np.bincount(self.hashed(cells, row), counts, size.width)
-
-    def hashed(self, cells: Integers, row: int) -> Integers:
-        """The cells' places in a row."""
-        product = cells.astype(np.uint64) * self.multipliers[row, 0] + self.multipliers[row, 1]
-        # The high half of a product with an odd multiplier is well mixed.
-        high = (product >> np.uint64(32)) * np.uint64(self.size.width)
-        return (high >> np.uint64(32)).astype(np.int64)
-
-    def __call__(self, nodes: Integers) -> Floats:
-        """Estimates of nodes' counts, in the shape of their codes."""
-        flat = nodes.ravel()
-        rows = [self.table[row, self.hashed(flat, row)] for row in range(self.size.rows)]
-        return np.min(rows, axis=0).reshape(nodes.shape)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrivHP:
-    """The published mechanism.
-
-    Attributes:
-        k: how many nodes of a level are split.
-        depth: r.
-        sketch: of the levels below L_k; None counts exactly, with noise for every node.
-    """
-
-    k: int
-    depth: int
-    sketch: SketchSize | None = None
-
-    @property
-    def dense(self) -> int:
-        """L_k, the last level that is whole."""
-        return min(self.k.bit_length() - 1, self.depth)
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of counters and sketches while rows are read, 8 bytes each; exact counts not
-        included."""
-        sketch = self.sketch.rows * self.sketch.width if self.sketch else 0
-        return 8 * (2 ** (self.dense + 1) - 1 + (self.depth - self.dense) * sketch)
-
-    def release(self, points: Floats, epsilon: float, rng: np.random.Generator) -> Partition:
-        """The generator of (n, d) points."""
-        counts = ExactCounts(points)
-        budgets = level_budgets(epsilon, dimensions=points.shape[1], k=self.k, depth=self.depth)
-        nodes = np.zeros(1, np.int64)
-        above = np.maximum(counts(nodes, 0) + rng.laplace(0, 1 / budgets[0], 1), 0)
-        leaves: list[tuple[Integers, int, Floats]] = []
-        for level in range(1, self.depth + 1):
-            children = (nodes << 1)[:, None] + np.arange(2)
-            noisy = self._measured(counts, children, level, budgets[level], rng)
-            found = enforced(noisy, above).ravel()
-            hot = np.ones(found.size, bool)
-            if level == self.depth:
-                hot[:] = False
-            elif found.size > self.k:
-                hot[np.argsort(-found, kind="stable")[self.k :]] = False
-            leaves.append((children.ravel()[~hot], level, found[~hot]))
-            nodes, above = children.ravel()[hot], found[hot]
-        codes, mass = (np.concatenate([leaf[part] for leaf in leaves]) for part in (0, 2))
-        levels = np.concatenate([np.full(leaf[0].size, leaf[1]) for leaf in leaves])
-        return make_partition(codes, levels, mass, counts.dimensions)
-
-    def _measured(
-        self,
-        counts: ExactCounts,
-        children: Integers,
-        level: int,
-        epsilon: float,
-        rng: np.random.Generator,
-    ) -> Floats:
-        if self.sketch is None or level <= self.dense:
-            return counts(children, level) + rng.laplace(0, 1 / epsilon, children.shape)
-        cells, rows = counts.cells(level)
-        return NoisyCountMin(cells, rows, self.sketch, epsilon, rng)(children)
 
 
 DEEPEST = 40
@@ -356,12 +209,6 @@ def effective_depth(rows: int, epsilon: float) -> int:
     10
     """
     return max(1, math.ceil(math.log2(epsilon * rows)))
-
-
-def pmm_mechanism(rows: int, epsilon: float) -> PrivHP:
-    """PMM for n rows; n is taken as public, as published."""
-    depth = effective_depth(rows, epsilon)
-    return PrivHP(k=2**depth, depth=depth)
 
 
 def walk(levels: int, scale: float, rng: np.random.Generator) -> Floats:
@@ -427,26 +274,6 @@ def _uniform(points: Floats, epsilon: float, rng: np.random.Generator) -> Releas
     return Released(partition=whole, state_bytes=0)
 
 
-def _pmm(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
-    mechanism = pmm_mechanism(len(points), epsilon)
-    partition = mechanism.release(points, epsilon, rng)
-    return Released(partition=partition, state_bytes=mechanism.state_bytes)
-
-
-def _privhp(
-    k: int, sketch: SketchSize | None
-) -> Callable[[Floats, float, np.random.Generator], Released]:
-    def release(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
-        mechanism = PrivHP(k=k, depth=effective_depth(len(points), epsilon), sketch=sketch)
-        partition = mechanism.release(points, epsilon, rng)
-        state = mechanism.state_bytes
-        if sketch is None:
-            state += sparse_bytes(ExactCounts(points), mechanism.depth)
-        return Released(partition=partition, state_bytes=state)
-
-    return release
-
-
 def _privtree(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
     state = sparse_bytes(ExactCounts(points), DEEPEST)
     partition = privtree_release(points, epsilon, rng)
@@ -486,12 +313,7 @@ def sparse_bytes(counts: ExactCounts, level: int) -> int:
 REFERENCES = (
     Generator(name="uniform", release=_uniform),
     Generator(name="SRRW", release=_srrw, columns=1),
-    Generator(name="PMM", release=_pmm),
     Generator(name="PrivTree", release=_privtree),
-    Generator(
-        name="PrivHP, k 64, sketch 1 x 512", release=_privhp(64, SketchSize(rows=1, width=512))
-    ),
-    Generator(name="PrivHP, k 64, exact", release=_privhp(64, None)),
     Generator(name="planned tree", release=_planned, columns=1),
 )
 
@@ -527,11 +349,13 @@ def planned(
 
 
 def real(name: str, mechanism: str, **given: Any) -> Generator:
-    """A generator of the study by the project's own code."""
+    """A generator of the study by the project's own code; published ones have their depth."""
 
     def release(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
-        domain = box(points.shape[1])
-        plan = planned(mechanism, domain, len(points), epsilon, **given)
+        domain, choices = box(points.shape[1]), dict(given)
+        if mechanism in ("pmm", "privhp_paper"):
+            choices.setdefault("depth", effective_depth(len(points), epsilon))
+        plan = planned(mechanism, domain, len(points), epsilon, **choices)
         question = HypercubeQuestion(name=TREE, domain=domain, plan=plan)
         release_plan = ReleasePlan(
             name="study",
@@ -558,6 +382,15 @@ def real(name: str, mechanism: str, **given: Any) -> Generator:
 
 
 REAL_GENERATORS: tuple[Generator, ...] = (
+    real("PMM", "pmm", holding=Holding.SPARSE),
+    real(
+        "PrivHP, k 64, sketch 1 x 512",
+        "privhp_paper",
+        most=64,
+        width=512,
+        sketch=SketchKind.COUNT_MIN,
+    ),
+    real("PrivHP, k 64, exact", "privhp_paper", most=64, holding=Holding.SPARSE),
     real("dptrees", "privhp"),
     real("dptrees, 256 KiB", "privhp", holding=Holding.SKETCH, memory=2**18),
     real("dptrees privtree", "privtree"),

@@ -3,7 +3,6 @@ study in its smallest form, and the page."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from pathlib import Path
 
@@ -12,26 +11,24 @@ import pytest
 from scipy.stats import wasserstein_distance
 
 from benchmarks.synthetic import __main__ as study
-from benchmarks.synthetic.__main__ import Case, Extent, line_distance, multifractal, tree_bound
+from benchmarks.synthetic.__main__ import Case, Extent, line_distance, tree_bound
 from benchmarks.synthetic.generators import (
     GENERATORS,
     ExactCounts,
-    NoisyCountMin,
     Partition,
-    PrivHP,
-    SketchSize,
     depth,
     encode_points,
-    enforced,
     make_partition,
-    pmm_mechanism,
     privtree_release,
+    real,
     sparse_bytes,
     walk,
 )
 from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.boxes.plan import Holding
+from dptrees.dpcore.papers.holland import multifractal
 
-NO_NOISE = 1e12
+NO_NOISE = 1e11
 TINY = Extent(sizes=((200, 1.0), (300, 0.5)), runs=3)
 
 
@@ -88,7 +85,7 @@ def test_distances_of_a_partition(seed: int) -> None:
 
 def test_every_node_gives_its_left_half_the_skew() -> None:
     rows, skew = 40_000, 0.8
-    points = multifractal(np.random.default_rng(0), rows, 2, skew=skew)
+    points = multifractal(np.random.default_rng(0).random, rows, 2, skew=skew)
     bits = (points[:, :, None] * 2.0 ** np.arange(1, 11)).astype(np.int64) & 1
     # 20 frequencies at once: a false alarm has a probability below 1e-6 at 5.5 standard errors.
     limit = 5.5 * math.sqrt(skew * (1 - skew) / rows)
@@ -98,67 +95,24 @@ def test_every_node_gives_its_left_half_the_skew() -> None:
 # --- the published mechanisms ---
 
 
-def test_algorithm_4_one_node_at_a_time() -> None:
-    def one(parent: float, left: float, right: float) -> tuple[float, float]:
-        left, right = max(left, 0.0), max(right, 0.0)
-        surplus = left + right - parent
-        if left - surplus / 2 < 0:
-            return 0.0, parent
-        if right - surplus / 2 < 0:
-            return parent, 0.0
-        return left - surplus / 2, right - surplus / 2
-
-    values = [-3.0, -0.5, 0.0, 0.5, 2.0, 7.0]
-    triples = list(itertools.product([0.0, 1.0, 4.0], values, values))
-    parents, children = np.array(triples)[:, 0], np.array(triples)[:, 1:]
-    np.testing.assert_allclose(enforced(children, parents), [one(*each) for each in triples])
-
-
 @pytest.mark.parametrize("dimensions", [1, 2, 5])
 def test_without_noise_and_pruning_trees_are_the_data(dimensions: int) -> None:
     points, rng = beta(0, 300, dimensions), np.random.default_rng(0)
+    pmm = real("PMM", "pmm", depth=4 * dimensions, holding=Holding.SPARSE)
     for partition in (
-        PrivHP(k=300, depth=4 * dimensions).release(points, NO_NOISE, rng),
+        pmm.release(points, NO_NOISE, rng).partition,
         privtree_release(points, NO_NOISE, rng),
     ):
         assert tree_bound(points, partition, rounds=4) == pytest.approx(2.0**-4)
 
 
-def test_privhp_splits_k_nodes_a_level() -> None:
-    partition = PrivHP(k=8, depth=12).release(beta(0, 1000, 1), 1.0, np.random.default_rng(0))
-    levels = np.round(-np.log2(partition.upper - partition.lower)[:, 0]).astype(int)
-    # Level 3 is whole and all its 8 nodes are split; then 8 of 16 stop at each level but the last.
-    assert np.bincount(levels).tolist() == [0, 0, 0, 0, *[8] * 8, 16]
-
-
-def test_privhp_with_a_wide_sketch_counts_exactly() -> None:
-    rng = np.random.default_rng(0)
-    points = study.beta(rng, 200, 1)
-    wide = PrivHP(k=4, depth=8, sketch=SketchSize(rows=1, width=2**22))
-    sketched, counted = (
-        each.release(points, NO_NOISE, rng) for each in (wide, PrivHP(k=4, depth=8))
-    )
-    np.testing.assert_allclose(sketched.mass, counted.mass, atol=1e-6)
-
-
-def test_count_min_keeps_lemma_4() -> None:
-    """E error <= (n - c) / w, and above half of that for flat data, where collisions add up."""
-    rng = np.random.default_rng(0)
-    cells, counts = np.arange(4000) * 977, np.full(4000, 5)
-    errors = [
-        NoisyCountMin(cells, counts, SketchSize(rows=1, width=64), NO_NOISE, rng)(cells).mean() - 5
-        for _ in range(20)
-    ]
-    assert 0.5 < np.mean(errors) / ((20_000 - 5) / 64) < 1.2
-
-
 def test_pmm_has_its_known_distance() -> None:
     """Beta(2, 8), epsilon 1, n = 1000: .0113 by an independent run; here 60 runs, an sd of 40 %."""
-    rng = np.random.default_rng(5)
+    rng, pmm = np.random.default_rng(5), real("PMM", "pmm", holding=Holding.SPARSE)
     found = []
     for _ in range(60):
         points = study.beta(rng, 1000, 1)
-        found.append(line_distance(points, pmm_mechanism(1000, 1.0).release(points, 1.0, rng)))
+        found.append(line_distance(points, pmm.release(points, 1.0, rng).partition))
     assert 0.0085 < np.mean(found) < 0.0125
 
 
