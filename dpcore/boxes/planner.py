@@ -28,7 +28,11 @@ from dptrees.dpcore.arithmetic.sums import binary_exponent
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.boxes.plan import Estimation, GrowthRule, Holding, LevelSketches, PartitionPlan
 from dptrees.dpcore.boxes.privtree import PrivTreePlan
-from dptrees.dpcore.privacy.sensitivity import level_sensitivity
+from dptrees.dpcore.privacy.sensitivity import (
+    level_sensitivity,
+    noise_law,
+    sketch_sensitivity,
+)
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
 from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape
 from dptrees.dpcore.specification import Refusal
@@ -243,10 +247,11 @@ def plan_partition(setting: PartitionSetting, choices: PartitionChoices) -> Part
     """
     depths = level_depths(setting, choices)
     most = most_split(choices, setting, depths)
-    holding, sketches = _holding(setting, choices, depths, most)
+    amounts = _amounts(setting, choices, depths, most)
+    holding, sketches = _holding(setting, choices, depths, most, amounts)
     return PartitionPlan(
         depths=depths,
-        amounts=_amounts(setting, choices, depths, most),
+        amounts=amounts,
         measure=setting.budget.measure,
         unit=setting.unit,
         public_total=setting.public_total,
@@ -440,7 +445,11 @@ def level_amounts(setting: PartitionSetting, shares: Floats, *, root: bool) -> t
 
 
 def _holding(
-    setting: PartitionSetting, choices: PartitionChoices, depths: tuple[int, ...], most: int
+    setting: PartitionSetting,
+    choices: PartitionChoices,
+    depths: tuple[int, ...],
+    most: int,
+    amounts: tuple[Fraction, ...],
 ) -> tuple[Holding, LevelSketches | None]:
     """The best way to hold counts that fits memory: exact ones have no collisions."""
     memory = choices.memory or DEFAULT_MEMORY
@@ -465,7 +474,7 @@ def _holding(
     if wanted is Holding.SPARSE or (wanted is None and 2 * sparse <= memory):
         return Holding.SPARSE, None
     try:
-        return Holding.SKETCH, _sketches(choices, depths, most, memory)
+        return Holding.SKETCH, _sketches(setting, choices, depths, most, amounts)
     except _TooSmall as refused:
         least = refused.least if wanted is Holding.SKETCH else min(refused.least, 2 * dense)
         raise Refusal("memory", f"{memory} bytes are below the {least} of the least plan") from None
@@ -484,25 +493,50 @@ class _TooSmall(ValueError):
 
 
 def _sketches(
-    choices: PartitionChoices, depths: tuple[int, ...], most: int, memory: int
+    setting: PartitionSetting,
+    choices: PartitionChoices,
+    depths: tuple[int, ...],
+    most: int,
+    amounts: tuple[Fraction, ...],
 ) -> LevelSketches:
     """Counters for the first levels, and the widest sketches that fit what remains of memory.
 
-    Of the paper counters are for levels of at most k nodes (L_k of Algorithm 2); as planned here
+    Of the paper counters are for levels of at most k nodes (L_k of Algorithm 2), and sketches are
+    no wider than its bound, corrected, has use for (`quiet_width`); as planned here counters are
     for as many levels as fit a quarter of memory, as a counter has no collisions.
     """
+    memory = choices.memory or DEFAULT_MEMORY
     counters = _counters(choices, depths, most, memory)
     sketched, above = len(depths) - 1 - counters, 8 << depths[counters]
-    width = choices.width
-    if width is None:
-        fit = (memory // 2 - above) // (8 * sketched * (choices.hash_rows or 1))
+    kind, rows, width = choices.sketch or SketchKind.COUNT_SKETCH, choices.hash_rows or 1, 0
+    if choices.width is None:
+        fit = (memory // 2 - above) // (8 * sketched * rows)
         width = min(_MOST_WIDTH, 1 << (fit.bit_length() - 1))
-    kind = choices.sketch or SketchKind.COUNT_SKETCH
-    shape = SketchShape(kind=kind, rows=choices.hash_rows or 1, width=width)
+    if choices.width is None and choices.shares == "lemma_5":
+        budget = Budget(measure=setting.budget.measure, amount=max(amounts[counters + 1 :]))
+        signed = kind is SketchKind.COUNT_SKETCH
+        law = noise_law(budget, *sketch_sensitivity(setting.unit, rows, signed=signed))
+        width = min(width, quiet_width(choices.guessed_rows, math.sqrt(law.variance)))
+    shape = SketchShape(kind=kind, rows=rows, width=choices.width or width)
     needed = 2 * (above + 8 * sketched * shape.cells)
     if needed > memory:
         raise _TooSmall(needed)
     return LevelSketches(shape=shape, counters=counters)
+
+
+def quiet_width(rows: int, deviation: float) -> int:
+    """The first power of two at which collisions are a quarter of the noise at most, at least 16.
+
+    Collisions add rows / width to a count at most in the mean, and noise its deviation; both enter
+    the bound of W1 alike, so that a wider sketch of one row gains a fifth of it at most.
+
+    Source: Holland et al., Theorem 3, corrected (`dpcore.papers.holland.wasserstein_bound`).
+
+    >>> quiet_width(10**6, 20.0), quiet_width(100, 1e6)
+    (262144, 16)
+    """
+    least = 4 * rows / deviation if deviation > 0 else float(_MOST_WIDTH)
+    return max(_LEAST_WIDTH, 1 << binary_exponent(max(1.0, least)))
 
 
 def _counters(choices: PartitionChoices, depths: tuple[int, ...], most: int, memory: int) -> int:

@@ -26,7 +26,7 @@ from dptrees.dpcore.boxes.planner import (
     plan_partition,
     useful_depth,
 )
-from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Measure
+from dptrees.dpcore.privacy.unit import ROW_UNITS, SUBSTITUTE_ROW, Measure, PrivacyUnit
 from dptrees.dpcore.sketches.sketch import SketchKind
 from dptrees.dpcore.specification import Refusal
 from tests.dpcore.boxes.boxes import MECHANISMS, make_setting
@@ -155,6 +155,33 @@ def test_the_papers_mechanisms_are_the_papers() -> None:
     for name in ("most", "parts"):
         with pytest.raises(Refusal, match="PMM splits every node"):
             PartitionChoices.from_mechanism("pmm", **{name: 4})
+
+
+@pytest.mark.parametrize("unit", ROW_UNITS)
+@pytest.mark.parametrize("measure", Measure)
+@pytest.mark.parametrize("hash_rows", [1, 3])
+def test_the_papers_sketches_are_as_wide_as_collisions_count(
+    unit: PrivacyUnit, measure: Measure, hash_rows: int
+) -> None:
+    """Collisions, rows / width in the mean, are a quarter of the least noise at most, or an eighth
+    at least; memory, a width that is given and other mechanisms do not follow it."""
+    setting = make_setting(measure=measure, unit=unit, dimensions=1)
+    given = {"rows": 10**5, "most": 64, "holding": Holding.SKETCH, "hash_rows": hash_rows}
+    plan = plan_partition(setting, PartitionChoices.from_mechanism("privhp_paper", **given))
+    assert plan.sketches is not None
+    shape, deviations = plan.sketches.shape, [law.variance**0.5 for law in plan.laws if law]
+    least = min(deviations[plan.sketches.counters + 1 :])
+    assert least / 8 < 10**5 / shape.width <= least / 4
+    assert shape.rows == hash_rows
+    fixed = plan_partition(
+        setting, PartitionChoices.from_mechanism("privhp_paper", **given, width=32)
+    )
+    assert fixed.sketches is not None and fixed.sketches.shape.width == 32
+    small = PartitionChoices.from_mechanism("privhp_paper", **given, memory=2**17)
+    held = plan_partition(setting, small)
+    assert held.sketches is not None and held.sketches.shape.width < shape.width
+    other = plan_partition(setting, PartitionChoices(**given))
+    assert other.sketches is not None and other.sketches.shape.width == 2**20
 
 
 def test_thresholds_are_standard_errors_of_the_childrens_noise() -> None:
