@@ -10,9 +10,16 @@ from __future__ import annotations
 
 import sys
 
-from dptrees.dpcore.papers import ghazi, ghazi_bounds, honaker, rameshwar, rameshwar_optima
+from dptrees.dpcore.papers import (
+    ghazi,
+    ghazi_bounds,
+    holland,
+    honaker,
+    rameshwar,
+    rameshwar_optima,
+)
 
-__all__ = ["ghazi", "ghazi_bounds", "honaker", "rameshwar", "rameshwar_optima"]
+__all__ = ["ghazi", "ghazi_bounds", "holland", "honaker", "rameshwar", "rameshwar_optima"]
 
 # For ``import dptrees.papers.honaker``: the same modules, not copies of them.
 sys.modules.update({f"{__name__}.{name}": globals()[name] for name in __all__})

@@ -45,6 +45,7 @@ ROWS = 100_000
 EPSILONS = {"epsilon 1": 1.0, "no noise": 1e6}
 SPLIT, WIDTHS = (16, 64, 256, 1024, 2048), (64, 256, 1024, 4096, 8192)
 HASHES = (1, 4, 16)
+WIDE = (2**12, 2**14, 2**16, 2**18, 2**20)
 ATOMS = 256
 
 
@@ -195,6 +196,16 @@ def rows_of_sketches(runs: int) -> str:
     return table(["source, j w", *(f"j {j}" for j in HASHES)], lines)
 
 
+def widths(runs: int) -> str:
+    """W1 of count sketches by their width, of a million rows, k = 1,024."""
+    lines = []
+    for source in LAWS:
+        given = {"source": source, "noise": "epsilon 1", "kind": SketchKind.COUNT_SKETCH}
+        made = [Cell(k=1024, w=w, runs=runs, rows=10**6, **given) for w in WIDE]
+        lines.append([source, *(short_number(each.distance) for each in mapped(run_cell, made))])
+    return table(["source", *(f"w 2^{w.bit_length() - 1}" for w in WIDE)], lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the tables or writes them between the marks of a page."""
     parser = argparse.ArgumentParser(
@@ -205,7 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     text = (
         f"{sizes(options.runs)}\n\nCount sketches of j rows, as many cells in all, k 64, "
-        f"epsilon 1: W1.\n\n{rows_of_sketches(options.runs)}\n"
+        f"epsilon 1: W1.\n\n{rows_of_sketches(options.runs)}\n\n"
+        "Count sketches by their width, a million rows, k 1,024, epsilon 1: W1. The default is "
+        f"2^18.\n\n{widths(max(2, options.runs // 2))}\n"
     )
     show_page(text, options.write, "sketches")
     return 0

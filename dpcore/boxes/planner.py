@@ -117,7 +117,8 @@ class PartitionChoices:
         estimation: of the counts.
         holding: of exact counts.
         memory: of exact counts, in bytes, on one worker; growing takes more where `most` lets it.
-        width: w, of sketches; by default as wide as memory allows.
+        width: w, of sketches; by default as wide as memory allows, of the paper's no wider than
+            `quiet_width`.
         hash_rows: j, of sketches; 1 by default.
         sketch: the kind of sketches; count sketches by default. Any of these three needs them.
         root: whether the root is measured; it costs a share. Even shares and `parts` need it.

@@ -143,7 +143,7 @@ def row_error(
     row of a count sketch too.
 
     Args:
-        n, c, w, j: rows of data, those of the node, cells of a row and rows of the sketch.
+        n, c, w, j: rows of data, rows of the node, cells of a row and rows of the sketch.
         k, tail: a number of nodes, and the rows that all but the k largest have.
 
     >>> row_error(6400, 0, 64), row_error(6400, 0, 64, j=7, k=16, tail=48)
@@ -279,7 +279,7 @@ def tail(counts: npt.ArrayLike, k: int) -> float:
     >>> tail([5, 1, 8, 2], 2)
     3.0
     """
-    return candidate_sum(counts, k, np.size(counts) - 1)
+    return candidate_sum(counts, k, np.asarray(counts).size - 1)
 
 
 def noise_term(levels: Floats, epsilon_n: float) -> float:
@@ -373,7 +373,7 @@ def wasserstein_bound(
     besides the error of the root's count (Appendix C). Pruned at a level are at most the rows of
     the bottom k candidates, at most t_l, and the error |D| of all candidates that the ranking
     suffers; sum |D| is that of the root and 2 miss of every node split above. The sketch of a level
-    is independent of which nodes were split above it, so expectations multiply.
+    is independent of the nodes that were split above it, so expectations multiply.
 
     Args:
         n: rows.
@@ -382,7 +382,7 @@ def wasserstein_bound(
         sigmas: (r + 1,) the budget of each level; infinite for none of its noise.
         collisions: a bound of E|e| of any node in a sketch, such as `row_error`; 0 without.
         tails: (r + 1,) t_l, such as `tail` of each level, at most n.
-        j: rows of a sketch, of which the minimum is taken.
+        j: rows of a sketch; their minimum is taken.
 
     >>> gammas = np.array([gamma(level, 1) for level in range(11)])
     >>> found = wasserstein_bound(1e4, k=16, gammas=gammas, sigmas=np.full(11, 1 / 11),
@@ -415,7 +415,7 @@ def wasserstein_bound(
 def multifractal_tails(skew: float, k: int, depth: int) -> Floats:
     """Lemma 11 (corrected): (r + 1,) sum_l^{k,2k-1} / n in the mean, of the multifractal law.
 
-    The candidates are those of exact pruning, by the probabilities of nodes. It is at most 1 - B of
+    The candidates are what exact pruning leaves, by the probabilities of nodes. It is at most 1 - B of
     what the hot nodes hold, so at most 1 - B (the bound), while (1 - B) B^(l - L_k - 1), as
     printed, may be passed from the second pruned level on. With B = 1/2, the uniform law, it is
     2^(L_k - l).
