@@ -17,6 +17,7 @@ These are the functions:
     plan(config)              return a Plan: the expected errors, before a row is read
     check(rows, config)       count the rows that a release would drop: exact, not private
     keygen(path)              write a new release key to a file
+    closest_cdf(noisy, total) make noisy cumulative counts consistent, by any additive metric
 
 These are for a Beam pipeline:
 
@@ -29,6 +30,11 @@ These are for a Beam pipeline:
 This is for a Spark DataFrame, and needs ``import dptrees.spark``:
 
     spark.release(df, config) make a Release; Spark counts the rows
+
+These are the definitions, algorithms and formulas of the papers, and need ``import
+dptrees.papers``:
+
+    papers.rameshwar          one module for each paper, in its order and notation
 
 These are the classes; ``help(dptrees.Release)`` describes one:
 
@@ -60,6 +66,7 @@ if not os.path.isdir(os.path.join(os.path.dirname(__file__), "dpcore")):
 from dptrees.dpcore import __version__
 
 if TYPE_CHECKING:
+    from dptrees.dpcore.trees.closest_cdf import closest_cdf
     from dptrees.pipelines.beam_yaml import DPTree
     from dptrees.pipelines.python.calls import (
         check,
@@ -91,6 +98,7 @@ __all__ = [
     "TreeAnswers",
     "__version__",
     "check",
+    "closest_cdf",
     "error_sentence",
     "key",
     "keygen",
@@ -113,6 +121,7 @@ _MODULES = {
     "Session": "dptrees.pipelines.python.making",
     "TreeAnswers": "dptrees.pipelines.python.tree",
     "check": _CALLS,
+    "closest_cdf": "dptrees.dpcore.trees.closest_cdf",
     "error_sentence": _CALLS,
     "key": _CALLS,
     "keygen": _CALLS,

@@ -165,7 +165,7 @@ _REVIEWED: tuple[tuple[str, dict[str, str]], ...] = (
                 *("_SHARE_UNITS ** (2 * degree)", "root ** degree", "root ** (degree - 1)"),
                 *("prime ** smaller", "prime ** (smaller + 1)", "base ** exponent"),
                 *("root ** height", "height ** power", "prime ** np.arange(exponent + 1)"),
-                "len(fanouts) ** VARIANCE_POWER[measure]",
+                *("len(fanouts) ** VARIANCE_POWER[measure]", "height ** 3", "count ** count"),
             ],
             WHOLE,
         ),

@@ -52,6 +52,7 @@ from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism, Noise, Set
 from dptrees.dpcore.repair.planner import assumed_rows
 from dptrees.dpcore.specification import INLINE, Refusal, coded
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk, UniformChunking, saturated_sums
+from dptrees.dpcore.trees.closest_cdf import closest_cdf_l2
 from dptrees.dpcore.trees.consistency import consistent_counts
 from dptrees.dpcore.trees.error_laws import QuantileMargin, QuantileWidths, one_sided, prefix_margin
 from dptrees.dpcore.trees.forests import (
@@ -62,7 +63,6 @@ from dptrees.dpcore.trees.forests import (
     SingleChunkTrees,
     level_solutions,
 )
-from dptrees.dpcore.trees.isotonic import closest_cdf_l2
 from dptrees.dpcore.uniform.objectives import Objective, QuantileObjective, RangeObjective
 from dptrees.dpcore.uniform.plan import Consistency
 

@@ -29,6 +29,7 @@ from dptrees.dpcore.questions.answer_errors import (
 from dptrees.dpcore.questions.planning import ChunkLayout, Mechanism
 from dptrees.dpcore.specification import INLINE, coded
 from dptrees.dpcore.trees.chunks import Chunk
+from dptrees.dpcore.trees.closest_cdf import CDF_METRICS
 from dptrees.dpcore.trees.error_laws import (
     BLUR_VARIANCE,
     ROUNDING,
@@ -327,7 +328,7 @@ class UniformMechanism(Mechanism[UniformForest | PapersForest, IntervalWidths]):
     @property
     def _is_published(self) -> bool:
         """Whether the answer is one of the papers', which need a whole tree at once."""
-        return not self.plan.is_efficient or self.consistency in (Consistency.L1, Consistency.L2)
+        return not self.plan.is_efficient or self.consistency.value in CDF_METRICS
 
     def check(
         self, layout: ChunkLayout, forest: Callable[[], UniformForest | PapersForest]

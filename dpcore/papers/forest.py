@@ -1,7 +1,7 @@
 """Forests of trees that are estimated as the papers do, and the estimates of independent prefixes.
 
 The estimates need a whole tree at once, so every tree must fit one chunk; consistent counts may be
-the closest CDF (`dpcore.trees.isotonic`).
+the closest CDF (`dpcore.trees.closest_cdf`).
 
 Source: Honaker (`dpcore.papers.honaker`); Rameshwar, Tandon, Sharma, sections III-A
 (`independent_estimates`) and VI.
@@ -19,6 +19,7 @@ from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.noise.source import NoiseSource, add_noise
 from dptrees.dpcore.papers.honaker import Total, TreeEstimate, estimate_tree, public_root
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES, Chunk
+from dptrees.dpcore.trees.closest_cdf import closest_cdf
 from dptrees.dpcore.trees.consistency import consistent_counts
 from dptrees.dpcore.trees.forests import (
     LevelSolution,
@@ -28,7 +29,6 @@ from dptrees.dpcore.trees.forests import (
     SingleChunkTrees,
     level_solutions,
 )
-from dptrees.dpcore.trees.isotonic import closest_cdf_l1, closest_cdf_l2
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Consistency, Measured, TreePlan, UniformForest
 
@@ -193,6 +193,5 @@ class PapersForest(SingleChunkTrees):
         if self._consistency is Consistency.TOP_DOWN:
             below = self._efficient.weights(chunk).below
             return consistent_counts(chunk.tree, below, found.levels, roots.count[:, None])
-        closest = closest_cdf_l1 if self._consistency is Consistency.L1 else closest_cdf_l2
-        prefixes = closest(found.prefixes, roots.count)
+        prefixes = closest_cdf(found.prefixes, roots.count, self._consistency.value)
         return list(self.plan.tree.level_counts(np.diff(prefixes, axis=-1, prepend=0)))

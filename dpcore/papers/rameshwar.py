@@ -2,7 +2,7 @@
 
 The definitions, mechanisms and errors of the paper in its order and notation. Its choices of
 budgets and fan-outs, from Theorem IV.2 to Section V, are in `dpcore.papers.rameshwar_optima`;
-Section VI, the closest CDF, is `dpcore.trees.isotonic`. Neighbors substitute one row, and N is
+Section VI, the closest CDF, is `dpcore.trees.closest_cdf`. Neighbors substitute one row, and N is
 public, so the root of a tree carries no noise. K is `leaves`, n_1, ..., n_h are `fanouts`, and h =
 m - 1 is the height. Errors E_2 are squared l2-errors in rows^2, the variances of the K prefix
 counts summed over the K points; the paper's are these divided by N^2. Leaves and nodes are counted
@@ -15,7 +15,7 @@ level is 8 / epsilon_i^2, or 1 / rho_i. Functions that end in `_from_variance` t
 What releases use in place of the paper's: integer noise that is drawn once (`dpcore.noise`);
 least squares (`dpcore.trees.estimation`), whose error is a half to a third of Lemma IV.4's; trees
 and budgets that are best after least squares (`dpcore.uniform.strategies`); the closest CDF by
-isotonic regression in place of a trellis (`dpcore.trees.isotonic`).
+prefix minima and isotonic regression in place of a trellis (`dpcore.trees.closest_cdf`).
 
 Corrections: Section III ("K >= 4"), Lemma B.1 (the empty covering).
 """

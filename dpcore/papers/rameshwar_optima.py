@@ -341,6 +341,51 @@ def prime_power_height(prime: int, exponent: int, measure: Measure = Measure.EPS
     return len(min(shapes, key=lambda fanouts: _equal_budget_error(fanouts, measure)))
 
 
+def equal_budget_bound(leaves: int, height: int) -> float:
+    """Lemma V.1: h^3 (K^(1/h) - 1), at most g(n) = h^2 sum_i (n_i - 1) of any fan-outs of a height.
+
+    Args:
+        leaves: K.
+        height: h.
+
+    >>> round(equal_budget_bound(256, 2), 9), 2**2 * (15 + 15)
+    (120.0, 120)
+    """
+    return float(height**3) * expm1(log(checked_leaves(leaves)) / height)
+
+
+def unequal_fanouts(exponent: int) -> Fanouts:
+    """Lemma V.2, Appendix C: fan-outs of product 2^t with less than a third of equal ones' error.
+
+    With t = 4 s + 1 they are s - 1 times 16, then 32; with t = 4 s + 3, 8, then s times 16.
+
+    Args:
+        exponent: t, a prime of at least 11, so that only 2 and 2^t could be equal fan-outs.
+
+    Raises:
+        ValueError: another exponent.
+
+    >>> unequal_fanouts(11), unequal_fanouts(13)
+    ((8, 16, 16), (16, 16, 32))
+    """
+    if exponent < 11 or not is_prime(exponent):
+        raise ValueError(f"exponent: {exponent} is not a prime of at least 11")
+    sixteens, rest = divmod(exponent, 4)
+    return (16,) * (sixteens - 1) + (32,) if rest == 1 else (8,) + (16,) * sixteens
+
+
+def allocations_bound(leaves: int) -> int:
+    """Section V: C(K) = Omega(K)^Omega(K), an upper bound of how many factorizations K has.
+
+    Omega(K) is the number of its prime factors. `best_factorization` needs no list of them.
+
+    >>> allocations_bound(2**4 * 3)
+    3125
+    """
+    count = sum(exponent for _, exponent in factorised(checked_leaves(leaves)))
+    return int(count**count)
+
+
 def height_bounds(leaves: int, measure: Measure = Measure.EPSILON) -> tuple[int, int]:
     """Bounds of m_OPT over factorizations of K, from the whole roots of K.
 

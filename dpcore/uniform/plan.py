@@ -97,6 +97,7 @@ class Consistency(Enum):
     TOP_DOWN = "top_down"  # from the root down, near the nodes' estimates
     L1 = "l1"  # from the closest CDF, by the sum of absolute differences
     L2 = "l2"  # the same, by the sum of squares
+    LINF = "linf"  # the same, by the largest difference
     SHRUNK = "shrunk"  # top down, drawn to even splits where children hold little
 
 

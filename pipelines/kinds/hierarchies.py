@@ -24,6 +24,7 @@ from dptrees.dpcore.sparse.domain import NOTATIONS, CodeDomain, SparseDomain
 from dptrees.dpcore.sparse.labels import LabelDomain, PathDomain
 from dptrees.dpcore.sparse.question import SparseQuestion, SparseWorkload
 from dptrees.dpcore.sparse.released import ReleasedSparse
+from dptrees.dpcore.trees.closest_cdf import CDF_METRICS
 from dptrees.pipelines.kinds.hierarchy_domain import (
     HIERARCHY_SCHEMA,
     guessed_counts,
@@ -112,7 +113,7 @@ class HierarchyTree(KnownLeavesSection):
     optimize_for: Annotated[str | None, PlainValidator(rules.choice(_COUNTS, _ESTIMATES))] = None
     estimation: Annotated[str | None, PlainValidator(rules.choice("least_squares", "none"))] = None
     consistency: Annotated[
-        str, PlainValidator(rules.choice("top_down", "smallest_first", "l1", "l2"))
+        str, PlainValidator(rules.choice("top_down", "smallest_first", *CDF_METRICS))
     ] = "top_down"
     level_weights: Any = None
     node_weights: Any = None
@@ -143,7 +144,7 @@ class HierarchyTree(KnownLeavesSection):
         return self
 
     def _check_consistency(self) -> None:
-        if self.consistency in ("l1", "l2"):
+        if self.consistency in CDF_METRICS:
             raise RuleBroken(_ORDERED_ONLY, at=".consistency")
         if self.consistency == "smallest_first" and self.mechanism in (THRESHOLDS, ADAPTIVE):
             repaired = "adaptive trees" if self.mechanism == ADAPTIVE else "thresholds"

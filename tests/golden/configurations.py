@@ -103,6 +103,7 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     "above": (RHO, f"domain: {NUMBERS}, mechanism: binary, estimation: above"),
     "independent": (PURE, f"domain: {NUMBERS}, mechanism: independent"),
     "histogram-l1": (PURE, f"domain: {NUMBERS}, mechanism: histogram, consistency: l1"),
+    "histogram-linf": (PURE, f"domain: {NUMBERS}, mechanism: histogram, consistency: linf"),
     "factorised": (
         RHO,
         f"domain: {NUMBERS}, mechanism: factorised, {BY}, quantiles: [0.5]",

@@ -1,13 +1,14 @@
 """Releases of the papers' mechanisms, estimates and consistent counts, end to end.
 
 Each combination is released through `release_counts` and compared with `dpcore.papers.honaker`
-and `dpcore.trees.isotonic` on the noise that the release drew, which is drawn again here from
+and `dpcore.trees.closest_cdf` on the noise that the release drew, which is drawn again here from
 its key.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -16,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.papers.closest_cdf import closest_cdf
 from dptrees.dpcore.levels.planner import plan_mechanism
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.laws import NoiseLaw
@@ -27,6 +27,7 @@ from dptrees.dpcore.papers.honaker import TreeEstimate, estimate_tree
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.release.released import ReleaseReader, release_counts
 from dptrees.dpcore.trees.chunks import CHUNK_LEAVES
+from dptrees.dpcore.trees.closest_cdf import closest_cdf
 from dptrees.dpcore.trees.consistency import consistent_counts, root_count
 from dptrees.dpcore.trees.estimation import estimation_weights
 from dptrees.dpcore.uniform.intervals import IntervalWidths
@@ -52,7 +53,7 @@ SETTINGS = {
     "substitute keyed": (SUBSTITUTE, False, 3),
 }
 LEAVES = 11
-OF_PAPERS = (Consistency.TOP_DOWN, Consistency.L1, Consistency.L2)
+OF_PAPERS = (Consistency.TOP_DOWN, Consistency.L1, Consistency.L2, Consistency.LINF)
 # Trimmed, with a level that is not measured, and a private root that is.
 LEVELS: dict[str, Any] = {"fanouts": (2, 3, 2)}
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -211,8 +212,18 @@ def expected_counts(
         weights = estimation_weights(plan.tree, variances)
         return consistent_counts(weights.tree, weights.below, list(found.levels), root[:, None])
     power = 1 if consistency is Consistency.L1 else 2
-    best = closest_cdf(lambda x, h: np.abs(x - h) ** power, found.prefixes, root)
+    best = closest_cdf(found.prefixes, root, lambda x, h: np.abs(x - h) ** power)
     return plan.tree.level_counts(np.diff(best, axis=1, prepend=0))
+
+
+def can_be_within(h: Array, total: int, most: float) -> bool:
+    """Whether rising integers from 0 to the total differ from h by no more, found one by one."""
+    lowest = 0
+    for value in h.tolist():
+        lowest = max(lowest, math.ceil(value - most))
+        if lowest > min(total, math.floor(value + most)):
+            return False
+    return True
 
 
 @pytest.mark.parametrize(("shape", "setting"), CASES)
@@ -225,6 +236,8 @@ def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
         digests = set()
         for plan, consistency in itertools.product(plans(shape, setting, measure), OF_PAPERS):
             release = released(plan, setting, counts, consistency=consistency)
+            seen.add(plan.estimator)
+            digests.add(release.plan.digest)
             found = redrawn(release, counts)
             root = total if plan.public_total else root_count(found.levels[0][:, 0])
             nodes = node_columns(release, "estimate", "std_error", "count")
@@ -242,6 +255,12 @@ def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
             assert (np.diff(cdf, axis=1, prepend=0) >= 0).all()
             np.testing.assert_array_equal(cdf[:, -1], root)
             np.testing.assert_array_equal(cdf, np.cumsum(nodes[-1][2], axis=1))
+            if consistency is Consistency.LINF:
+                for h, last, x in zip(found.prefixes, root.tolist(), cdf, strict=True):
+                    worst = np.abs(x - h)[:-1].max(initial=0)
+                    assert can_be_within(h[:-1], last, worst + 1e-6)
+                    assert worst < 1e-6 or not can_be_within(h[:-1], last, worst - 1e-5)
+                continue
             expected = expected_counts(plan, consistency, found, root)
             if consistency is Consistency.TOP_DOWN:
                 for level, each in enumerate(expected):
@@ -251,8 +270,6 @@ def test_every_mechanism_estimate_and_consistency_is_released_as_defined(
                 best = np.cumsum(expected[-1], axis=1)
                 costs = [(np.abs(x - found.prefixes) ** power).sum(axis=1) for x in (cdf, best)]
                 np.testing.assert_allclose(costs[0], costs[1], rtol=1e-9, atol=1e-6)
-            seen.add(plan.estimator)
-            digests.add(release.plan.digest)
         # Whatever is made of it, the noise is the same: nothing of that enters the seed.
         assert len(digests) == 1
     assert seen >= {Estimator.FULL} and (shape == "independent" or len(seen) >= 3)

@@ -14,8 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
-from benchmarks.papers.closest_cdf import closest_cdf
-from dptrees.dpcore.trees.isotonic import closest_cdf_l1, closest_cdf_l2, isotonic_rows
+from dptrees.dpcore.trees.closest_cdf import (
+    closest_cdf,
+    closest_cdf_l1,
+    closest_cdf_l2,
+    closest_cdf_linf,
+)
+from dptrees.dpcore.trees.isotonic import isotonic_rows
 from tests.dpcore.cases import for_each
 
 Array = npt.NDArray[Any]
@@ -106,6 +111,45 @@ def test_fast_ones_are_optimal_for_any_reals(
     assert found <= least * (1 + 1e-12) + len(h) * 2**-20
 
 
+def largest_differences(cdfs: Array, h: list[float]) -> Any:
+    """Of all but the last cell, which is no choice."""
+    return np.abs(cdfs - np.array(h))[:, :-1].max(axis=1, initial=0)
+
+
+@given(problem=problems(eighths) | problems(halves) | problems(reals))
+@settings(max_examples=300, deadline=None)
+def test_no_cdf_has_a_smaller_largest_difference(problem: tuple[list[float], int]) -> None:
+    h, total = problem
+    least = largest_differences(all_cdfs(len(h), total), h).min()
+    found = closest_cdf_linf(h, total)
+    check_cdf(found, total)
+    assert largest_differences(found[None], h)[0] <= least + 2**-20
+
+
+def test_the_largest_difference_in_many_cells_is_its_lower_bound() -> None:
+    """Half of the largest fall of whole numbers, rounded up."""
+    rng = np.random.default_rng(3)
+    h = np.sort(rng.integers(0, 10**6, 10**5)) + rng.integers(-500, 500, 10**5)
+    found = closest_cdf_linf(h, 2 * 10**6)
+    check_cdf(found, 2 * 10**6)
+    inner = h[:-1]
+    fall = int((np.maximum.accumulate(inner) - inner).max())
+    bound = max(-(-fall // 2), -int(inner.min()))
+    assert np.abs(found - h)[:-1].max() == bound
+    for other in (closest_cdf_l1, closest_cdf_l2):
+        assert np.abs(other(h, 2 * 10**6) - h)[:-1].max() > bound
+
+
+def test_a_metric_is_chosen_by_its_name() -> None:
+    h = [6.0, 2.0, 3.0, 3.0, 8.0]
+    named = [closest_cdf_l1, closest_cdf_l2, closest_cdf_linf]
+    for name, closest in zip(("l1", "l2", "linf"), named, strict=True):
+        assert closest_cdf(h, 8, name).tolist() == closest(h, 8).tolist()
+    assert closest_cdf(h, 8).tolist() == closest_cdf_l2(h, 8).tolist() != [4, 4, 4, 4, 8]
+    with pytest.raises(ValueError, match="metric: must be one of l1, l2, linf, or a function"):
+        closest_cdf(h, 8, "l3")
+
+
 @pytest.mark.parametrize("distance", [absolute, squared, hamming, uneven, mixed])
 @given(problem=problems(eighths) | problems(halves))
 @settings(max_examples=80, deadline=None)
@@ -118,9 +162,9 @@ def test_general_one_is_the_least_of_all_optima(
     least = optima(distance, h, total).min(axis=0)
     if not np.isfinite(all_costs(distance, least[None], h)).all():
         with pytest.raises(ValueError, match="infinite"):
-            closest_cdf(distance, h, total)
+            closest_cdf(h, total, distance)
         return
-    np.testing.assert_array_equal(closest_cdf(distance, h, total), least)
+    np.testing.assert_array_equal(closest_cdf(h, total, distance), least)
 
 
 @for_each(("closest", "distance"), FAST.values())
@@ -131,9 +175,9 @@ def test_fast_ones_agree_with_the_general_one_on_noisy_cdfs(
     rng = np.random.default_rng(seed)
     total = [40, 255, 256, 700, 1023, 3][seed]
     h = np.sort(rng.integers(0, total + 1, 300)) + rng.integers(-200, 200, 300) / 8
-    least = closest_cdf(distance, h, total)
+    least = closest_cdf(h, total, distance)
     # The greatest optimum is the least one seen from the other end.
-    mirrored = closest_cdf(distance, [*(total - h)[-2::-1].tolist(), 0.0], total)
+    mirrored = closest_cdf([*(total - h)[-2::-1].tolist(), 0.0], total, distance)
     greatest = np.append(total - mirrored[-2::-1], total)
     np.testing.assert_array_equal(closest(h, total), (least + greatest) // 2)
 
@@ -142,14 +186,14 @@ def test_general_one_is_optimal_over_many_blocks() -> None:
     """K (N + 1) above one block, and rows whose bits do not fill a byte."""
     rng = np.random.default_rng(1)
     h, total = np.sort(rng.integers(0, 4001, 260)) + rng.integers(-999, 999, 260) / 8, 4001
-    found = closest_cdf(absolute, h, total)
+    found = closest_cdf(h, total, absolute)
     check_cdf(found, total)
     assert absolute(found, h).sum() == absolute(closest_cdf_l1(h, total), h).sum()
 
 
 def test_general_one_leaves_the_metric_its_own_array() -> None:
     """A cost may be an argument itself, which is read-only: where x does not matter, 0 is least."""
-    assert closest_cdf(lambda x, h: h, [3.0, 2.0, 4.0], 4).tolist() == [0, 0, 4]
+    assert closest_cdf([3.0, 2.0, 4.0], 4, lambda x, h: h).tolist() == [0, 0, 4]
 
 
 def least_l1_cost(h: Array, total: int) -> Any:
@@ -216,7 +260,8 @@ def test_l2_last_bits_of_a_mean_decide_nothing() -> None:
 
 FUNCTIONS = {
     **{name: closest for name, (closest, _) in FAST.items()},
-    "general": lambda estimates, total: closest_cdf(uneven_free, estimates, total),
+    "linf": closest_cdf_linf,
+    "general": lambda estimates, total: closest_cdf(estimates, total, uneven_free),
 }
 every = pytest.mark.parametrize("closest", FUNCTIONS.values(), ids=FUNCTIONS)
 
@@ -260,7 +305,7 @@ def test_the_smallest_problems(closest: Any) -> None:
     assert closest(np.empty((0, 3)), np.empty(0, dtype=np.int64)).shape == (0, 3)
 
 
-@for_each("closest", [closest_cdf_l1, closest_cdf_l2])
+@for_each("closest", [closest_cdf_l1, closest_cdf_l2, closest_cdf_linf])
 def test_the_largest_totals_are_exact(closest: Any) -> None:
     h = np.array([-1.0, 2**51 + 1, 2**51 + 1, 2**52 - 3, 5.0])
     assert closest(h, 2**52).tolist() == [0, 2**51 + 1, 2**51 + 1, 2**52 - 3, 2**52]
@@ -307,7 +352,7 @@ def test_bad_arguments_are_refused(closest: Any, estimates: Any, total: Any, sen
 )
 def test_metrics_that_are_not_additive_are_refused(distance: Distance, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        closest_cdf(distance, [0.5, 4.0, 1.0, 6.0], 6)
+        closest_cdf([0.5, 4.0, 1.0, 6.0], 6, distance)
 
 
 @pytest.mark.parametrize(("cells", "total"), [(2, 2**22 + 1), (2**10, 2**20)])
@@ -316,4 +361,4 @@ def test_too_many_costs_are_refused_before_any_is_requested(cells: int, total: i
         raise AssertionError
 
     with pytest.raises(ValueError, match=r"N of at most 2\^22 and K \(N \+ 1\) of at most 2\^30"):
-        closest_cdf(never, np.zeros(cells), total)
+        closest_cdf(np.zeros(cells), total, never)
