@@ -254,6 +254,8 @@ class SketchedCounts:
         for level, table in self.tables.items():
             error = RowError.from_table(self.plan.sketches.shape, table)
             estimator = self.plan.sketches.estimator or error.best_estimator()
+            if self.plan.sketches.adds_up:
+                estimator = SketchEstimator.MEAN
             result[level] = estimator, error.moments(estimator)
         return result
 

@@ -507,6 +507,62 @@ def _down(
     return Estimates(count.reshape(-1), np.maximum(variance, 0.0).reshape(-1))
 
 
+class OtherSpread(NamedTuple):
+    """The variances of least squares estimates under variances of the measurements other than
+    those that gave the weights.
+
+    With omega a split node's weight of S in z, v the other variances and b that of z: up, b = v
+    of a leaf, above b = (1 - omega)^2 v + omega^2 sum b_c. Down, u = lambda z + R with R of
+    variance r independent of z: lambda = 1 and r = 0 at the root, below with m = lambda omega - 1
+
+        lambda_c = 1 + k_c m,   r_c = k_c^2 (m^2 (sum b - b_c) + lambda^2 (1 - omega)^2 v + r),
+
+    and u has the variance lambda^2 b + r. Of a weighted sum of leaves z of a node has the weight
+    gamma = alpha at the root and gamma_c = alpha_c - alpha + omega gamma below it.
+
+    Attributes:
+        own: of each level (n,) v.
+        weight: of each level (n,) omega; 0 of leaves.
+        below: of each level (n,) b.
+        variance: of each level (n,) of u.
+    """
+
+    own: list[Floats]
+    weight: list[Floats]
+    below: list[Floats]
+    variance: list[Floats]
+
+    @classmethod
+    def from_levels(cls, found: GrownEstimate, levels: Sequence[float]) -> OtherSpread:
+        """Make them from the variances (h + 1,) of levels; 0 where nothing is measured."""
+        tree, a = found.tree, found.below
+        own = [
+            np.where(level.variance > 0, variance, 0.0)
+            for level, variance in zip(tree.levels, levels, strict=False)
+        ]
+        below, weight = [each.copy() for each in own], [np.zeros(len(each)) for each in own]
+        for place, above, level in reversed(list(tree.pairs())):
+            split, shape = level.split(above), (-1, level.fanout(above))
+            omega = a[place - 1][split] / a[place].reshape(shape).sum(axis=1)
+            weight[place - 1][split] = omega
+            sums = below[place].reshape(shape).sum(axis=1)
+            rest = np.square(1 - omega) * own[place - 1][split]
+            below[place - 1][split] = rest + np.square(omega) * sums
+        variance, lambdas, rests = [below[0]], np.ones(1), np.zeros(1)
+        for place, above, level in tree.pairs():
+            split, shape = level.split(above), (-1, level.fanout(above))
+            omega, factor, b = weight[place - 1][split], lambdas[split], below[place].reshape(shape)
+            share = a[place].reshape(shape)
+            share = share / share.sum(axis=1, keepdims=True)
+            moved = (factor * omega - 1)[:, np.newaxis]
+            above_all = np.square(factor * (1 - omega)) * own[place - 1][split] + rests[split]
+            siblings = np.square(moved) * (b.sum(axis=1, keepdims=True) - b)
+            rests = (np.square(share) * (siblings + above_all[:, np.newaxis])).reshape(-1)
+            lambdas = (1 + share * moved).reshape(-1)
+            variance.append(np.square(lambdas) * below[place] + rests)
+        return cls(own, weight, below, variance)
+
+
 def whole_counts(
     tree: GrownTree,
     estimates: Sequence[Floats],

@@ -27,11 +27,12 @@ from dptrees.dpcore.boxes.partition import (
     GrownEstimate,
     GrownLevel,
     GrownTree,
+    OtherSpread,
     descendant_nodes,
     least_squares,
     weighted_families,
 )
-from dptrees.dpcore.boxes.plan import LevelVariances
+from dptrees.dpcore.boxes.plan import LevelVariances, SketchError
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.ordered.columns import BATCH_ROWS, uniform
 
@@ -154,6 +155,7 @@ class ReleasedPartition:
         depths: (h + 1,) of the plan.
         variances: of what was measured; None where they do not follow from the plan (sketches), so
             that errors of sums are not known.
+        errors: of each level where some have sketches, and errors of sums are known.
         read: the rows of the nodes of a depth.
     """
 
@@ -161,6 +163,7 @@ class ReleasedPartition:
     depths: tuple[int, ...]
     variances: LevelVariances | None
     read: Callable[[int], pa.Table]
+    errors: Sequence[SketchError] | None = None
 
     @cached_property
     def _rows(self) -> list[pa.Table]:
@@ -226,6 +229,14 @@ class ReleasedPartition:
     def squares(self) -> GrownEstimate | None:
         """The variances of the estimates, without estimates; None where they are not known."""
         return None if self.variances is None else least_squares(self.tree)
+
+    @cached_property
+    def spreads(self) -> list[OtherSpread]:
+        """Variances by noise and by collisions, where there are sketches."""
+        if self.squares is None or self.errors is None:
+            return []
+        found = self.squares
+        return [OtherSpread.from_levels(found, own) for own in zip(*self.errors, strict=True)]
 
     @cached_property
     def parts(self) -> Parts:
@@ -339,11 +350,14 @@ class WeightedSum(NamedTuple):
         estimate: in rows.
         std_error: given the partition; None where it is not known.
         rows: of the consistent counts, in rows.
+        collisions: part of the standard error that is of collisions in sketches; None where there
+            are none.
     """
 
     estimate: float
     std_error: float | None
     rows: float
+    collisions: float | None = None
 
 
 class BoxSums(NamedTuple):
@@ -421,10 +435,15 @@ def _summed(
     estimates, counts, squares = partition.estimates, partition.counts, partition.squares
     if not visited:
         weight = float(kind(np.asarray(root)))
+        estimate, rows = weight * float(estimates[0][0]), weight * float(counts[0][0])
+        if partition.spreads:
+            parts = [float(own.variance[0][0]) for own in partition.spreads]
+            whole, collided = weight * math.sqrt(sum(parts)), weight * math.sqrt(parts[1])
+            return WeightedSum(estimate, whole, rows, collided)
         error = None if squares is None else weight * math.sqrt(squares.estimates[0].variance[0])
-        return WeightedSum(weight * float(estimates[0][0]), error, weight * float(counts[0][0]))
+        return WeightedSum(estimate, error, rows)
     estimate = rows = spread = 0.0
-    alpha_below = np.empty(0)
+    alpha_below, alphas = np.empty(0), list[Floats]()
     for place in range(len(visited), 0, -1):
         children, share, deeper = visited[place - 1]
         alpha = kind(share)
@@ -434,10 +453,38 @@ def _summed(
         if squares is not None:
             alpha = np.array(alpha)
             alpha[deeper] = alpha_below
+            alphas.append(alpha)
             alpha_below, more = weighted_families(alpha, squares.below[place][children])
             spread += more
     error = None
+    if partition.spreads:
+        alphas.append(alpha_below.reshape(1, 1))
+        parts = [_other_variance(visited, alphas[::-1], own) for own in partition.spreads]
+        return WeightedSum(estimate, math.sqrt(sum(parts)), rows, math.sqrt(parts[1]))
     if squares is not None:
         known = float(np.square(alpha_below[0]) * squares.estimates[0].variance[0])
         error = math.sqrt(max(0.0, known + spread))
     return WeightedSum(estimate, error, rows)
+
+
+def _other_variance(
+    visited: Sequence[_Visited], alphas: Sequence[Floats], spread: OtherSpread
+) -> float:
+    """The variance of a weighted sum of leaves, as `OtherSpread` has it.
+
+    Args:
+        visited: the families that are looked into.
+        alphas: (1, 1) of the root, and of each level visited (m, n).
+        spread: the variances.
+    """
+    total, places = 0.0, np.zeros(1, np.int64)
+    gamma = above = alphas[0].reshape(-1)
+    for place, (each, alpha) in enumerate(zip(visited, alphas[1:], strict=True), 1):
+        omega, own = spread.weight[place - 1][places], spread.own[place - 1][places]
+        total += float((np.square((1 - omega) * gamma) * own).sum())
+        gammas = alpha - above[:, np.newaxis] + (omega * gamma)[:, np.newaxis]
+        ends = ~each.deeper
+        total += float((np.square(gammas) * spread.below[place][each.children])[ends].sum())
+        gamma, above = gammas[each.deeper], alpha[each.deeper]
+        places = each.children[each.deeper]
+    return total

@@ -35,6 +35,7 @@ from dptrees.dpcore.boxes.partition import (
     GrownTree,
     GrowthConsistency,
     Measurement,
+    OtherSpread,
     child_estimates,
     grow_tree,
     largest_nodes,
@@ -52,7 +53,11 @@ from dptrees.dpcore.privacy.sensitivity import (
     sketch_sensitivity,
 )
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
-from dptrees.dpcore.sketches.estimates import SketchEstimator, kind_estimators
+from dptrees.dpcore.sketches.estimates import (
+    SketchEstimator,
+    kind_estimators,
+    row_variance,
+)
 from dptrees.dpcore.sketches.sketch import SketchShape
 from dptrees.dpcore.specification import CONTEXT, INLINE, Coded, coded
 
@@ -156,26 +161,79 @@ class EstimatedTree:
         tree: the tree.
         estimates: of each level, (n,) each; a variance is NaN where it is not known.
         counts: of each level (n,) consistent nonnegative integers, in rows.
+        collisions: of each level (n,) the part of each variance that codes in one cell of a sketch
+            add at most; None where there is no sketch, or it is not known.
     """
 
     tree: GrownTree
     estimates: tuple[Estimates, ...]
     counts: tuple[Integers, ...]
+    collisions: tuple[Floats, ...] | None = None
 
     @classmethod
-    def solved(cls, tree: GrownTree, domain: HypercubeDomain | None = None) -> EstimatedTree:
+    def solved(
+        cls,
+        tree: GrownTree,
+        domain: HypercubeDomain | None = None,
+        errors: Sequence[SketchError] | None = None,
+    ) -> EstimatedTree:
         """Return the least squares estimates of a tree, and its consistent counts.
 
         Args:
             tree: as measured.
             domain: by whose cells counts are drawn towards even ones; None: they are not.
+            errors: of each level where some have sketches and errors of sums are known.
         """
         found, cells = least_squares(tree), None
         if domain is not None:
             cells = [domain.cells(level.depth, level.nodes) for level in tree.levels]
         estimates = [each.estimate for each in found.estimates]
-        counts = whole_counts(tree, estimates, found.below, cells)
-        return cls(tree=tree, estimates=found.estimates, counts=tuple(counts))
+        counts = tuple(whole_counts(tree, estimates, found.below, cells))
+        if errors is None:
+            return cls(tree=tree, estimates=found.estimates, counts=counts)
+        noise, collided = (
+            OtherSpread.from_levels(found, own).variance for own in zip(*errors, strict=True)
+        )
+        return cls(
+            tree=tree,
+            estimates=tuple(map(Estimates, estimates, map(np.add, noise, collided))),
+            counts=counts,
+            collisions=tuple(collided),
+        )
+
+
+class SketchError(NamedTuple):
+    """Variances in rows^2 of what is measured of the nodes of a level. Any weighted sum of these
+    numbers has at most the variance of as many independent errors of variance noise + collisions.
+
+    Of codes x, y that are hashed independently, in one hash row of width w, with n_x the noise of
+    the cell of x, the error of a count sketch is e_x = sum_z s_x s_z c_z [h(z) = h(x)] + s_x n_x
+    over z != x. In E e_x e_y all products of signs have mean 0 but that of the pair x, y itself:
+
+        E e_x e_y = c_x c_y / w,    E e_x^2 = (F2 - c_x^2) / w + v,
+
+    v the variance of a cell's noise. So with D the diagonal of c^2 the covariance matrix is
+
+        v I + (F2 I + c c^T - 2 D) / w,    at most    (v + 2 F2 / w) I,
+
+    as no eigenvalue of c c^T exceeds |c|^2 <= F2. A sum of all nodes comes near that bound; of
+    one node it is twice too large. Of count-min's unbiased estimate the indicators w [h(z) = h(x)]
+    - 1, over w - 1, are in the place of products of signs: the same with w - 1 for w, and v w / (w
+    - 1) for v; noise of different codes is uncorrelated too. A mean over hash rows has a part of
+    both. Medians and minima have no such law. Levels are hashed, and get noise, independently.
+
+    F2 / w + v is the mean square of the table's cells, whose relative standard deviation by hashing
+    is at most sqrt(2 / w) a row (Alon, Matias, Szegedy 1999): that F2 is estimated is left out.
+
+    Source: derived here.
+
+    Attributes:
+        noise: v.
+        collisions: 2 F2 / w; 0 of counters.
+    """
+
+    noise: float
+    collisions: float
 
 
 class LevelVariances(NamedTuple):
@@ -351,8 +409,8 @@ class LevelSketches(Coded):
     Args:
         shape: of each.
         counters: the last level that has counters, 0 to h - 1.
-        estimator: of a count from a sketch's rows, one of the shape's kind; None: of each level the
-            one that its noisy table shows to be the best.
+        estimator: of a count from a sketch's rows, one of the shape's kind; None: the mean of one
+            row; of several, for each level the one that its noisy table shows to be the best.
     """
 
     shape: SketchShape = field(metadata=INLINE)
@@ -364,6 +422,13 @@ class LevelSketches(Coded):
             raise ValueError(f"counters: {self.counters} is below 0")
         if self.estimator not in (None, *kind_estimators(self.shape.kind)):
             raise ValueError(f"estimator: {self.shape.kind.value} has no {self.estimator}")
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether estimates are means of unbiased ones, so that errors of their sums are known."""
+        return self.estimator is SketchEstimator.MEAN or (
+            self.estimator is None and self.shape.rows == 1
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -453,6 +518,27 @@ class PartitionPlan(LevelsPlan):
             results[0] = 0.0
         return LevelVariances(split=tuple(results), ended=tuple(results))
 
+    def sketch_errors(self, variances: Sequence[float]) -> list[SketchError] | None:
+        """Split the variances of levels into noise and collisions; None where errors of sums are
+        not known.
+
+        Args:
+            variances: of what is measured of each level, of sketches as their noisy tables show.
+        """
+        sketches = self.sketches
+        if sketches is None or not sketches.adds_up or self.estimation is Estimation.EVEN_SHARES:
+            return None
+        errors = []
+        for level, (law, variance) in enumerate(zip(self.laws, variances, strict=True)):
+            noise = 0.0 if law is None else measured_variance(law.variance)
+            if self.is_sketched(level):
+                noise = row_variance(sketches.shape, f2=0.0, noise_variance=noise)
+                noise /= sketches.shape.rows
+                errors.append(SketchError(noise, 2 * max(0.0, variance - noise)))
+            else:
+                errors.append(SketchError(noise, 0.0))
+        return errors
+
     def with_budget(self, budget: Budget) -> PartitionPlan:
         """The same plan at another budget, split over its levels in the same proportions.
 
@@ -493,9 +579,11 @@ class PartitionPlan(LevelsPlan):
         consistency = self.estimation.consistency
         tree, running = grow(domain, self.depths, measurement, self.rule, consistency)
         if self.estimation is not Estimation.EVEN_SHARES:
-            return EstimatedTree.solved(
-                tree, domain if self.estimation is Estimation.SHRUNK else None
+            errors = self.sketch_errors(
+                [measurement.variance(level) for level in range(self.height + 1)]
             )
+            shrunk = domain if self.estimation is Estimation.SHRUNK else None
+            return EstimatedTree.solved(tree, shrunk, errors)
         spreads = [np.where(level.variance > 0, 1.0, 0.0) for level in tree.levels]
         counts = whole_counts(tree, [each.estimate for each in running], spreads)
         return EstimatedTree(tree=tree, estimates=tuple(running), counts=tuple(counts))

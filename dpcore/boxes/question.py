@@ -147,7 +147,11 @@ def standard_margin(measure: Measure, confidence: float) -> float:
 
 
 def interval(
-    estimate: ArrayLike, std_error: ArrayLike, margin: float, most: float
+    estimate: ArrayLike,
+    std_error: ArrayLike,
+    margin: float,
+    most: float,
+    beyond: ArrayLike = 0.0,
 ) -> tuple[Floats, Floats]:
     """The intervals of whole counts, from 0 to `most` rows.
 
@@ -164,6 +168,7 @@ def interval(
         std_error: (...) in rows; 0 where the count is known.
         margin: of `standard_margin`.
         most: the number of rows where it is public, else infinite.
+        beyond: (...) by how much wider it is on both sides, in rows.
 
     Returns:
         the lower and the upper ends.
@@ -174,7 +179,53 @@ def interval(
     """
     center, spread = np.asarray(estimate, np.float64), np.asarray(std_error, np.float64)
     half = np.where(spread > 0, margin * np.sqrt(np.square(spread) + _CUT_OFF) + 0.5, 0.0)
+    half = half + np.asarray(beyond, np.float64)
     return np.clip(center - half, 0.0, most), np.clip(center + half, 0.0, most)
+
+
+# Parts of what an interval may miss that are left to the noise; the rest is for collisions.
+_NOISE_PARTS = (1 / 16, 1 / 4, 1 / 2, 3 / 4, 15 / 16)
+
+
+def collided_interval(
+    plan: PartitionMechanism,
+    confidence: float,
+    estimate: ArrayLike,
+    std_error: ArrayLike,
+    collisions: ArrayLike,
+    most: float,
+) -> tuple[Floats, Floats]:
+    """The intervals of whole counts whose errors are noise and collisions in sketches.
+
+    Collisions with few large counts have any tails, so Chebyshev's inequality bounds them: P(|X| >=
+    t) <= var X / t^2. With 1 - confidence = p, an interval misses at most p where noise alone may
+    miss q p and collisions (1 - q) p, for any q; or by the inequality for both together. All have
+    one center, and which is the narrowest follows from the variances: that one is taken.
+
+    Args:
+        plan: of the tree.
+        confidence: of the intervals.
+        estimate, std_error, most: as of `interval`.
+        collisions: (...) the part of the standard error that is of collisions, in rows.
+
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> plan = plan_partition(
+    ...     PartitionSetting(bits=8, diameters=lambda depth: 2.0**-depth, dimensions=1,
+    ...                      budget=Budget(measure=Measure.EPSILON, amount=1), unit=ADD_REMOVE_ROW),
+    ...     PartitionChoices(rows=10**6))
+    >>> low, high = collided_interval(plan, 0.95, [50.0, 50.0], [9.0, 9.0], [0.0, 9.0], math.inf)
+    >>> low.round(1).tolist(), high.round(1).tolist()
+    ([30.0, 9.2], [70.0, 90.8])
+    """
+    missed, collided = 1 - confidence, np.asarray(collisions, np.float64)
+    noise = np.sqrt(np.maximum(0.0, np.square(std_error) - np.square(collided)))
+    ends = [interval(estimate, std_error, 1 / math.sqrt(missed), most)]
+    for part in _NOISE_PARTS:
+        margin = standard_margin(plan.measure, 1 - part * missed)
+        beyond = collided / math.sqrt((1 - part) * missed)
+        ends.append(interval(estimate, noise, margin, most, beyond))
+    lows, highs = zip(*ends, strict=True)
+    return np.max(lows, axis=0), np.min(highs, axis=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,6 +369,10 @@ def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[
     """Return the released rows of each depth of the plan, root first, as `NODES_SCHEMA`; empty
     where the partition did not come so deep.
 
+    Where sketches state errors of sums there are two columns more: ``measured_error``, the standard
+    error of what was measured of the node, as the noisy table shows it, from which variances of
+    sums follow; and ``collision_error``, the part of ``std_error`` that is of collisions.
+
     ``level`` is the depth, in halvings of the box; ``node`` the number of the node among the
     2^level of its depth, as a signed 64-bit integer. Standard errors and intervals are null where a
     mechanism states none.
@@ -328,15 +383,24 @@ def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[
     """
     margin = standard_margin(question.plan.measure, question.confidence)
     most = float(found.counts[0][0]) if question.plan.public_total else math.inf
-    tables = []
+    tables: list[pa.Table] = []
     for place, depth in enumerate(question.plan.depths):
         if place >= len(found.tree.levels):
-            tables.append(NODES_SCHEMA.empty_table())
+            tables.append(tables[0].slice(0, 0))
             continue
         level, running = found.tree.levels[place], found.estimates[place]
         filled = question.domain.has_cells(depth, level.nodes)
         spread = np.sqrt(running.variance)
-        low, high = interval(running.estimate, spread, margin, most)
+        added: dict[str, Floats] = {}
+        if found.collisions is None:
+            low, high = interval(running.estimate, spread, margin, most)
+        else:
+            collided = np.sqrt(found.collisions[place])
+            low, high = collided_interval(
+                question.plan, question.confidence, running.estimate, spread, collided, most
+            )
+            measured = np.where(np.isinf(level.variance), np.nan, np.sqrt(level.variance))
+            added = {MEASURED_ERROR: measured, COLLISION_ERROR: collided}
         if np.isnan(spread).all():
             # Of counts that were shared out the error is not known; of those measured it is.
             low, high = interval(level.value, np.sqrt(level.variance), margin, most)
@@ -357,9 +421,13 @@ def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[
             ],
             schema=NODES_SCHEMA,
         )
+        for name, values in added.items():
+            table = table.append_column(name, number_column(values))
         tables.append(table if filled.all() else table.filter(pa.array(filled)))
     return tables
 
+
+MEASURED_ERROR, COLLISION_ERROR = "measured_error", "collision_error"
 
 PLANNERS: Mapping[str, Callable[[PartitionSetting, PartitionChoices], PartitionMechanism]] = {
     "planned": plan_closest,

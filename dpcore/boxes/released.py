@@ -22,8 +22,15 @@ from dptrees.dpcore.boxes.parts import (
     WeightedSum,
     box_sums,
 )
-from dptrees.dpcore.boxes.plan import Estimation, PartitionPlan
-from dptrees.dpcore.boxes.question import HypercubeQuestion, interval, standard_margin
+from dptrees.dpcore.boxes.plan import Estimation, LevelVariances, PartitionPlan
+from dptrees.dpcore.boxes.question import (
+    COLLISION_ERROR,
+    MEASURED_ERROR,
+    HypercubeQuestion,
+    collided_interval,
+    interval,
+    standard_margin,
+)
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.ordered.columns import ReleasedColumn, ReleasedColumns, Sides
 from dptrees.dpcore.questions.released import NODES, Answer, Released
@@ -64,13 +71,26 @@ class ReleasedHypercube(ReleasedColumns):
     @cached_property
     def partition(self) -> ReleasedPartition:
         """Its parts as arrays."""
-        plan = self.question.plan
+        plan, measured, errors = self.question.plan, self._measured, None
+        if measured is not None and isinstance(plan, PartitionPlan):
+            errors = plan.sketch_errors(measured.split)
         return ReleasedPartition(
             domain=self.question.domain,
             depths=plan.depths,
-            variances=plan.variances if plan.states_errors else None,
+            variances=measured or (plan.variances if plan.states_errors else None),
+            errors=errors,
             read=lambda depth: self._read(NODES, self.question.name, 0, depth),
         )
+
+    @cached_property
+    def _measured(self) -> LevelVariances | None:
+        """The variances of what was measured in sketches, as its tables have them."""
+        tables = [self._rows(depth) for depth in self.question.plan.depths]
+        if MEASURED_ERROR not in tables[0].column_names:
+            return None
+        first = [table[MEASURED_ERROR].fill_null(math.inf).slice(0, 1) for table in tables]
+        own = tuple(float(each[0].as_py()) ** 2 if len(each) else math.inf for each in first)
+        return LevelVariances(split=own, ended=own)
 
     @property
     def parts(self) -> Parts:
@@ -90,10 +110,18 @@ class ReleasedHypercube(ReleasedColumns):
         most = float(self.total) if self.question.plan.public_total else math.inf
         if inner.std_error is None or outer.std_error is None:
             return 0.0, most
-        margin = standard_margin(self.question.plan.measure, self.confidence)
-        low, _ = interval(inner.estimate, inner.std_error, margin, most)
-        _, high = interval(outer.estimate, outer.std_error, margin, most)
+        low, _ = self._ends(inner.estimate, inner.std_error, inner.collisions, most)
+        _, high = self._ends(outer.estimate, outer.std_error, outer.collisions, most)
         return float(low), float(high)
+
+    def _ends(
+        self, estimate: float, std_error: float, collisions: float | None, most: float
+    ) -> tuple[Floats, Floats]:
+        plan = self.question.plan
+        if collisions is None:
+            margin = standard_margin(plan.measure, self.confidence)
+            return interval(estimate, std_error, margin, most)
+        return collided_interval(plan, self.confidence, estimate, std_error, collisions, most)
 
     def select_column(self, column: str) -> ReleasedColumn:
         return ReleasedColumn(self, self.question.domain.find_column(column))
@@ -194,7 +222,8 @@ class ReleasedHypercube(ReleasedColumns):
         names = ("label", "estimate", "std_error", "ci_low", "ci_high", "count")
         known = {name: row[name] for name in names}
         if self.confidence != self.question.confidence and row["std_error"] is not None:
-            alone = WeightedSum(row["estimate"], row["std_error"], row["count"])
+            own = row["estimate"], row["std_error"], row["count"], row.get(COLLISION_ERROR)
+            alone = WeightedSum(*own)
             known["ci_low"], known["ci_high"] = self._interval(alone, alone)
         remark = None
         if row["ci_low"] is None:
@@ -268,8 +297,10 @@ class AddedHypercubes(ReleasedHypercube):
 def _added(sums: Sequence[WeightedSum]) -> WeightedSum:
     """The sum of independent estimates."""
     errors = [own.std_error for own in sums if own.std_error is not None]
+    collisions = [own.collisions for own in sums if own.collisions is not None]
     return WeightedSum(
         estimate=float(np.sum([own.estimate for own in sums])),
         std_error=hypotenuse(*errors) if len(errors) == len(sums) else None,
         rows=float(np.sum([own.rows for own in sums])),
+        collisions=hypotenuse(*collisions) if len(collisions) == len(sums) else None,
     )

@@ -17,7 +17,7 @@ from typing_extensions import Self
 from dptrees.dpcore.arithmetic.elementary import log2
 from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan
 from dptrees.dpcore.boxes.domain import HypercubeDomain
-from dptrees.dpcore.boxes.plan import Estimation, Holding, PartitionMechanism
+from dptrees.dpcore.boxes.plan import Estimation, Holding, PartitionMechanism, PartitionPlan
 from dptrees.dpcore.boxes.planner import SHARES, PartitionChoices
 from dptrees.dpcore.boxes.question import PLANNERS, HypercubeQuestion, HypercubeWorkload
 from dptrees.dpcore.boxes.released import ReleasedHypercube
@@ -224,8 +224,13 @@ _AGAIN = (
     "is."
 )
 _SKETCHED = (
-    "Below the levels of counters, it accounts for the noise but not for other nodes in the same "
-    "cell of a sketch."
+    "Below the levels of counters, the standard error accounts for the noise, and for other nodes "
+    "in the same cell of a sketch at most: of one node it may be 1.4 times too large. The "
+    "interval holds however these nodes are distributed."
+)
+SEVERAL_HASHES = (
+    "a box that is counted by sketches of several hashes states no errors of sums of nodes: "
+    "hashes: 1 does"
 )
 _INSIDE = (
     "Rows are drawn evenly spread in each part, as sampled rows are. Their true places inside a "
@@ -305,8 +310,10 @@ def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
     given: tuple[Note, ...] = interval(_DECIDED_APART if apart else _GIVEN)
     if not question.plan.states_errors:
         given = (("interval", _NO_ERRORS),)
-    if spec.get("sketches"):
+    if _adds_up(question.plan):
         given = (*given, ("interval", _SKETCHED))
+    elif _adds_up(question.plan) is False:
+        given = (*given, ("interval", f"{SEVERAL_HASHES[0].upper()}{SEVERAL_HASHES[1:]}."))
     return (
         ("estimate", _EVEN_SHARES if even else _ESTIMATE),
         *((("estimate", _AGAIN),) if adaptive else ()),
@@ -315,6 +322,14 @@ def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
         *((STANDARD_ERROR,) if question.plan.states_errors else ()),
         ("density", _DENSITY if question.plan.states_errors else f"{_INSIDE}."),
     )
+
+
+def _adds_up(plan: PartitionMechanism) -> bool | None:
+    """Return whether errors of sums of sketched counts are stated; None where nothing is sketched
+    and estimated by least squares."""
+    if not isinstance(plan, PartitionPlan) or plan.sketches is None:
+        return None
+    return plan.sketches.adds_up if plan.estimation is not Estimation.EVEN_SHARES else None
 
 
 def _cells(kind: str, cells: int, depth: int) -> str:
@@ -416,6 +431,8 @@ def _remarks(question: HypercubeQuestion) -> Iterator[str]:
     """Say what is known of the errors of a box."""
     if isinstance(question.plan, AdaptivePartitionPlan):
         yield ADAPTIVE_ERRORS
+    if _adds_up(question.plan) is False:
+        yield SEVERAL_HASHES
     if len(question.columns) > MOST_COLUMNS:
         yield TOO_MANY_COLUMNS
 

@@ -332,7 +332,7 @@ def test_intervals_widen_with_the_confidence() -> None:
 def test_unknown_errors_are_not_reported() -> None:
     shared = released(plan_question(BOX, "privhp_paper", amount=Fraction(1), most=8), ROWS)
     assert shared.question.plan.estimation is Estimation.EVEN_SHARES
-    sketched = noisy_tree(holding=Holding.SKETCH)
+    sketched = noisy_tree(holding=Holding.SKETCH, hash_rows=3)
     for tree in (shared, sketched):
         answer = tree.box({"c0": (0, 4)})
         assert (answer.std_error, answer.ci_low, answer.ci_high) == (None, 0.0, math.inf)
