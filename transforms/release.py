@@ -161,7 +161,8 @@ class Release(flow.Transform):
         carry = Carry(plan, key, own) if carries(plan) else None
         earlier = OpenUnits(plan, key, own) if has_earlier_units(plan) else None
 
-        counted = batches | "Count" >> CountRows(plan, key, carry, earlier, self.counting)
+        count = CountRows(plan, key, nonce, carry, earlier, self.counting)
+        counted = batches | "Count" >> count
         # counts: (place, exact counts as bytes), each place of the plan once
         # digest: 40 bytes for each place
         # units: (tree and shard, sealed periods of units), only in a series that bounds them

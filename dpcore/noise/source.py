@@ -56,10 +56,12 @@ class KeyedChoices:
     Args:
         key: the release key, loaded on the worker that counts.
         release: the release's id.
+        nonce: of the release's folder, public; for what is to differ between folders.
     """
 
     key: ReleaseKey
     release: str
+    nonce: bytes = b""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +147,7 @@ class NoiseSource:
     @property
     def choices(self) -> KeyedChoices:
         """The source of the choices of counting."""
-        return KeyedChoices(key=self.key, release=self.release)
+        return KeyedChoices(key=self.key, release=self.release, nonce=self.nonce)
 
     def record(self) -> bytes:
         """Identification of this draw; it reveals nothing of the data to anyone without the key.

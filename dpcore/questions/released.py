@@ -74,6 +74,8 @@ def number_column(values: Floats) -> pa.Array:
 
 
 NODES, CDF, QUANTILES = "nodes", "cdf", "quantiles"
+# The cells of a sketch, and the law that they show.
+SKETCH = "sketch"
 ERROR_COLUMNS = ("std_error", "ci_low", "ci_high")
 
 
@@ -407,6 +409,22 @@ class Released(ABC):
         """
         raise ValueError(f"sum: the error of a sum of nodes of tree {self._name} is not known")
 
+    def counts(self, values: Sequence[object], key: object = None) -> list[Answer]:
+        """The counts of rows with values, where no list of values is released.
+
+        Raises:
+            ValueError: the tree is no sketch, or no such values or key.
+        """
+        raise self._is_no_sketch("count")
+
+    def top_among(self, values: Sequence[object], count: int, key: object = None) -> list[Answer]:
+        """The values with the largest estimates among given ones, where none are listed.
+
+        Raises:
+            ValueError: the tree is no sketch, or no such values or key.
+        """
+        raise self._is_no_sketch("among")
+
     def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
         """The count of rows below a value.
 
@@ -528,6 +546,9 @@ class Released(ABC):
             needed = "has no keys" if keys is None else "needs a key"
             raise ValueError(f"key: tree {self._name} {needed}")
         return 0 if keys is None else int(keys.find_code(key))
+
+    def _is_no_sketch(self, query: str) -> ValueError:
+        return ValueError(f"{query}: tree {self._name} is no sketch; its nodes have counts: node")
 
     def _has_no_numbers(self) -> ValueError:
         return ValueError(f"node: in tree {self._name} nodes are found by --path")

@@ -200,6 +200,9 @@ KINDS: dict[str, TreeKind] = {
     "table": _kind(_by_terms, "tables.question:TableQuestion", "tables.released:ReleasedTable"),
     "distinct": _kind(_by_unit, "numbers:number_question_from_spec", "numbers:ReleasedDistinct"),
     "mean": _kind(_by_unit, "numbers:number_question_from_spec", "numbers:ReleasedMean"),
+    "sketch": _kind(
+        _by_unit, "sketches.question:sketch_question_from_spec", "sketches.released:ReleasedSketch"
+    ),
     "series": TreeKind(_read_series, _released_series),
 }
 

@@ -221,7 +221,7 @@ def release_counts(
     for question in plan.questions:
         if question.name not in counts:
             raise ValueError(f"counts: there are none of tree {question.name}")
-    choices = KeyedChoices(key=key, release=plan.name)
+    choices = KeyedChoices(key=key, release=plan.name, nonce=nonce)
     partials = {q.name: q.split_counts(counts[q.name], choices) for q in plan.questions}
     return _released(plan, partials, key, nonce)
 
@@ -261,7 +261,7 @@ def release_rows(
     """
     if plan.run is not None and plan.run.period > 1 and not before:
         raise ValueError(f"before: period {plan.run.period} goes on from the run before it")
-    choices = KeyedChoices(key=key, release=plan.name)
+    choices = KeyedChoices(key=key, release=plan.name, nonce=nonce)
     counters = {q.name: q.counter(dense=True, choices=choices) for q in plan.questions}
     partials: dict[str, list[Partial]] = {question.name: [] for question in plan.questions}
     units: ShardUnits = dict(_earlier_units(before[-1], key)) if before else {}

@@ -82,10 +82,21 @@ def row_estimates(table: Integers, hashes: SketchHashes, codes: Codes) -> Floats
         hashes: of the sketch.
         codes: uint64 (n,).
     """
-    result = code_cells(table, hashes, codes)
-    if not hashes.signed:
-        totals = table.sum(axis=1, dtype=np.float64)[:, None]
-        result -= (totals - result) / (hashes.width - 1)
+    totals = table.sum(axis=1, dtype=np.float64)
+    return unbiased_cells(code_cells(table, hashes, codes), totals, hashes)
+
+
+def unbiased_cells(cells: Floats, totals: Floats, hashes: SketchHashes) -> Floats:
+    """Every row's unbiased estimate, from the cells of codes.
+
+    Args:
+        cells: (rows, n), as `code_cells` gives them.
+        totals: (rows,) of the table; not read if the sketch is signed.
+        hashes: of the sketch.
+    """
+    if hashes.signed:
+        return cells
+    result: Floats = cells - (totals[:, None] - cells) / (hashes.width - 1)
     return result
 
 
@@ -107,18 +118,25 @@ def estimates(
     >>> from dptrees.dpcore.sketches.sketch import SketchShape, update
     >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=64)
     >>> hashes, table = shape.hashes(public_stream("doc")), shape.empty()
-    >>> update(hashes, table, np.array([7, 7, 9], np.uint64))
+    >>> _ = update(hashes, table, np.array([7, 7, 9], np.uint64))
     >>> estimates(SketchEstimator.MEDIAN, table, hashes, np.array([7, 8, 9], np.uint64)).tolist()
     [2.0, 0.0, 1.0]
     """
+    totals = table.sum(axis=1, dtype=np.float64)
+    return combined(estimator, code_cells(table, hashes, codes), totals, hashes)
+
+
+def combined(
+    estimator: SketchEstimator, cells: Floats, totals: Floats, hashes: SketchHashes
+) -> Floats:
+    """The counts of codes by an estimator, from their cells; see `estimates` and
+    `unbiased_cells`."""
     if estimator is SketchEstimator.MINIMUM and hashes.signed:
         raise ValueError("estimator: a count sketch has no minimum")
     if estimator is SketchEstimator.MINIMUM:
-        found = code_cells(table, hashes, codes).min(axis=0)
-    elif estimator is SketchEstimator.MEDIAN:
-        found = np.median(row_estimates(table, hashes, codes), axis=0)
-    else:
-        found = row_estimates(table, hashes, codes).mean(axis=0)
+        return np.asarray(cells.min(axis=0), np.float64)
+    rows = unbiased_cells(cells, totals, hashes)
+    found = np.median(rows, axis=0) if estimator is SketchEstimator.MEDIAN else rows.mean(axis=0)
     return np.asarray(found, np.float64)
 
 
@@ -191,6 +209,34 @@ class RowError:
         )
 
     @classmethod
+    def from_values(
+        cls,
+        shape: SketchShape,
+        row: Integers,
+        value: Integers,
+        cells: Integers,
+        totals: Floats,
+        *,
+        most: int,
+    ) -> RowError:
+        """The law of `from_table`, from the values that the cells of each row have.
+
+        Args:
+            shape: of the sketch.
+            row, value, cells: (n,) a row, a value, and how many of its cells have it.
+            totals: (rows,) of the table.
+            most: atoms; of more cells evenly spaced ranks are taken.
+        """
+        counted = value.astype(np.float64)
+        unbiased = counted
+        if not shape.signed:
+            unbiased = (counted * shape.width - totals[row]) / (shape.width - 1)
+        laws = [_atoms(each, cells, most) for each in (unbiased, counted)]
+        if shape.signed:
+            laws = [_atoms(np.append(counted, -counted), np.append(cells, cells), most)] * 2
+        return cls(shape=shape, unbiased=laws[0], counted=laws[1])
+
+    @classmethod
     def planned(
         cls, shape: SketchShape, *, total: float, f2: float, noise_variance: float
     ) -> RowError:
@@ -230,11 +276,61 @@ class RowError:
             return _moments(self.counted, _order_weights(self.counted.size, rows, 1))
         return _median_moments(self.unbiased, rows)
 
+    def ends(self, estimator: SketchEstimator, confidence: float) -> tuple[float, float]:
+        """The ends of the errors of an estimator, each passed with at most half of the rest.
+
+        The middle of an even number of rows lies between the middle two: the lower end is that of
+        the lower one, the upper end that of the upper one.
+
+        Args:
+            estimator: the minimum or the median.
+            confidence: above 0 and below 1.
+
+        Raises:
+            ValueError: the mean, whose law is no order statistic.
+
+        >>> from dptrees.dpcore.sketches.sketch import SketchKind
+        >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=1, width=4)
+        >>> law = RowError.from_table(shape, np.array([[0, 0, 0, 9]]))
+        >>> law.ends(SketchEstimator.MEDIAN, 0.9)
+        (-9.0, 9.0)
+        """
+        rows, half = self.shape.rows, (1 - confidence) / 2
+        if estimator is SketchEstimator.MEAN:
+            raise ValueError("estimator: the mean is no order statistic")
+        ranks = ((rows + 1) // 2, rows // 2 + 1)
+        atoms = self.unbiased
+        if estimator is SketchEstimator.MINIMUM:
+            ranks, atoms = (1, 1), self.counted
+        low, high = (np.cumsum(_order_weights(atoms.size, rows, rank)) for rank in ranks)
+        last = atoms.size - 1
+        first = int(np.searchsorted(low, half, side="right"))
+        return (
+            float(atoms[min(first, last)]),
+            float(atoms[min(int(np.searchsorted(high, 1 - half)), last)]),
+        )
+
     def best_estimator(self) -> SketchEstimator:
         """The estimator of the least predicted mean square error; of equal ones the first."""
         return min(
             kind_estimators(self.shape.kind), key=lambda each: self.moments(each).mean_square
         )
+
+
+def _atoms(values: Floats, weights: Integers, most: int) -> Floats:
+    """Values as often as their weights, rising; of more than `most` evenly spaced ranks.
+
+    >>> _atoms(np.array([2.0, 1.0]), np.array([1, 3]), 8).tolist()
+    [1.0, 1.0, 1.0, 2.0]
+    >>> _atoms(np.array([2.0, 1.0]), np.array([2, 6]), 4).tolist()
+    [1.0, 1.0, 1.0, 2.0]
+    """
+    order = np.argsort(values, kind="stable")
+    ends = np.cumsum(weights[order])
+    size = min(int(ends[-1]), most)
+    ranks = (2 * np.arange(size) + 1) * int(ends[-1]) // (2 * size)
+    found: Floats = values[order][np.searchsorted(ends, ranks, side="right")]
+    return found
 
 
 @lru_cache(maxsize=1)

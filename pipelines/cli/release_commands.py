@@ -55,6 +55,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "dptrees query out/ages quantile --tree age 0.25 0.5 0.75",
         "dptrees query out/ages range --tree age 18 65 --json",
         "dptrees query out/ages top --tree work -n 3",
+        "dptrees query out/words count --tree words cat dog",
         "dptrees query out/ages sum --tree work --paths office home",
         "dptrees query out/ages node --tree work --value office",
         "dptrees query out/ages node --tree months --path 2024-Q3 --children",
@@ -180,6 +181,12 @@ def _fill_cdf(parser: CommandParser) -> None:
     _add_common(parser, of_column=True)
 
 
+def _fill_count(parser: CommandParser) -> None:
+    parser.add_argument("values", nargs="+", metavar="VALUE", help="values of the column")
+    parser.set_defaults(exact=False)
+    _add_common(parser)
+
+
 def _fill_quantile(parser: CommandParser) -> None:
     parser.add_argument("values", nargs="+", metavar="Q", help="fractions from 0 to 1")
     parser.set_defaults(exact=False)
@@ -255,6 +262,11 @@ def _fill_top(parser: CommandParser) -> None:
         "that node",
     )
     parser.add_argument("--path", help="only nodes below this one")
+    parser.add_argument(
+        "--among",
+        metavar="FILE",
+        help="for a sketch: only the values in this file, one per line",
+    )
     parser.set_defaults(exact=False)
     _add_common(parser)
 
@@ -287,6 +299,7 @@ def _fill_node(parser: CommandParser) -> None:
 # The questions, each with its help and what adds its arguments.
 QUERIES: dict[str, tuple[str, Fill]] = {
     "cdf": ("the number of rows below a value", _fill_cdf),
+    "count": ("the number of rows with a value, in a sketch", _fill_count),
     "quantile": ("the value below which a fraction of rows lies", _fill_quantile),
     "median": ("the value below which half of the rows lies", _fill_median),
     "range": ("the number of rows in [LOWER, UPPER)", _fill_range),

@@ -114,6 +114,11 @@ KINDS: dict[str, KindHandlers] = {
         lines=Later("kinds.numbers:DISTINCT_LINES").load,
         page=Later("kinds.numbers:distinct_tree"),
     ),
+    "sketch": KindHandlers(
+        section=Later("kinds.sketches:SketchTree").load,
+        lines=Later("kinds.sketches:SKETCH_LINES").load,
+        page=Later("kinds.sketches:sketch_tree"),
+    ),
     # Quantiles alone, of a tree over an ordered domain.
     "exponential": KindHandlers(
         section=None,

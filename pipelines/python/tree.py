@@ -389,6 +389,33 @@ class TreeAnswers:
 
         return self._counts("top", key, ask)
 
+    def count(self, values: Any, *, key: object = None) -> Answers:
+        """Return the number of rows with values, in a sketch.
+
+        Args:
+            values: one value of the column, or several.
+            key: None: a sketch has no keys.
+
+        Raises:
+            Error: if the tree is no sketch, or the column cannot have such a value.
+        """
+        asked = _several(values)
+        return self._counts("count", key, lambda each: self._tree.counts(asked, each))
+
+    def top_among(self, values: Any, n: int = 10, *, key: object = None) -> Answers:
+        """Return the top k of given values, in a sketch, which lists no values itself.
+
+        Args:
+            values: the values to look at.
+            n: the number of values.
+            key: None: a sketch has no keys.
+
+        Raises:
+            Error: if the tree is no sketch, or the column cannot have such a value.
+        """
+        asked = _several(values)
+        return self._counts("top", key, lambda each: self._tree.top_among(asked, n, each))
+
     def sum(self, nodes: Sequence[str], *, key: object = None) -> Answers:
         """Return the number of rows in several nodes together, with the exact error of the sum.
 

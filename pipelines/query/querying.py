@@ -39,6 +39,7 @@ STATISTICS = tuple(each.value for each in StatisticKind)
 # Of each question, what is counted; whether it has bounds, which may be rounded.
 _NOUNS = {
     "cdf": ("range", True),
+    "count": ("value", False),
     "range": ("range", True),
     "box": ("box", True),
     "sum": ("sum", True),
@@ -258,6 +259,8 @@ def _answers(
         case "cdf":
             together = chosen.simultaneous
             return [tree.cdf(each, key, simultaneous=together) for each in chosen.values]
+        case "count":
+            return tree.counts(chosen.values, key)
         case "range":
             return [tree.range(chosen.lower, chosen.upper, key)]
         case "box":
@@ -284,6 +287,11 @@ def _paths(chosen: argparse.Namespace) -> list[str]:
         if len(chosen.paths) > 1 or not chosen.paths[0].startswith("@"):
             return list(chosen.paths)
         option, file = "--paths", chosen.paths[0][1:]
+    return _lines(option, file)
+
+
+def _lines(option: str, file: str) -> list[str]:
+    """The lines of the file of an option, but for blank ones."""
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -296,6 +304,10 @@ def _top(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[An
     level = None if chosen.level is None else tree.find_level(chosen.level)
     if chosen.n < 1:
         raise ValueError(f"n: {chosen.n} is not above 0")
+    if chosen.among is not None:
+        if level is not None or chosen.path is not None:
+            raise ValueError("among: goes without --level and --path")
+        return tree.top_among(_lines("--among", chosen.among), chosen.n, key)
     if chosen.path is None:
         return tree.top(chosen.n, tree.height if level is None else level, key)
     return tree.top_below(chosen.path, chosen.n, level, key)

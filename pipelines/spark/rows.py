@@ -250,10 +250,10 @@ class _Source:
         """Return one element in place of rows, which Spark reads, and no balance."""
         return _NoRows()
 
-    def counting(self, plan: ReleasePlan, key: KeyReference) -> flow.Transform:
+    def counting(self, plan: ReleasePlan, key: KeyReference, nonce: bytes) -> flow.Transform:
         """Return the transform that makes partial counts, in place of the steps that count rows."""
         tags = [BALANCE, *([SLOTS] if matched_trees(plan) else [])]
-        return flow.Each(_SparkJob(self, plan, key), also=tags, main=COUNTS)
+        return flow.Each(_SparkJob(self, plan, key, nonce), also=tags, main=COUNTS)
 
     def _names(self, plan: ReleasePlan) -> list[str]:
         """The columns of the DataFrame that a plan reads.
@@ -267,21 +267,21 @@ class _Source:
         within = FileColumns.from_schema(schema, _NAME, plan).within
         return list(dict.fromkeys(names[0] for names in within.values()))
 
-    def partial_counts(self, plan: ReleasePlan, key: KeyReference) -> Iterator[Any]:
+    def partial_counts(self, plan: ReleasePlan, key: KeyReference, nonce: bytes) -> Iterator[Any]:
         """Let Spark count all rows, in one action, and yield the outputs of its tasks."""
         names = self._names(plan)
-        work = self._work(plan, key, names)
+        work = self._work(plan, key, names, nonce)
         try:
             pieces = self._job(plan, work, names).collect()
         except Exception as error:
             raise spark_fault(error) from None
         yield from _outputs(list(from_pieces(pieces)), is_direct=plan.unit.is_row)
 
-    def _work(self, plan: ReleasePlan, key: KeyReference, names: list[str]) -> bytes:
+    def _work(self, plan: ReleasePlan, key: KeyReference, names: list[str], nonce: bytes) -> bytes:
         whole = self._plans.get(plan.digest, plan)
         used = key if needs_key(whole) else UnusedKey(reference="")
         shards = _shard_count(self._frame)
-        work = Work(plan=whole, key=used, names=tuple(names), shards=shards)
+        work = Work(plan=whole, key=used, names=tuple(names), shards=shards, nonce=nonce)
         if matched_trees(plan):
             return pickle.dumps(replace(work, plan=plan))
         data = pickle.dumps(work)
@@ -316,11 +316,11 @@ class _NoRows(flow.Transform):
 class _SparkJob(flow.Step):
     """Let Spark count all rows, when the job comes to the step that counts them."""
 
-    def __init__(self, source: _Source, plan: ReleasePlan, key: KeyReference) -> None:
-        self._source, self._plan, self._key = source, plan, key
+    def __init__(self, source: _Source, plan: ReleasePlan, key: KeyReference, nonce: bytes) -> None:
+        self._source, self._plan, self._key, self._nonce = source, plan, key, nonce
 
     def process(self, _: None) -> Iterator[Any]:
-        yield from self._source.partial_counts(self._plan, self._key)
+        yield from self._source.partial_counts(self._plan, self._key, self._nonce)
 
 
 def needs_key(plan: ReleasePlan) -> bool:

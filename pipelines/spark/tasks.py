@@ -246,12 +246,14 @@ class Work:
         key: the place of the release key.
         names: the columns of the rows, in their order.
         shards: the number of shards of privacy units.
+        nonce: of the folder.
     """
 
     plan: ReleasePlan
     key: KeyReference
     names: tuple[str, ...]
     shards: int
+    nonce: bytes
 
 
 class UnusedKey(KeyReference):
@@ -291,9 +293,10 @@ def count_rows(version: str, work: bytes, batches: Batches) -> Iterator[pa.Recor
         job = _unpickled(version, work)
         rows = _Rows(job, batches)
         if job.plan.unit.is_row:
-            yield from _outputs(CountBundle(job.plan, job.key), rows, COUNTS)
+            yield from _outputs(CountBundle(job.plan, job.key, job.nonce), rows, COUNTS)
         else:
-            yield from _outputs(SendRows(job.plan, job.key, job.shards), rows, ROWS)
+            step = SendRows(job.plan, job.key, job.shards, job.nonce)
+            yield from _outputs(step, rows, ROWS)
         yield Message(BALANCE, "rows", 0, rows.number, b"")
 
     return _task(messages, batches, _partition())
@@ -330,7 +333,7 @@ def count_shards(version: str, work: bytes, batches: Batches) -> Iterator[pa.Rec
                 else:
                     passed.extend(group)
 
-        yield from _outputs(CountBounded(job.plan, job.key), shards(), COUNTS)
+        yield from _outputs(CountBounded(job.plan, job.key, job.nonce), shards(), COUNTS)
         yield from passed
         yield received.message(RECEIVED)
 

@@ -24,6 +24,7 @@ from dptrees.pipelines.config.release_section import ReleaseSection
 from dptrees.pipelines.kinds import hierarchies as sparse
 from dptrees.pipelines.kinds import hierarchy_domain as hierarchy
 from dptrees.pipelines.kinds import numbers as distinct
+from dptrees.pipelines.kinds import sketches
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.input import TABLE_INPUTS
 from dptrees.pipelines.sections.parameters import ParameterSection
@@ -155,6 +156,7 @@ EXPLAINED = {
     "hypercube": f"{PROSE}/hypercube.md",
     "table": f"{PROSE}/table.md",
     "distinct": f"{PROSE}/distinct.md",
+    "sketch": f"{PROSE}/sketch.md",
 }
 
 
@@ -258,6 +260,7 @@ def _domain_tables() -> Iterator[str]:
         ("hypercube", boxes),
         ("table", tables),
         ("distinct", list(_rule_keys(distinct._RULES))),
+        ("sketch", list(_rule_keys(sketches._RULES))),
     ):
         yield from _table(f"`domain` of kind `{kind}`", keys, EXPLAINED[kind])
 

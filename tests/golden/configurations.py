@@ -196,6 +196,12 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         f"domain: {{column: delay, lower: -20, upper: 200}}, objective: mean, {BY}",
         "domain: {column: fine, type: integer, lower: 0, upper: 500}, objective: mean",
     ),
+    "sketch": (
+        PURE,
+        "domain: {kind: sketch, column: city}, rows: 20000, values: 100, memory: 64 KiB",
+        "domain: {kind: sketch, column: fine, bits: [8, 6, 5], notation: hex}, "
+        "type: count_sketch, hashes: 3, width: 1024",
+    ),
     "table": (PURE, f"domain: {WIDE}"),
     "table-by-rho": (RHO, f"domain: {WIDE}"),
     "mixed": (

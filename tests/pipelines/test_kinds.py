@@ -72,7 +72,7 @@ def test_a_kind_that_is_not_registered_is_refused(workspace: Workspace, toy: Any
     path.write_text(path.read_text().replace("kind: totals", "kind: cube"))
     outcome = workspace.run("plan", str(path))
     assert outcome.code == 2
-    kinds = "ordered, hierarchy, sparse, hypercube, table, distinct or totals"
+    kinds = "ordered, hierarchy, sparse, hypercube, table, distinct, sketch or totals"
     assert f"trees[0].domain.kind: 'cube' must be {kinds}" in outcome.err
 
 

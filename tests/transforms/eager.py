@@ -79,9 +79,10 @@ def counted(
     plan: ReleasePlan,
     bundles: Iterable[Sequence[pa.RecordBatch]],
     key: KeyReference | None = None,
+    nonce: bytes = b"",
 ) -> Iterator[Any]:
     """What the counting of bundles gives, windowed or not; without a key under a public one."""
-    step: Any = count.CountBundle(plan, key or KeyReference(reference=""))
+    step: Any = count.CountBundle(plan, key or KeyReference(reference=""), nonce)
     if key is None:
         step._key = ReleaseKey(bytes(32))
     else:
@@ -197,14 +198,14 @@ class EagerRelease:
 
     def _partial(self, bundles: Iterable[Sequence[pa.RecordBatch]]) -> dict[str, list[Any]]:
         if self._plan.unit.is_row:
-            return outputs(counted(self._plan, bundles, self._key))
-        send = self._ready(bound.SendRows(*self._keyed, self._shards))
+            return outputs(counted(self._plan, bundles, self._key, self._nonce))
+        send = self._ready(bound.SendRows(*self._keyed, self._shards, self._nonce))
         sent = outputs(in_bundles(send, bundles))
         trees = range(len(self._plan.questions))
         empty = self._each(bound.EmptyShards(self._plan, self._shards), trees)
         rows = self._over("rows of units", sent.get(MAIN, []))
         shards = grouped([*rows, *self._over("empty shards", empty.get(MAIN, []))])
-        count_shards = self._ready(bound.CountBounded(*self._keyed))
+        count_shards = self._ready(bound.CountBounded(*self._keyed, self._nonce))
         bounded = outputs(in_bundles(count_shards, [shards[:7], [], shards[7:]]))
         counts = self._over("counts of rows alone", sent.get(bound._COUNTS, []))
         balance = self._over("balance of units", sent.get(BALANCE, []))

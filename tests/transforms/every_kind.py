@@ -30,7 +30,9 @@ from dptrees.dpcore.rows.key_tables import TableKeys, product_table
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.series.temporal import TemporalTree
-from dptrees.dpcore.sketches.sketch import SketchKind
+from dptrees.dpcore.sketches.domain import SketchDomain
+from dptrees.dpcore.sketches.question import SketchQuestion
+from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan
 from tests.dpcore.adaptive_hierarchies import adaptive_question
@@ -190,6 +192,33 @@ def _mean() -> ReleasePlan:
     return ReleasePlan(name="mean", unit=ADD_REMOVE_ROW, budget=EPSILON, questions=questions)
 
 
+def _sketch() -> ReleasePlan:
+    """Hashed values in a count sketch, and codes with prefixes in a count-min sketch."""
+    shapes = {
+        "values": SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=32),
+        "codes": SketchShape(kind=SketchKind.COUNT_MIN, rows=2, width=16),
+    }
+    domains = {
+        "values": SketchDomain(column="race"),
+        "codes": SketchDomain(column="number", widths=(4, 5), notation="hex"),
+    }
+    # So little that no two releases have all cells of a place alike.
+    amount = Fraction(1, 50)
+    questions = tuple(
+        SketchQuestion(
+            name=name,
+            domain=domains[name],
+            release_unit=ADD_REMOVE_ROW,
+            spent=Budget(measure=Measure.EPSILON, amount=amount / 2),
+            shape=shape,
+            chunk_cells=24,
+        )
+        for name, shape in shapes.items()
+    )
+    budget = Budget(measure=Measure.EPSILON, amount=amount)
+    return ReleasePlan(name="sketch", unit=ADD_REMOVE_ROW, budget=budget, questions=questions)
+
+
 def _keys_of_a_table() -> ReleasePlan:
     table = product_table({"race": RACES, "number": (0, 1, 2, 7)})
     keys = TableKeys(table=table, unknown="other")
@@ -229,6 +258,7 @@ _MADE: dict[str, Callable[[], ReleasePlan]] = {
     "selection": _selection,
     "distinct": _distinct,
     "mean": _mean,
+    "sketch": _sketch,
     "keys of a table": _keys_of_a_table,
     "box, dense": lambda: _alone(box_question(holding=Holding.DENSE)),
     "box, sparse": lambda: _alone(box_question(holding=Holding.SPARSE)),

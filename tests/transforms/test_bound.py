@@ -204,7 +204,7 @@ def test_a_series_that_remembers_units_keeps_its_shards(reference) -> None:
     plan = parse_configuration(REMEMBERING).plan()
     assert plan.remembering
     graph = flow.Flow(planned_shards=512)
-    graph.input() | "Bound" >> bound.BoundRows(plan, reference)
+    graph.input() | "Bound" >> bound.BoundRows(plan, reference, bytes(16))
     steps = [getattr(node.primitive, "step", None) for node in graph.nodes]
     assert {step._shards for step in steps if hasattr(step, "_shards")} == {64}
 
@@ -213,7 +213,7 @@ def test_without_a_unit_the_steps_are_not_there(make_plan, reference, tmp_path) 
     names = []
     for plan in (make_plan("number"), unit_releases.PLANS["ordered"]()):
         graph = flow.Flow()
-        graph.input() | "Count" >> count.CountRows(plan, reference)
+        graph.input() | "Count" >> count.CountRows(plan, reference, bytes(16))
         names.append(str([node.label for node in graph.nodes]))
     assert "ByShard" not in names[0] and "ByShard" in names[1]
 
@@ -262,7 +262,7 @@ def test_when_rows_leave_follows_from_the_rows_read(reference, monkeypatch) -> N
     monkeypatch.setattr(bound, "WAITING_ROWS", 300)
     plan = unit_releases.PLANS["ordered"]()
     for person_of in (None, 7):
-        step = begun(bound.SendRows(plan, reference, 5))
+        step = begun(bound.SendRows(plan, reference, 5, bytes(16)))
         columns = [pa.array([3] * 1000), pa.array([person_of] * 1000, pa.int8())]
         batch = pa.RecordBatch.from_arrays(columns, names=["number", "person"])
         parts = [batch.slice(start, 200) for start in range(0, 1000, 200)]
@@ -275,9 +275,9 @@ def test_shards_without_rows_are_counted_as_others_are(plan, reference) -> None:
     rows = ROWS.combine_chunks().to_batches()[0]
     sent = []
     for batch in (rows, rows.slice(0, 0)):
-        send = begun(bound.SendRows(plan, reference, 5))
+        send = begun(bound.SendRows(plan, reference, 5, bytes(16)))
         shards = [*send.process(batch), *outputs(send.finish_bundle())[MAIN]]
-        step = begun(bound.CountBounded(plan, reference))
+        step = begun(bound.CountBounded(plan, reference, bytes(16)))
         found = [each for place, data in shards for each in step.process((place, [data]))]
         found += outputs(step.finish_bundle())[MAIN]
         sent.append(Counter(name for (name, *_), _ in found))
@@ -295,7 +295,7 @@ def test_a_unit_that_cannot_be_read(piped, reference) -> None:
     with pytest.raises(Exception, match=words):
         piped(plan, rows.append_column("person", pa.array([[1]] * 900)), "lists")
     # Of one's own rows, which no reader has checked.
-    send = begun(bound.SendRows(plan, reference, 5))
+    send = begun(bound.SendRows(plan, reference, 5, bytes(16)))
     batch = pa.RecordBatch.from_arrays([pa.array([3]), pa.array([[1]])], names=["number", "person"])
     words = "input: the privacy unit cannot be read from person, which"
     with pytest.raises(InputError, match=words):

@@ -68,7 +68,7 @@ def test_when_sparse_increments_leave_follows_from_the_rows_read(
     mixed[::100] = 0.5
     dropped = pa.RecordBatch.from_arrays([pa.array(mixed)], names=["value"])
     for batch in (kept, dropped):
-        step = CountBundle(make_plan("value"), reference)
+        step = CountBundle(make_plan("value"), reference, bytes(16))
         step.setup()
         step.start_bundle()
         parts = [batch.slice(start, 200) for start in range(0, 1000, 200)]
@@ -88,7 +88,7 @@ def test_every_chunk_of_the_plan_once_and_a_balance(make_plan, rows, reference) 
     plan = make_plan("value", "carrier", fanouts=(4, 4, 2), chunk_leaves=8)
     batches = rows.combine_chunks().to_batches(max_chunksize=700)
     with beam.Pipeline(LOCAL_RUNNER) as pipeline:
-        counted = pipeline | beam.Create(batches) | OnBeam(CountRows(plan, reference))
+        counted = pipeline | beam.Create(batches) | OnBeam(CountRows(plan, reference, bytes(16)))
         counts, balance = counted["counts"], counted[BALANCE]
         expected = sorted(
             (q.name, chunk.key, chunk.index) for q in plan.questions for chunk in q.forest.chunking

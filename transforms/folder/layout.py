@@ -27,14 +27,14 @@ from dptrees.dpcore.hierarchy.leaf_codes import (
 )
 from dptrees.dpcore.hierarchy.universe import Universe, read_labels
 from dptrees.dpcore.questions.messages import STATE, UNITS, Part
-from dptrees.dpcore.questions.released import CDF, NODES
+from dptrees.dpcore.questions.released import CDF, NODES, SKETCH
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.value_lists import PartedIntegers
 from dptrees.dpcore.trees.chunks import SPINE, branch_index
 from dptrees.transforms.errors import UniverseError
 
 # The folders of parts.
-PART_KINDS = (NODES, CDF, STATE, UNITS)
+PART_KINDS = (NODES, CDF, SKETCH, STATE, UNITS)
 # Of a run of a series: what only the next run reads.
 SEALED_KINDS = (STATE, UNITS)
 

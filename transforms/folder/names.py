@@ -6,6 +6,7 @@
     nonce.json          the nonce of the folder
     plan.json           the plan of the folder
     nodes/*, cdf/*      its parts
+    sketch/*            parts of trees that are sketches
     quantiles.parquet   a table of whole trees
     universe-*.parquet  the leaves of a hierarchy
     keys-*.parquet      the keys of a group-by that come from a table

@@ -73,6 +73,7 @@ class BoundRows(flow.Transform):
     Args:
         plan: the questions and the unit.
         key: where the release key lies.
+        nonce: of the folder.
         earlier: what runs before counted of every unit, `transforms.steps.carry.OpenUnits`; None:
             it does not matter.
 
@@ -88,9 +89,13 @@ class BoundRows(flow.Transform):
     """
 
     def __init__(
-        self, plan: ReleasePlan, key: KeyReference, earlier: flow.Transform | None = None
+        self,
+        plan: ReleasePlan,
+        key: KeyReference,
+        nonce: bytes,
+        earlier: flow.Transform | None = None,
     ) -> None:
-        self._plan, self._key, self._earlier = plan, key, earlier
+        self._plan, self._key, self._earlier, self._nonce = plan, key, earlier, nonce
 
     def expand(self, batches: Any) -> Any:
         remembers, own = bool(self._plan.remembering), batches.flow
@@ -109,7 +114,7 @@ class BoundRows(flow.Transform):
             # pa.RecordBatch -> (ShardKey, bytes); counts of rows that are units of their own
             | "ByUnit"
             >> flow.Each(
-                SendRows(self._plan, self._key, shards),
+                SendRows(self._plan, self._key, shards, self._nonce),
                 also=(BALANCE, _COUNTS),
                 main="rows",
             )
@@ -129,7 +134,7 @@ class BoundRows(flow.Transform):
             # -> (PlaceKey, bytes)
             | "Stay"
             >> flow.Each(
-                CountBounded(self._plan, self._key),
+                CountBounded(self._plan, self._key, self._nonce),
                 also=(BALANCE, *remembered),
                 main=_COUNTS,
             )
@@ -162,8 +167,9 @@ class SendRows(CountingStep):
     """Sends the rows of a bundle to the shards of their units, and counts those without a unit
     where each is its own."""
 
-    def __init__(self, plan: ReleasePlan, key: KeyReference, shards: int) -> None:
-        super().__init__(plan, key, {"rows", *(unit_rows(each.name) for each in plan.questions)})
+    def __init__(self, plan: ReleasePlan, key: KeyReference, shards: int, nonce: bytes) -> None:
+        names = {"rows", *(unit_rows(each.name) for each in plan.questions)}
+        super().__init__(plan, key, names, nonce)
         self._shards = shards
         self._own = plan.unit.nulls is NullUnits.OWN
         self._most = max(1, WAITING_ROWS // len(plan.questions))
@@ -230,9 +236,9 @@ def _read_units(ids: UnitIds, unit: PrivacyUnit, batch: pa.RecordBatch) -> Units
 class CountBounded(CountingStep):
     """Counts the rows of shards that stay."""
 
-    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
+    def __init__(self, plan: ReleasePlan, key: KeyReference, nonce: bytes) -> None:
         names = {name(each.name) for each in plan.questions for name in (unit_rows, unit_shards)}
-        super().__init__(plan, key, names)
+        super().__init__(plan, key, names, nonce)
 
     def start_bundle(self) -> None:
         super().start_bundle()
@@ -264,8 +270,8 @@ class CountBounded(CountingStep):
             yield from self.taken(question)
 
 
-# From the plan and the place of the release key.
-MakeCounting = Callable[[ReleasePlan, KeyReference], flow.Transform]
+# From the plan, the place of the release key and the nonce of the folder.
+MakeCounting = Callable[[ReleasePlan, KeyReference, bytes], flow.Transform]
 
 
 @dataclass(frozen=True)
@@ -275,6 +281,7 @@ class CountRows(flow.Transform):
     Args:
         plan: the questions.
         key: where the release key lies.
+        nonce: of the folder.
         carry: what else is counted: what an earlier run carried on; None: nothing.
         earlier: what runs before counted of every unit; None: it does not matter.
         counting: the transform that makes partial counts, if another engine counts the rows; None:
@@ -288,6 +295,7 @@ class CountRows(flow.Transform):
 
     plan: ReleasePlan
     key: KeyReference
+    nonce: bytes
     carry: flow.Transform | None = None
     earlier: flow.Transform | None = None
     counting: MakeCounting | None = None
@@ -296,13 +304,13 @@ class CountRows(flow.Transform):
         carried = None if self.carry is None else batches.flow | "Carry" >> self.carry
         # pa.RecordBatch -> (PlaceKey, bytes), and the balance
         if self.counting is not None:
-            partial = batches | "Partial" >> self.counting(self.plan, self.key)
+            partial = batches | "Partial" >> self.counting(self.plan, self.key, self.nonce)
         elif self.plan.unit.is_row:
             tags = [BALANCE, *([SLOTS] if matched_trees(self.plan) else [])]
-            step = CountBundle(self.plan, self.key)
+            step = CountBundle(self.plan, self.key, self.nonce)
             partial = batches | "Partial" >> flow.Each(step, also=tags, main="counts")
         else:
-            partial = batches | "Bound" >> BoundRows(self.plan, self.key, self.earlier)
+            partial = batches | "Bound" >> BoundRows(self.plan, self.key, self.nonce, self.earlier)
         empty = (
             batches.flow
             | "Trees" >> flow.Given([question.name for question in self.plan.questions])
@@ -346,8 +354,8 @@ class CountRows(flow.Transform):
 class CountBundle(CountingStep):
     """Counts a bundle's rows."""
 
-    def __init__(self, plan: ReleasePlan, key: KeyReference) -> None:
-        super().__init__(plan, key, {"rows"})
+    def __init__(self, plan: ReleasePlan, key: KeyReference, nonce: bytes) -> None:
+        super().__init__(plan, key, {"rows"}, nonce)
 
     def start_bundle(self) -> None:
         super().start_bundle()

@@ -73,10 +73,12 @@ class CountingStep(KeyedStep):
         plan: the questions.
         key: where the release key lies.
         names: of balances that the step takes part in besides.
+        nonce: of the folder.
     """
 
-    def __init__(self, plan: ReleasePlan, key: KeyReference, names: set[str]) -> None:
+    def __init__(self, plan: ReleasePlan, key: KeyReference, names: set[str], nonce: bytes) -> None:
         super().__init__(plan, key)
+        self._nonce = nonce
         self._dense = sum(question.dense_cells for question in plan.questions) <= DENSE_CELLS
         # How many increments a bundle gives must not depend on its rows.
         self._names = set(names)
@@ -88,7 +90,7 @@ class CountingStep(KeyedStep):
             self._names |= {balance_name(question, place) for place in question.places}
 
     def start_bundle(self) -> None:
-        self._choices = KeyedChoices(key=self._key, release=self._plan.name)
+        self._choices = KeyedChoices(key=self._key, release=self._plan.name, nonce=self._nonce)
         self._questions = [each.with_choices(self._choices) for each in self._plan.questions]
         self._counters: dict[str, Counter] = {}
         self._balance = Increases(dict.fromkeys(self._names, 0))

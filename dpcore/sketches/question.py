@@ -1,0 +1,423 @@
+"""A sketch as a release of its own: the noisy counts of values that nobody lists.
+
+Rows -> codes of 64 bits -> cells of a table (levels, rows, width) of whole numbers -> the same with
+noise. A code is a keyed hash of the value (equal values have one, as `dpcore.bounding.unit_ids`
+decides it), or the number itself where the domain has codes of some bits, whose prefixes then have
+sketches of their own, so that the heaviest are found by descent.
+
+The keys of all hashes follow from a *seed*: HMAC of the release key over the release, the folder's
+nonce and the tree. Nobody without the key knows it before the release, so no rows can be chosen to
+collide; another folder has another. It is released with the cells, since a query needs it. The
+guarantee does not depend on it: it holds for any functions that are fixed before rows are counted
+(`dpcore.privacy.sensitivity.sketch_sensitivity`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.noise.randomness import KeyedBlocks, ReleaseKey
+from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise
+from dptrees.dpcore.numbers import NumberQuestion
+from dptrees.dpcore.privacy.sensitivity import sketch_sensitivity
+from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
+from dptrees.dpcore.questions.messages import (
+    BufferedCounter,
+    ChunkCounts,
+    Counter,
+    Drawn,
+    Gathered,
+    Increments,
+    Part,
+    Partial,
+    Place,
+    ReleasedPart,
+    RowIncrements,
+    merged_chunk,
+    pack_dense,
+    pack_sorted,
+)
+from dptrees.dpcore.questions.one_part import key_increments
+from dptrees.dpcore.questions.released import SKETCH
+from dptrees.dpcore.questions.sparse_counts import NodeCounts
+from dptrees.dpcore.rows.columns import fixed_width_values, pack, pack_many, unpack, unpack_many
+from dptrees.dpcore.sketches.domain import SketchDomain
+from dptrees.dpcore.sketches.sketch import Codes, PrefixSketches, SketchHashes, SketchShape
+from dptrees.dpcore.specification import Refusal
+from dptrees.dpcore.trees.chunks import SPINE
+
+# Cells that are merged, drawn and written together.
+CHUNK_CELLS = 2**20
+# 8 GiB.
+MOST_CELLS = 2**30
+# Rows whose codes wait where the table is too large to be held.
+_WAITING = 2**21
+# A part of a chunk with fewer cells than one in so many is sent as these.
+_SPARSE = 4
+# Values of a chunk's cells that the law of errors keeps at most.
+_ATOMS = 2**16
+
+HASHES = Part(kind=SKETCH, tree="", key=0, index=SPINE)
+
+
+def sketch_seed(choices: KeyedChoices, tree: str) -> bytes:
+    """The 32 bytes that the hash functions of a tree follow from.
+
+    >>> choices = KeyedChoices(key=ReleaseKey(bytes(32)), release="r", nonce=b"1")
+    >>> sketch_seed(choices, "t") == sketch_seed(replace(choices, nonce=b"2"), "t")
+    False
+    """
+    return choices.key.digest("sketch seed", choices.release, choices.nonce, tree)
+
+
+def value_blocks(seed: bytes) -> KeyedBlocks:
+    """What values are hashed to codes with."""
+    return ReleaseKey(seed).blocks("value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SketchQuestion(NumberQuestion):
+    """The counts of the values of a column, in a sketch.
+
+    Args:
+        domain: the column, and how its values become codes.
+        shape: of each level's table.
+        chunk_cells: the most cells of a place.
+        guess: the public guesses of how many rows and how many values there are; they only say what
+            error is predicted.
+        blocks: what values are hashed with, where rows are read: `with_choices`.
+
+    Raises:
+        Refusal: too many cells, keys, or a budget whose noise is out of range.
+
+    >>> from fractions import Fraction
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
+    >>> from dptrees.dpcore.sketches.sketch import SketchKind
+    >>> one = Budget(measure=Measure.EPSILON, amount=Fraction(1))
+    >>> words = SketchQuestion(
+    ...     name="words", domain=SketchDomain(column="word"), release_unit=ADD_REMOVE_ROW,
+    ...     spent=one, shape=SketchShape(kind=SketchKind.COUNT_SKETCH, rows=5, width=1024))
+    >>> words.law, words.places, words.cells
+    (DiscreteLaplace(scale=Fraction(5, 1)), [Place(group=0, number=0)], 5120)
+    """
+
+    kind = "sketch"
+    written = (
+        *("kind", "name", "domain", "plan", "shape", "chunk_cells"),
+        *("guess", "confidence", "weight"),
+    )
+    output_only: ClassVar[tuple[str, ...]] = ("guess", "confidence", "weight")
+    mechanism = "sketch"
+
+    domain: SketchDomain
+    shape: SketchShape
+    chunk_cells: int = CHUNK_CELLS
+    guess: tuple[int, int] = (1, 1)
+    blocks: KeyedBlocks | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.keys is not None:
+            raise Refusal("group_by", "a sketch has no keys; make a column of key and value")
+        if self.cells > MOST_CELLS:
+            raise Refusal("width", f"{self.cells} cells of all tables are more than 2^30")
+        if self.chunk_cells < 1:
+            raise Refusal("chunk_cells", f"{self.chunk_cells} is not at least 1")
+        super().__post_init__()
+
+    @cached_property
+    def sketches(self) -> PrefixSketches:
+        """The tables of all levels; one of whole codes where the domain has no levels."""
+        bits, levels = self.domain.code_bits, self.domain.levels
+        return PrefixSketches(shape=self.shape, code_bits=bits, levels=levels)
+
+    @property
+    def cells(self) -> int:
+        """The number of cells of all tables."""
+        return self.sketches.cells
+
+    @property
+    def bound(self) -> dict[str, int]:
+        return {}
+
+    @cached_property
+    def sensitivity(self) -> tuple[int, int]:
+        """The prefix of a code is a function of it, so the tables of all levels are one sketch with
+        as many more hash functions."""
+        rows = self.shape.rows * len(self.sketches.levels)
+        return sketch_sensitivity(self.release_unit, rows, signed=self.shape.signed)
+
+    @property
+    def std_error(self) -> float:
+        """The standard deviation of the noise of a cell."""
+        return math.sqrt(self.law.variance)
+
+    @property
+    def counts_rows(self) -> bool:
+        """There is no root that has all rows."""
+        return False
+
+    @property
+    def noun(self) -> str:
+        """What is counted, in words."""
+        return "rows"
+
+    @property
+    def value_policies(self) -> dict[str, object]:
+        return dict(self.domain.policies)
+
+    def facts(self, noise: dict[str, object]) -> dict[str, object]:
+        return {"type": self.shape.kind.value, "hashes": self.shape.rows} | {
+            "width": self.shape.width,
+            "levels": list(self.domain.names),
+            **noise,
+        }
+
+    # --- Counting.
+
+    @property
+    def places(self) -> list[Place]:
+        """Chunks of the cells, in the order of levels, rows and columns."""
+        return [Place(0, number) for number in range(-(-self.cells // self.chunk_cells))]
+
+    @property
+    def dense_cells(self) -> int:
+        return self.cells
+
+    def place_cells(self, place: Place) -> range:
+        """The cells of a place."""
+        start = place.number * self.chunk_cells
+        return range(start, min(start + self.chunk_cells, self.cells))
+
+    def with_choices(self, choices: KeyedChoices) -> SketchQuestion:
+        return replace(self, blocks=value_blocks(sketch_seed(choices, self.name)))
+
+    def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
+        """The code of each row that has a value."""
+        if self.blocks is None:
+            raise RuntimeError(f"tree {self.name}: rows are read with a release key alone")
+        return key_increments(self.domain.row_codes(columns, self.blocks))
+
+    def hashes(self, seed: bytes) -> tuple[SketchHashes, ...]:
+        """The hash functions of every level."""
+        return self.sketches.hashes(ReleaseKey(seed))
+
+    def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
+        functions = self.hashes(sketch_seed(choices, self.name))
+        return (TableCounter if dense else CellCounter)(self, functions)
+
+    def merge(self, place: Place, partials: Iterable[bytes]) -> ChunkCounts:
+        return merged_chunk(len(self.place_cells(place)), partials)
+
+    def split_counts(self, counts: object, choices: KeyedChoices) -> Iterator[Partial]:
+        """Cut the exact counts of codes into partial counts.
+
+        Raises:
+            ValueError: they are no counts of nodes.
+        """
+        if not isinstance(counts, NodeCounts):
+            raise ValueError(f"counts: those of tree {self.name} are no counts of codes")
+        counter = self.counter(dense=True, choices=choices)
+        counter.add(Increments(counts.keys, counts.counts), counts.total)
+        return counter.take()
+
+    # --- Drawing.
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        """The noisy cells, and to the group what values they have."""
+        exact = unpack(counts)
+        stream = noise.for_counts(exact).stream(self.name, *place, 0)
+        noisy = add_noise(self.law, exact, stream)
+        cells = self.place_cells(place)
+        edges = [cells.start, *range(*self._row_edges(cells)), cells.stop]
+        laws = [_values(noisy[a - cells.start : b - cells.start]) for a, b in pairwise(edges)]
+        rows = np.array(edges[:-1]) // self.shape.width
+        sent = pack_many([pack(rows), *(pack(each) for law in laws for each in law)])
+        return Drawn(sent=sent, kept=pack(noisy))
+
+    def _row_edges(self, cells: range) -> tuple[int, int, int]:
+        """Where rows of a table begin inside some cells, as of a range."""
+        width = self.shape.width
+        return (cells.start // width + 1) * width, cells.stop, width
+
+    def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
+        """The seed of the hash functions, and the values that the cells of each row have."""
+        laws: dict[int, list[Integers]] = {}
+        for _, data in sorted(sent.items()):
+            rows, *found = map(unpack, unpack_many(data))
+            for at, row in enumerate(rows.tolist()):
+                laws.setdefault(row, []).append(np.stack(found[2 * at : 2 * at + 2]))
+        columns = [_merged(row, each) for row, each in sorted(laws.items())]
+        row, value, cells = (np.concatenate(each) for each in zip(*columns, strict=True))
+        seed = sketch_seed(noise.choices, self.name).hex()
+        table = pa.table(
+            {
+                "tree": _constant(self.name, len(row)),
+                "seed": _constant(seed, len(row)),
+                "row": row.astype(np.int32),
+                "value": value,
+                "cells": cells,
+            }
+        )
+        part = replace(HASHES, tree=self.name)
+        return Gathered(dict.fromkeys(sent, b""), [ReleasedPart(part, table)])
+
+    def finish(self, place: Place, kept: bytes, returned: bytes) -> Sequence[ReleasedPart]:
+        """The noisy cells of a place, in their order."""
+        noisy = unpack(kept)
+        table = pa.table({"tree": _constant(self.name, len(noisy)), "count": noisy})
+        return [ReleasedPart(self._part(place), table)]
+
+    def _part(self, place: Place) -> Part:
+        return Part(kind=SKETCH, tree=self.name, key=0, index=place.number)
+
+    def parts(self) -> Iterator[Part]:
+        yield replace(HASHES, tree=self.name)
+        yield from map(self._part, self.places)
+
+
+def sketch_question_from_spec(
+    spec: Mapping[str, Any], unit: PrivacyUnit, measure: Measure
+) -> SketchQuestion:
+    """The question of a specification, as `SketchQuestion.spec` writes it."""
+    spent = Budget.from_entries(dict(spec["plan"]), measure=measure)
+    return SketchQuestion.from_spec(spec, release_unit=unit, spent=spent)
+
+
+def _constant(text: str, rows: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([text]))
+
+
+def _values(cells: Integers) -> tuple[Integers, Integers]:
+    """The values that cells have, and how many have each; of very many values some at
+    evenly spaced ranks."""
+    values, counts = np.unique(cells, return_counts=True)
+    if len(values) <= _ATOMS:
+        return values, counts
+    rising, step = np.sort(cells), -(-len(cells) // _ATOMS)
+    starts = np.arange(0, len(cells), step)
+    sizes = np.diff(starts, append=len(cells))
+    return rising[starts + sizes // 2], sizes
+
+
+def _merged(row: int, laws: Sequence[Integers]) -> tuple[Integers, Integers, Integers]:
+    """The row, the values of its cells, and how many cells have each."""
+    found, counts = np.concatenate(laws, axis=1)
+    values, places = np.unique(found, return_inverse=True)
+    sums = np.zeros(len(values), np.int64)
+    np.add.at(sums, places, counts)
+    return np.full(len(values), row), values, sums
+
+
+class TableCounter(Counter):
+    """Counts rows in the whole table.
+
+    Args:
+        question: the tree.
+        hashes: of every level.
+    """
+
+    is_due = False
+
+    def __init__(self, question: SketchQuestion, hashes: Sequence[SketchHashes]) -> None:
+        self._question, self._hashes = question, hashes
+        self._tables: Integers | None = None
+
+    def add(self, increments: Increments, rows: int, /) -> int:
+        sketches = self._question.sketches
+        if self._tables is None:
+            self._tables = sketches.empty()
+        return sketches.update(self._hashes, self._tables, _codes(increments), increments.values)
+
+    def take(self) -> Iterator[Partial]:
+        """Every place, also those without rows: how many there are must not reveal where rows
+        are."""
+        tables, self._tables = self._tables, None
+        for place in self._question.places:
+            if tables is None:
+                yield Partial(place, b"")
+                continue
+            cells = self._question.place_cells(place)
+            yield Partial(place, _packed(tables.reshape(-1)[cells.start : cells.stop]))
+
+
+class CellCounter(BufferedCounter):
+    """Counts rows in the cells that they touch, where the table is too large to be held.
+
+    Args:
+        question: the tree.
+        hashes: of every level.
+    """
+
+    def __init__(self, question: SketchQuestion, hashes: Sequence[SketchHashes]) -> None:
+        super().__init__()
+        self._question, self._hashes = question, hashes
+
+    def add(self, increments: Increments, rows: int, /) -> int:
+        codes = _codes(increments)
+        super().add(Increments(codes), rows)
+        if not self._question.shape.signed:
+            return len(codes) * self._question.shape.rows * len(self._hashes)
+        return sum(int(values.sum()) for _, _, values in self._cells(codes, None))
+
+    @property
+    def is_due(self) -> bool:
+        """It follows from the rows read, not from their values."""
+        return self._rows >= _WAITING
+
+    def take(self) -> Iterator[Partial]:
+        """The places of each row of the table, also those without rows."""
+        codes, counts = self._taken()
+        width = self._question.shape.width
+        for row, columns, values in self._cells(codes.view(np.uint64), counts):
+            found, sums = _summed(columns + row * width, values)
+            for place in self._question.places:
+                cells = self._question.place_cells(place)
+                if cells.stop <= row * width or cells.start >= (row + 1) * width:
+                    continue
+                a, b = np.searchsorted(found, (cells.start, cells.stop))
+                data = pack_sorted(found[a:b] - cells.start, sums[a:b]) if a < b else b""
+                yield Partial(place, data)
+
+    def _cells(
+        self, codes: Codes, counts: Integers | None
+    ) -> Iterator[tuple[int, Integers, Integers]]:
+        """Each row of the table, over all levels: its number, the columns of codes, and what they
+        add."""
+        sketches, row = self._question.sketches, 0
+        ones = np.ones(len(codes), np.int64) if counts is None else counts
+        for level, functions in zip(sketches.levels, self._hashes, strict=True):
+            for columns, signs in functions.cells(sketches.prefixes(level, codes)):
+                yield row, columns, ones if signs is None else signs * ones
+                row += 1
+
+
+def _codes(increments: Increments) -> Codes:
+    assert isinstance(increments.cells, pa.Array)
+    codes: Codes = fixed_width_values(increments.cells)
+    return codes
+
+
+def _summed(cells: Integers, values: Integers) -> tuple[Integers, Integers]:
+    """The cells that occur, rising, and the sum of the values of each."""
+    order = np.argsort(cells, kind="stable")
+    found, first = np.unique(cells[order], return_index=True)
+    return found, np.add.reduceat(values[order], first) if len(found) else values
+
+
+def _packed(counts: Integers) -> bytes:
+    """The counts of a place: of all cells, or where few are touched of these."""
+    touched = np.flatnonzero(counts)
+    if not len(touched):
+        return b""
+    if _SPARSE * len(touched) < len(counts):
+        return pack_sorted(touched, counts[touched])
+    return pack_dense(counts)

@@ -1,0 +1,212 @@
+"""Answers about a released sketch: the counts of values, and the heaviest codes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.questions.messages import Place
+from dptrees.dpcore.questions.released import SKETCH, Answer, Released, named_level
+from dptrees.dpcore.sketches.estimates import (
+    ErrorMoments,
+    RowError,
+    SketchEstimator,
+    combined,
+    kind_estimators,
+)
+from dptrees.dpcore.sketches.heavy_hitters import heavy_hitters
+from dptrees.dpcore.sketches.question import SketchQuestion, value_blocks
+from dptrees.dpcore.sketches.sketch import Codes, SketchHashes
+from dptrees.dpcore.trees.chunks import SPINE
+
+# Order statistics are computed from at most so many cells, of evenly spaced ranks.
+_CELLS = 2**20
+# Prefixes of a level that a descent goes on with, and that it looks at below them.
+_KEPT, _BELOW = 2**12, 2**20
+CHOSEN = (
+    "the largest of many estimates were chosen, so their errors tend upwards; intervals are those "
+    "of values that were named beforehand"
+)
+
+
+class ReleasedSketch(Released):
+    """The answers about one sketch; its cells are read as a query needs them."""
+
+    unordered = "is a sketch, and has no order"
+    question: SketchQuestion
+
+    @property
+    def height(self) -> int:
+        """The number of levels of prefixes; 0 where values are hashed."""
+        return len(self.question.domain.names)
+
+    def at_confidence(self, confidence: float) -> ReleasedSketch:
+        return ReleasedSketch(self.question, self._read, confidence)
+
+    def find_level(self, name: str) -> int:
+        return named_level(("root", *self.question.domain.names), name)
+
+    def counts(self, values: Sequence[object], key: object = None) -> list[Answer]:
+        """The counts of values, each with its error.
+
+        Raises:
+            ValueError: a key, or a value that the column cannot have.
+        """
+        self._check_no_key(key)
+        asked = self.question.domain.asked(values, value_blocks(self._seed))
+        result: list[Answer | None] = [None] * len(asked)
+        for level in {level for level, _ in asked}:
+            rows = [at for at, (own, _) in enumerate(asked) if own == level]
+            codes = np.concatenate([asked[at][1] for at in rows])
+            labels = [str(values[at]) for at in rows]
+            for at, answer in zip(rows, self._answers(level, codes, labels), strict=True):
+                result[at] = answer
+        return [answer for answer in result if answer is not None]
+
+    def top_among(self, values: Sequence[object], count: int, key: object = None) -> list[Answer]:
+        """The values with the largest estimates among given ones.
+
+        Raises:
+            ValueError: as of `counts`.
+        """
+        answers = self.counts(list(dict.fromkeys(values)), key)
+        answers.sort(key=lambda answer: -(answer.estimate or 0.0))
+        return [_chosen(each) for each in answers[:count]]
+
+    def top(self, count: int, level: int, key: object = None) -> list[Answer]:
+        """The codes, or prefixes of a level, with the largest estimates, by descent.
+
+        Raises:
+            ValueError: values are hashed, so that they must be given; or no such level or key.
+        """
+        self._check_no_key(key)
+        domain = self.question.domain
+        if not self.height:
+            raise ValueError(
+                f"top: tree {self._name} is a sketch of hashed values, which cannot be listed: "
+                "give the values to look at, with --among FILE; or a domain with bits"
+            )
+        if not 1 <= level <= self.height:
+            raise ValueError(f"level: {level} is not between 1 and {self.height}")
+        lengths = domain.levels[:level]
+        steps = np.diff(lengths, prepend=0)
+        most = min(_KEPT, _BELOW >> int(steps[1:].max(initial=0)))
+        found = heavy_hitters(
+            lambda bits, codes: self._estimates(lengths.index(bits), codes),
+            lengths,
+            threshold=-math.inf,
+            most=max(count, most),
+        )
+        order = np.argsort(-found.counts, kind="stable")[:count]
+        labels = domain.codes.paths(level, pa.array(found.codes[order])).to_pylist()
+        answers = self._answers(level - 1, found.codes[order], labels)
+        return [_chosen(each) for each in answers]
+
+    def rare_error(self) -> tuple[float, float]:
+        """The standard error of the count of a value that is rare, and how far its interval reaches
+        from the estimate at most."""
+        estimator, moments = self._best(len(self._hashes) - 1)
+        low, high = self._error(len(self._hashes) - 1).ends(estimator, self.confidence)
+        return math.sqrt(moments.variance), max(high - moments.bias, moments.bias - low)
+
+    def _answers(self, level: int, codes: Codes, labels: Sequence[str]) -> list[Answer]:
+        raw = self._raw(level, codes)
+        estimator, moments = self._best(level)
+        low, high = self._error(level).ends(estimator, self.confidence)
+        error = math.sqrt(moments.variance)
+        return [
+            Answer(
+                label=label,
+                estimate=value - moments.bias,
+                std_error=error,
+                ci_low=max(0.0, value - high),
+                ci_high=max(0.0, value - low),
+                count=max(0, round(value - moments.bias)),
+                fraction=None,
+            )
+            for label, value in zip(labels, raw.tolist(), strict=True)
+        ]
+
+    def _estimates(self, level: int, codes: Codes) -> Floats:
+        return self._raw(level, codes) - self._best(level)[1].bias
+
+    def _raw(self, level: int, codes: Codes) -> Floats:
+        """The estimates of codes of a level, before their bias is taken off."""
+        hashes = self._hashes[level]
+        cells = np.empty((hashes.rows, codes.size))
+        for row, (columns, signs) in enumerate(hashes.cells(codes)):
+            own = self._at(columns + (level * hashes.rows + row) * hashes.width)
+            cells[row] = own if signs is None else own * signs
+        return combined(self._best(level)[0], cells, self._totals(level), hashes)
+
+    def _at(self, cells: Integers) -> Integers:
+        """The noisy counts of cells, by their numbers over all tables."""
+        result = np.empty(cells.size, np.int64)
+        numbers = cells // self.question.chunk_cells
+        for number in np.unique(numbers).tolist():
+            here = np.flatnonzero(numbers == number)
+            start = self.question.place_cells(Place(0, number)).start
+            result[here] = self._chunk(number)[cells[here] - start]
+        return result
+
+    @lru_cache(maxsize=16)  # noqa: B019 - an answer lives as long as the command
+    def _chunk(self, number: int) -> Integers:
+        found: Integers = self._read(SKETCH, self._name, 0, number)["count"].to_numpy()
+        return found
+
+    @cached_property
+    def _law(self) -> pa.Table:
+        return self._read(SKETCH, self._name, 0, SPINE)
+
+    @cached_property
+    def _seed(self) -> bytes:
+        return bytes.fromhex(self._law["seed"][0].as_py())
+
+    @cached_property
+    def _hashes(self) -> tuple[SketchHashes, ...]:
+        return self.question.hashes(self._seed)
+
+    def _level_law(self, level: int) -> tuple[Integers, Integers, Integers]:
+        """The rows of a level's table, the values of their cells, and how many have each."""
+        rows = self.question.shape.rows
+        row, value, cells = (self._law[name].to_numpy() for name in ("row", "value", "cells"))
+        own = (row >= level * rows) & (row < (level + 1) * rows)
+        return row[own] - level * rows, value[own], cells[own]
+
+    def _totals(self, level: int) -> Floats:
+        """The sums of the rows of a level's table."""
+        row, value, cells = self._level_law(level)
+        totals = np.zeros(self.question.shape.rows)
+        np.add.at(totals, row, value.astype(np.float64) * cells)
+        return totals
+
+    @lru_cache(maxsize=64)  # noqa: B019 - as above
+    def _error(self, level: int) -> RowError:
+        """The law of a row's error, which the noisy cells show."""
+        row, value, cells = self._level_law(level)
+        return RowError.from_values(
+            self.question.shape, row, value, cells, self._totals(level), most=_CELLS
+        )
+
+    @lru_cache(maxsize=64)  # noqa: B019 - as above
+    def _best(self, level: int) -> tuple[SketchEstimator, ErrorMoments]:
+        """The estimator of the smallest variance, with the bias and variance of its error."""
+        error = self._error(level)
+        found = [
+            (each, error.moments(each))
+            for each in kind_estimators(self.question.shape.kind)
+            if each is not SketchEstimator.MEAN
+        ]
+        estimator, moments = min(found, key=lambda each: each[1].variance)
+        # The law of signed cells is symmetric: its bias is 0 but for rounding.
+        return estimator, replace(moments, bias=0.0) if self.question.shape.signed else moments
+
+
+def _chosen(answer: Answer) -> Answer:
+    return replace(answer, remark=CHOSEN)
