@@ -115,6 +115,17 @@ class ReleasedSketch(Released):
         low, high = self._error(len(self._hashes) - 1).ends(estimator, self.confidence)
         return math.sqrt(moments.variance), max(high - moments.bias, moments.bias - low)
 
+    def at_path(self, path: str, key: object = None) -> Answer:
+        """Refuse paths: a sketch has no nodes.
+
+        Raises:
+            ValueError: always.
+        """
+        raise self._has_no_numbers()
+
+    def _has_no_numbers(self) -> ValueError:
+        return ValueError(f"node: tree {self._name} is a sketch, without nodes; use count VALUE")
+
     def _answers(self, level: int, codes: Codes, labels: Sequence[str]) -> list[Answer]:
         raw = self._raw(level, codes)
         estimator, moments = self._best(level)

@@ -123,7 +123,7 @@ class SketchWorkload(NumberWorkload):
         return predicted_error(question.shape, question.law, *question.guess)
 
     def condition(self, question: Any) -> str:
-        return guessed_law(self.rows, self.values)
+        return f"for {guessed_law(self.rows, self.values)}"
 
 
 def guessed_law(rows: int, values: int) -> str:

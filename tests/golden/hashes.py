@@ -57,7 +57,7 @@ def integers(folder: Path) -> str:
     for path in sorted(folder.rglob("*.parquet")):
         table = pq.read_table(path)
         whole = [field.name for field in table.schema if not pa.types.is_floating(field.type)]
-        if path.parent.name not in ("nodes", "cdf"):
+        if path.parent.name not in ("nodes", "cdf", "sketch"):
             whole = []  # what follows from counts; a universe is public
         for column in whole:
             values = table[column].combine_chunks()
@@ -77,6 +77,8 @@ def questions(tree: str) -> Iterator[list[str]]:
         yield from (["quantile", "0.3", *own], ["range", "10", "60", *own], ["top", "--level", "0"])
         yield ["box", "--side", "delay", "10", "60", "--side", "minutes", "0", "100"]
         return
+    if "sketch" in tree:
+        yield ["count", "300", "7", "nowhere"]
     yield ["top", "-n", "3"]
     if "kind: table" in tree:
         yield from (["quantile", "0.3", "--column", "delay"], ["node", "--path", "carrier UA"])

@@ -116,6 +116,7 @@ def test_all_commands_know_sketches(made: Words) -> None:
 def test_what_a_sketch_cannot_answer_is_said(made: Words) -> None:
     cases = [
         (("top", "--tree", "words"), "cannot be listed: give the values to look at, with --among"),
+        (("node", "--path", "", "--tree", "words"), "is a sketch, without nodes; use count VALUE"),
         (("cdf", "3", "--tree", "words"), "tree words is a sketch, and has no order"),
         (("count", "x", "--tree", "days"), "value: 'x' is not one of dates or timestamps"),
         (("count", "x", "--tree", "codes"), "value: 'x' is no code or prefix of column code"),
