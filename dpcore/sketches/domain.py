@@ -143,7 +143,7 @@ class SketchDomain(Coded):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the levels; none for values."""
+        """Names of the levels; none for values."""
         return self.codes.names if self.widths else ()
 
     @property
