@@ -415,8 +415,8 @@ def wasserstein_bound(
 def multifractal_tails(skew: float, k: int, depth: int) -> Floats:
     """Lemma 11 (corrected): (r + 1,) sum_l^{k,2k-1} / n in the mean, of the multifractal law.
 
-    The candidates are what exact pruning leaves, by the probabilities of nodes. It is at most 1 - B of
-    what the hot nodes hold, so at most 1 - B (the bound), while (1 - B) B^(l - L_k - 1), as
+    The candidates are what exact pruning leaves, by the probabilities of nodes. It is at most 1 - B
+    of what the hot nodes hold, so at most 1 - B (the bound), while (1 - B) B^(l - L_k - 1), as
     printed, may be passed from the second pruned level on. With B = 1/2, the uniform law, it is
     2^(L_k - l).
 
