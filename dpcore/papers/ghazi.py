@@ -142,7 +142,8 @@ class ErrorBound:
         """Bound the alpha-mRMSE after the conversion of an (alpha, eta)-accurate estimate.
 
         Returns:
-            sqrt((alpha tau_max)^2 + 4 eta R^2).
+            sqrt((alpha tau_max)^2 + 4 eta R^2); at eta = d^-2 and the tau of Corollary 4.7, each
+            for half of the budget, this is Theorem 4.1 with its constants.
 
         >>> bound = ErrorBound(depth=4, epsilon=Fraction(1, 2), delta=Fraction(1, 10**6))
         >>> bound.alpha_mrmse(alpha=0.5, tau_max=60.0, eta=0.01)
