@@ -23,7 +23,7 @@ CLEAN = (
     *(".ci/README.md", "docs", "examples", "benchmarks"),
     *("dpcore", "dptrees", "transforms", "pipelines"),
     *("tests/accuracy", "tests/audit", "tests/docs", "tests/dpcore", "tests/golden"),
-    *("tests/papers", "tests/pipelines", "tests/processors", "tests/releases"),
+    *("tests/pipelines", "tests/processors", "tests/releases"),
     *("tests/reproduction", "tests/synthetic", "tests/transforms/readers"),
 )
 DIALECT = re.compile(
