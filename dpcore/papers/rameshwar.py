@@ -13,9 +13,10 @@ and not measured. Every formula holds for zCDP too where it takes a `Measure`: t
 level is 8 / epsilon_i^2, or 1 / rho_i. Functions that end in `_from_variance` take any noise.
 
 What releases use in place of the paper's: integer noise that is drawn once (`dpcore.noise`);
-least squares (`dpcore.trees.estimation`), whose error is a half to a third of Lemma IV.4's; trees
-and budgets that are best after least squares (`dpcore.uniform.strategies`); the closest CDF by
-prefix minima and isotonic regression in place of a trellis (`dpcore.trees.closest_cdf`).
+least squares (`dpcore.trees.estimation`), whose error is two thirds of Lemma IV.4's, with a closed
+form (`dpcore.uniform.prefix_errors.mean_prefix_variance`); trees and budgets that are best after
+least squares (`dpcore.uniform.strategies`); the closest CDF by prefix minima and isotonic
+regression in place of a trellis (`dpcore.trees.closest_cdf`).
 
 Corrections: Section III ("K >= 4"), Lemma B.1 (the empty covering).
 """
