@@ -201,7 +201,7 @@ KINDS: dict[str, TreeKind] = {
     "distinct": _kind(_by_unit, "numbers:number_question_from_spec", "numbers:ReleasedDistinct"),
     "mean": _kind(_by_unit, "numbers:number_question_from_spec", "numbers:ReleasedMean"),
     "sketch": _kind(
-        _by_unit, "sketches.question:sketch_question_from_spec", "sketches.released:ReleasedSketch"
+        _by_unit, "sketched.question:sketch_question_from_spec", "sketched.released:ReleasedSketch"
     ),
     "series": TreeKind(_read_series, _released_series),
 }

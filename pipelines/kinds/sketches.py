@@ -13,16 +13,16 @@ from typing_extensions import Self
 
 from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.dpcore.questions.planning import Noise
-from dptrees.dpcore.sketches.domain import TYPES, SketchDomain
-from dptrees.dpcore.sketches.question import MOST_CELLS, SketchQuestion
-from dptrees.dpcore.sketches.released import CHOSEN, ReleasedSketch
-from dptrees.dpcore.sketches.sketch import MAX_ROWS, SketchKind
-from dptrees.dpcore.sketches.workload import (
+from dptrees.dpcore.sketched.domain import TYPES, SketchDomain
+from dptrees.dpcore.sketched.question import MOST_CELLS, SketchQuestion
+from dptrees.dpcore.sketched.released import CHOSEN, ReleasedSketch
+from dptrees.dpcore.sketched.workload import (
     CELL_BYTES,
     SketchWorkload,
     guessed_law,
     predicted_error,
 )
+from dptrees.dpcore.sketches.sketch import MAX_ROWS, SketchKind
 from dptrees.dpcore.sparse.domain import NOTATIONS
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.document import RuleBroken, from_dpcore, shown

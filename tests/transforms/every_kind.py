@@ -30,8 +30,8 @@ from dptrees.dpcore.rows.key_tables import TableKeys, product_table
 from dptrees.dpcore.rows.keys import KeyList
 from dptrees.dpcore.rows.policies import MeasureColumn
 from dptrees.dpcore.series.temporal import TemporalTree
-from dptrees.dpcore.sketches.domain import SketchDomain
-from dptrees.dpcore.sketches.question import SketchQuestion
+from dptrees.dpcore.sketched.domain import SketchDomain
+from dptrees.dpcore.sketched.question import SketchQuestion
 from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator, TreePlan

@@ -50,7 +50,7 @@ from dptrees.dpcore.questions.one_part import key_increments
 from dptrees.dpcore.questions.released import SKETCH
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.rows.columns import fixed_width_values, pack, pack_many, unpack, unpack_many
-from dptrees.dpcore.sketches.domain import SketchDomain
+from dptrees.dpcore.sketched.domain import SketchDomain
 from dptrees.dpcore.sketches.sketch import Codes, PrefixSketches, SketchHashes, SketchShape
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.trees.chunks import SPINE

@@ -13,6 +13,7 @@ import pyarrow as pa
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.questions.messages import Place
 from dptrees.dpcore.questions.released import SKETCH, Answer, Released, named_level
+from dptrees.dpcore.sketched.question import SketchQuestion, value_blocks
 from dptrees.dpcore.sketches.estimates import (
     ErrorMoments,
     RowError,
@@ -21,7 +22,6 @@ from dptrees.dpcore.sketches.estimates import (
     kind_estimators,
 )
 from dptrees.dpcore.sketches.heavy_hitters import heavy_hitters
-from dptrees.dpcore.sketches.question import SketchQuestion, value_blocks
 from dptrees.dpcore.sketches.sketch import Codes, SketchHashes
 from dptrees.dpcore.trees.chunks import SPINE
 

@@ -22,9 +22,9 @@ from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.numbers import NumberWorkload
 from dptrees.dpcore.questions.planning import Setting
-from dptrees.dpcore.sketches.domain import SketchDomain
+from dptrees.dpcore.sketched.domain import SketchDomain
+from dptrees.dpcore.sketched.question import SketchQuestion
 from dptrees.dpcore.sketches.estimates import RowError, SketchEstimator, kind_estimators
-from dptrees.dpcore.sketches.question import SketchQuestion
 from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape, update
 from dptrees.dpcore.specification import Refusal
 

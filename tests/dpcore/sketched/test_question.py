@@ -26,11 +26,11 @@ from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.questions.released import SKETCH
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.rows.columns import unpack
-from dptrees.dpcore.sketches.domain import SketchDomain
+from dptrees.dpcore.sketched.domain import SketchDomain
+from dptrees.dpcore.sketched.question import SketchQuestion, sketch_seed
+from dptrees.dpcore.sketched.workload import SketchWorkload
 from dptrees.dpcore.sketches.estimates import RowError, SketchEstimator
-from dptrees.dpcore.sketches.question import SketchQuestion, sketch_seed
 from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape
-from dptrees.dpcore.sketches.workload import SketchWorkload
 from dptrees.dpcore.specification import Refusal
 from tests.dpcore.neighboring import largest
 from tests.dpcore.noise_laws import p_value, scaled

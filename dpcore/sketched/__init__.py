@@ -1,0 +1,1 @@
+"""Kind sketch: the counts of values that nobody lists, in tables of a fixed size."""
