@@ -40,7 +40,7 @@ def independent_estimates(
     *,
     total: Total | None = None,
 ) -> TreeEstimate:
-    """The estimates where each prefix was measured by itself, F^ind.
+    """Section III-A: the estimates of F^ind, where each prefix was measured by itself.
 
     A node is the difference of two prefixes: its variance is 2 s, or s where it begins at the first
     leaf or ends at a public total, or 0 where both.

@@ -241,7 +241,7 @@ def estimate_tree(
     *,
     total: Total | None = None,
 ) -> TreeEstimate:
-    """All nodes and prefixes of a tree by one of the papers' estimators. O(nodes + K h).
+    """Equations (8) to (13) for any tree: all nodes and prefixes by one estimator. O(nodes + K h).
 
     Args:
         estimator: which one.

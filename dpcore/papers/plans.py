@@ -179,7 +179,7 @@ def tree_mechanism(
     level_budgets: LevelBudgets = "optimal",
     estimator: Estimator = Estimator.FULL,
 ) -> TreePlan:
-    """A level-uniform tree with given or published fan-outs and level budgets.
+    """Definition IV.1: F^tree, a level-uniform tree with given or published fan-outs and budgets.
 
     Args:
         setting: the leaves, and what measuring them may cost.
@@ -210,7 +210,7 @@ def tree_mechanism(
 
 
 def binary_mechanism(setting: TreeSetting, *, estimator: Estimator = Estimator.FULL) -> TreePlan:
-    """The binary tree with equal noise at every level; a private root is measured as well.
+    """Honaker, Section 3: the binary tree with equal noise at every level, and at a private root.
 
     Args:
         setting, estimator: as for `tree_mechanism`.
@@ -233,7 +233,7 @@ def binary_mechanism(setting: TreeSetting, *, estimator: Estimator = Estimator.F
 
 
 def histogram_mechanism(setting: TreeSetting, *, estimator: Estimator = Estimator.FULL) -> TreePlan:
-    """Noise on the leaves alone.
+    """Section III-B, equation (2): F^hist, noise on the leaves alone.
 
     Args:
         setting, estimator: as for `tree_mechanism`.
@@ -244,7 +244,7 @@ def histogram_mechanism(setting: TreeSetting, *, estimator: Estimator = Estimato
 
 
 def independent_mechanism(setting: TreeSetting) -> TreePlan:
-    """Noise on every prefix.
+    """Section III-A: F^ind, noise on every prefix.
 
     Args:
         setting: as for `tree_mechanism`.
