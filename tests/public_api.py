@@ -36,6 +36,7 @@ COMMITTED = Path(__file__).with_name("public_api.json")
 # A golden release of each kind of tree, and one of quantiles alone.
 RELEASES = (
     *("cdf", "exponential", "hierarchy", "sparse-paths", "box-dense", "table", "distinct", "mean"),
+    "sketch",
 )
 
 

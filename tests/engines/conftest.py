@@ -96,6 +96,12 @@ CONFIGURATION: dict[str, Any] = {
             "width": 512,
         },
         {
+            "name": "values",  # whose hash functions follow from the nonce of the folder
+            "domain": {"kind": "sketch", "column": "number", "type": "integer"},
+            "hashes": 3,
+            "width": 512,
+        },
+        {
             "name": "adaptive",
             "domain": {
                 "kind": "hypercube",

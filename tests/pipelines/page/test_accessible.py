@@ -44,6 +44,7 @@ def other_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"name": "keyed", **keyed, "metrics": ["count", "mean", "median"]},
         {"name": "mean", **keyed, "objective": "mean"},
         {"name": "places", "domain": {"kind": "distinct", "column": "place"}},
+        {"name": "sketch", "domain": {"kind": "sketch", "column": "place"}, "width": 64},
         {"name": "box", "domain": BOX},
         {"name": "quantiles", "domain": NUMBERS, "mechanism": "exponential", "quantiles": [0.5]},
         {"name": "table", "domain": {"kind": "table", "columns": [NUMBERS, places]}},

@@ -37,6 +37,7 @@ KINDS = (
     *("value-bounds", "quantiles-by", "exponential", "chunks", "adaptive", "dates", "counts"),
     *("weekdays", "hierarchy", "hierarchy-chunks", "hierarchy-paths", "sums", "thresholds"),
     *("sparse-codes", "sparse-paths", "box-dense", "box-count-min", "distinct", "mean", "table"),
+    "sketch",
 )
 FEW = (
     f"domain: {NUMBERS}, {BY}",

@@ -25,6 +25,7 @@ TREES: dict[str, dict[str, Any]] = {
     "quantiles": {"domain": X, "mechanism": "exponential", "quantiles": [0.5]},
     "mean": {"domain": X, "objective": "mean"},
     "different values": {"domain": {"kind": "distinct", "column": "place"}},
+    "sketch": {"domain": {"kind": "sketch", "column": "place"}, "width": 64, "hashes": 3},
     "box": {
         "domain": {"kind": "hypercube", "columns": [X | {"cells": 64}, AGE]},
         "mechanism": "adaptive",
