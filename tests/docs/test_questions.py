@@ -55,6 +55,7 @@ def trees() -> dict[str, dict[str, Any]]:
         "city": {"domain": {"kind": "distinct", "column": "county"}},
         "u": {"domain": {"type": "unit_rows", "column": "person", "most": 20}},
         "product": {"domain": {"kind": "sparse", "column": "county"}},
+        "queries": {"domain": {"kind": "sketch", "column": "county"}, "width": 256},
         "pairs": {"domain": {"kind": "hierarchy", **PAIRS}},
         "both": {"domain": {"kind": "hypercube", "columns": BOX}},
         "days": {"domain": days | YEAR},

@@ -130,6 +130,20 @@ def test_shards_of_a_selection(check_alike, small_splits, monkeypatch, most) -> 
     check_alike(every_kind.PLANS["selection"](), columns, others)
 
 
+@pytest.mark.parametrize("cells", [2**25, 1])
+def test_cells_of_a_sketch(check_alike, small_splits, monkeypatch, cells) -> None:
+    """Also where the tables are too large to be held, and counts leave before their bundle ends."""
+    monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", cells)
+    monkeypatch.setattr("dptrees.dpcore.sketched.question._WAITING", 300)
+    others = {
+        "another value": {"race": ["x"] * 1999 + ["y"]},
+        "no value": {"race": ["x"] * 1999 + [None]},
+        "many values": {"number": list(range(2000))},
+    }
+    columns = {"number": [3] * 2000, "race": ["x"] * 2000}
+    check_alike(every_kind.PLANS["sketch"](), columns, others)
+
+
 def test_quantiles_in_rounds(check_alike) -> None:
     """Wherever rows are, and whatever their keys: every chunk is queried, and answers."""
     plan = make_release_plan(chosen("deep", (0.1, 0.5, 0.7)), chosen("keyed", (0.5,), keyed=True))

@@ -56,12 +56,15 @@ def test_the_pipeline_releases_what_the_counts_in_memory_give(
     check(run_steps, make_plan(*arguments.pop("names"), **arguments), rows, rows)
 
 
-def test_every_kind_on_beam(tmp_path, key, run, release_tables, small_splits) -> None:
+@pytest.mark.parametrize(("name", "universes"), [("mixed", 2), ("sketch", 0)])
+def test_every_kind_on_beam(
+    name, universes, tmp_path, key, run, release_tables, small_splits
+) -> None:
     pq.write_table(every_kind.ROWS, tmp_path / "rows.parquet", row_group_size=200)
-    plan = every_kind.PLANS["mixed"]()
+    plan = every_kind.PLANS[name]()
     run(plan, str(tmp_path / "rows.parquet"), tmp_path / "out")
     assert release_tables(tmp_path / "out") == every_kind.tables_in_memory(plan, key)
-    assert len([*(tmp_path / "out").glob("universe-*")]) == 2
+    assert len([*(tmp_path / "out").glob("universe-*")]) == universes
 
 
 def test_small_chunks_with_spines(

@@ -1,6 +1,7 @@
 """Small releases of every kind of tree that protect a person with many rows."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ from dptrees.dpcore.boxes.plan import Holding
 from dptrees.dpcore.privacy.unit import Neighbors, NullUnits, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.plan import ReleasePlan
+from dptrees.dpcore.sketched.question import SketchQuestion
 from dptrees.dpcore.sketches.sketch import SketchKind
 from tests.dpcore.hierarchy_questions import hierarchy_question, make_release_plan
 from tests.dpcore.threshold_questions import make_stated_plan, threshold_question
@@ -45,6 +47,11 @@ def _mixed(unit: PrivacyUnit) -> ReleasePlan:
     )
 
 
+def _sketch(unit: PrivacyUnit) -> SketchQuestion:
+    (first, _) = every_kind.PLANS["sketch"]().questions
+    return replace(first, release_unit=unit)  # type: ignore[arg-type, return-value]
+
+
 def _alone(made: Callable[[PrivacyUnit], Question], unit: PrivacyUnit) -> Callable[..., Any]:
     return cache(lambda: make_release_plan(made(unit)))  # type: ignore[arg-type]
 
@@ -75,5 +82,6 @@ PLANS: dict[str, Callable[[], ReleasePlan]] = {
     ),
     "table": _alone(lambda unit: table_question(unit=unit), DROP),
     "table, own": _alone(lambda unit: table_question(unit=unit), OWN),
+    "sketch": _alone(_sketch, OWN),
     "mixed": cache(lambda: _mixed(OWN)),
 }

@@ -38,7 +38,9 @@ def pieces_of_100_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("pieces_of_100_bytes")
 @pytest.mark.parametrize("unit", [{}, UNIT], ids=["row", "unit"])
-@pytest.mark.parametrize("name", ["cdf", "sums", "hierarchy", "sparse-paths", "box-count-min"])
+@pytest.mark.parametrize(
+    "name", ["cdf", "sums", "hierarchy", "sparse-paths", "box-count-min", "sketch"]
+)
 def test_the_same_bytes(name: str, unit: dict[str, Any], rows: pa.Table, engine: Engine) -> None:
     """Compare with the release of the rows in memory; partitions and batches differ."""
     given = read_config(name)
