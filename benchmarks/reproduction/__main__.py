@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from benchmarks.harness import show_page
-from benchmarks.reproduction import figures, honaker, rameshwar
+from benchmarks.reproduction import figures, ghazi, holland, honaker, rameshwar
 
 QUICK = "**A quick run: few repetitions, large standard errors.**\n"
 
@@ -43,6 +43,8 @@ def document(*, quick: bool) -> tuple[str, dict[str, str]]:
             rameshwar.shapes_section(10_000 // part),
             honaker.section(errors, f"pictures/{figures.FIGURE_4}"),
             rameshwar.planned_section(10_000 // part),
+            ghazi.section(1_000 // part),
+            holland.section(200 // part),
             ERRATA,
         )
     )
