@@ -58,7 +58,7 @@ help:
 	@echo "make screenshot  the picture of the report page, docs/report.png (needs chromium)"
 	@echo "make ci          what the continuous integration runs on a change (CONTRIBUTING.md)"
 	@echo "make ci-all      every step of it, and records which passed (.ci/passed.json)"
-	@echo "make reproduce   the figures of the papers, written into docs/reproduction.md"
+	@echo "make reproduce   the figures of four papers, written into docs/reproduction.md"
 	@echo "make black-box   10,000 releases of each configuration, against its neighbor (two hours)"
 	@echo "make audit       attacks on the guarantee, written into docs/audit.md (two hours)"
 	@echo "make accuracy    errors beside packages and papers, written into docs/accuracy.md (hours)"
@@ -237,7 +237,6 @@ ci-all:
 reproduce: $(INSTALLED)
 	@echo "Reproducing the figures of the papers (some minutes)"
 	@$(BIN)/python -m benchmarks.reproduction --write docs/reproduction.md
-	@$(BIN)/python -m benchmarks.synthetic --short
 
 audit: $(INSTALLED)
 	@echo "Auditing the guarantee (an hour; python -m benchmarks.audit --only does a part)"

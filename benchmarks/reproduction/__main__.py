@@ -1,4 +1,4 @@
-"""Writes the figures of the papers beside this project's figures, in Markdown.
+"""Writes the figures of four papers beside this project's figures, in Markdown.
 
 python -m benchmarks.reproduction [--quick] [--write docs/reproduction.md]
 
@@ -27,6 +27,15 @@ ERRATA = """\
 - Honaker, equation 13: the limit is 0.559 sigma and the variance falls by 3.2; printed are 0.202
   sigma, "sigma^2 49/2" and a factor of 25 (section 4).
 - Honaker, equation 8: the index `2^{j+i+k}` of t must be `2^j i + k`.
+- Ghazi et al., Theorem A.1 and Algorithm 4: the budgets of the rounds must fall with 1/r; the sum
+  of the printed ones is infinite (section 6).
+- Ghazi et al., Corollary 4.7: with the budgets that hold, tau_min grows by r^2 (section 6).
+- Holland et al., Lemma 6: collisions of siblings do not cancel. With it Lemmas 9 and 10, Theorems 1
+  and 3 and Corollary 1 need k n / w in place of n / w (section 7).
+- Holland et al., Theorem 2: noise is as printed for a row added or removed; for a row replaced, as
+  the paper defines neighbors, it must double.
+- Holland et al., Lemma 11: below the first pruned level the fraction is at most 1 - B (section 7).
+- Holland et al., Lemma 12: no constant holds for all d and n (section 7).
 """
 
 
@@ -44,7 +53,7 @@ def document(*, quick: bool) -> tuple[str, dict[str, str]]:
             honaker.section(errors, f"pictures/{figures.FIGURE_4}"),
             rameshwar.planned_section(10_000 // part),
             ghazi.section(1_000 // part),
-            holland.section(200 // part),
+            holland.section(200 // part, 10_000 if quick else 100_000),
             ERRATA,
         )
     )

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from benchmarks.reproduction import figures, honaker, rameshwar
+from benchmarks.reproduction import figures, ghazi, holland, honaker, rameshwar
 from benchmarks.reproduction.__main__ import main
 from benchmarks.reproduction.simulation import (
     KEY,
@@ -31,6 +31,7 @@ from benchmarks.reproduction.simulation import (
 )
 from dptrees.dpcore.levels.planner import predicted_cdf_rmse
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
+from dptrees.dpcore.papers.ghazi import Estimation
 from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.release.released import release_counts
 from dptrees.dpcore.trees.shapes import UniformTree
@@ -220,6 +221,37 @@ def test_planned_trees_are_measured(place: int) -> None:
     assert_measured(plan, predicted_cdf_rmse(plan) ** 2)
 
 
+# --- Ghazi et al., Holland et al. ----------------------------------------------------------------
+
+
+def test_proved_failure_rates_hold_and_are_not_idle() -> None:
+    """Below the proved threshold classification fails, so the runs do find failures."""
+    assert ghazi.sparse_failures(2_000).off_by < 0
+    assert ghazi.estimation_failures(10).failed == 0
+    rates = [ghazi.classification_failures(part, 60) for part in ghazi.PARTS]
+    assert rates[0].off_by < 0
+    assert rates[-1].off_by > SIGMAS
+    assert [each.failed for each in rates] == sorted(each.failed for each in rates)
+
+
+def test_printed_budgets_of_algorithm_4_have_no_finite_sum() -> None:
+    """The corrected ones are the rounds' own."""
+    assert ghazi.spent_fraction(40, corrected=False) > 1e5
+    assert 0.499 < ghazi.spent_fraction(40, corrected=True) < 0.5
+    values = {"epsilon": Fraction(1), "delta": Fraction(1, 10**6)}
+    rounds = Estimation(
+        depth=4, alpha=ghazi.ALPHA, eta=ghazi.ETA, tau_min=Fraction(10**7), **values
+    )
+    steps = sum(float(rounds.step(i).epsilon) for i in range(1, 11))
+    assert steps == pytest.approx(ghazi.spent_fraction(10, corrected=True), rel=1e-6)
+
+
+def test_errata_of_holland_are_found() -> None:
+    """Lemma 4 holds, Lemmas 6 and 11 as printed do not; all corrected bounds hold."""
+    holding = [row[-2:] for row in (each.row for each in holland.errata(100))]
+    assert holding == [("yes", "yes"), ("**no**", "yes"), ("**no**", "yes")]
+
+
 # --- the page ------------------------------------------------------------------------------------
 
 
@@ -236,7 +268,7 @@ def test_pictures_are_as_the_command_draws_them() -> None:
 
 
 def test_the_page_is_written(tmp_path: Path) -> None:
-    """All sections, rectangular tables, and no claim that fails but the misprinted beta*."""
+    """All sections, rectangular tables, and no claim that fails but the errata."""
     page = tmp_path / "page.md"
     begin, end = "<!-- measured: begin -->", "<!-- measured: end -->"
     page.write_text(f"# Above\n\n{begin}\nold\n{end}\n", encoding="utf-8")
@@ -244,9 +276,11 @@ def test_the_page_is_written(tmp_path: Path) -> None:
     lines = page.read_text(encoding="utf-8").splitlines()
     assert (lines[0], lines[2], lines[-1]) == ("# Above", begin, end) and "old" not in lines
     titles = [line for line in lines if line.startswith("## ")]
-    assert [title[3:5] for title in titles] == ["1.", "2.", "3.", "4.", "5.", "Er"]
+    assert [title[3:5] for title in titles] == ["1.", "2.", "3.", "4.", "5.", "6.", "7.", "Er"]
     assert [line.split("|")[1].strip() for line in lines if "**no**" in line] == [
-        "`beta*`, Lemma IV.3"
+        "`beta*`, Lemma IV.3",
+        "Lemma 6: E abs(e_0 - e_1) of equal siblings, rows",
+        "Lemma 11: pruned fraction, B = .9, k = 4, level L_k + 2",
     ]
     pictures = sorted(path.name for path in (tmp_path / "pictures").iterdir())
     assert pictures == sorted((figures.FIGURE_1, figures.FIGURE_4))
