@@ -1,6 +1,6 @@
 """Figures of the papers, drawn by the charts of the report as SVG files that need no page.
 
-Colors and strokes are those of the report's charts; both themes are in a file. Figures with the
+Colors and strokes are the same as in the charts of the report; both themes are in a file. Figures with the
 same measurements have the same bytes.
 """
 
