@@ -213,7 +213,8 @@ def exact_section(found: Sequence[ExactFinding]) -> str:
         claim.""",
         """**"Means"** (`objective: mean`) **and "different values"** (`kind: distinct`) differ in a
         row or in a unit of up to nine rows, with and without keys. Values are at the bounds, beyond
-        them, and missing.""",
+        them, and missing. **"Sketches"** (`kind: sketch`) have few cells, in which values collide,
+        and no keys.""",
         """**"Series"** (`unit: per_series`) have two to five periods. Data sets differ in one unit
         that has rows in some or all of them, in more or in fewer than the bound. Every run is made
         from its rows and from the sealed state of the run before, and the losses of all runs are

@@ -57,6 +57,9 @@ from dptrees.dpcore.questions.planning import Setting, Workload
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import _bounded_increments, _plain_increments
 from dptrees.dpcore.rows.keys import KeyList
+from dptrees.dpcore.sketched.domain import SketchDomain
+from dptrees.dpcore.sketched.workload import SketchWorkload
+from dptrees.dpcore.sketches.sketch import SketchKind
 from dptrees.dpcore.tables import question as choosing
 from dptrees.dpcore.tables.domain import ALL_TABLES, TableDomain
 from dptrees.dpcore.tables.plan import MarginalsPlan, PairDesign, TableShape
@@ -333,9 +336,21 @@ def distinct_workload(rng: Random, keys: KeyList | None) -> Workload[Any]:
     )
 
 
+def sketch_workload(rng: Random, keys: KeyList | None) -> Workload[Any]:
+    """A random sketch, in so few cells that values collide; it has no keys."""
+    return SketchWorkload(
+        name="t",
+        domain=SketchDomain(column="place"),
+        width=rng.choice([2, 4, 64]),
+        hashes=rng.choice([1, 2, 3, 5]),
+        type=rng.choice(list(SketchKind)),
+    )
+
+
 WORKLOADS: dict[str, Callable[[Random, KeyList | None], Workload[Any]]] = {
     "means": mean_workload,
     "different values": distinct_workload,
+    "sketches": sketch_workload,
 }
 
 

@@ -21,6 +21,7 @@ from dptrees.dpcore.noise.laws import DiscreteGaussian
 from dptrees.dpcore.numbers import MeanQuestion
 from dptrees.dpcore.privacy.unit import Budget
 from dptrees.dpcore.questions.messages import Increments
+from dptrees.dpcore.sketched import question as sketches
 from dptrees.dpcore.tables import plan as planning
 from dptrees.dpcore.tables import question
 from dptrees.dpcore.tables.domain import TableDomain
@@ -308,6 +309,17 @@ OF_VALUES = (
     keys_that_a_unit_may_change_forgotten,
     one_value_too_many,
 )
+
+
+def a_hash_function_forgotten(patch: Patch) -> None:
+    own = sketches.sketch_sensitivity
+    patch.setattr(
+        sketches,
+        "sketch_sensitivity",
+        lambda unit, rows, *, signed: own(unit, max(1, rows - 1), signed=signed),
+    )
+
+
 OF_BOTH = (noise_of_columns_30_percent_too_small, bounded_in_each_batch)
 
 
@@ -316,6 +328,7 @@ OF_BOTH = (noise_of_columns_30_percent_too_small, bounded_in_each_batch)
     [
         *(("means", fault) for fault in (*OF_MEANS, *OF_BOTH, one_row_too_many)),
         *(("different values", fault) for fault in (*OF_VALUES, *OF_BOTH)),
+        *(("sketches", fault) for fault in (a_hash_function_forgotten, *OF_BOTH)),
     ],
 )
 def test_planted_faults_of_columns_are_found(
