@@ -48,9 +48,11 @@ class OrderedDomain(Coded, ABC):
         cells: K, the number of cells.
         kind: the word that configuration uses for this kind of domain.
         counts_units: privacy units have cells, by how many rows each has; not rows.
+        counts_new_units: in a series each unit counts in one period, the first with rows of it.
     """
 
     counts_units: ClassVar[bool] = False
+    counts_new_units: ClassVar[bool] = False
     kind: str
     column: str
     cells: int

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property, partial
+from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,6 +26,7 @@ from dptrees.dpcore.ordered.domain import (
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.ordered.step_types import STEP_TYPES, clock_text, read_moment
 from dptrees.dpcore.ordered.steps import StepDomain, UnitRowsDomain
+from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.dpcore.rows.columns import missing_rows
 from dptrees.dpcore.rows.keys import (
     check_names,
@@ -34,11 +37,14 @@ from dptrees.dpcore.rows.keys import (
 )
 from dptrees.dpcore.rows.policies import (
     DROPPED,
+    MISSING_VALUE,
+    RowOutcome,
     check_column,
     check_policy,
     check_version,
     field_defaults,
     made,
+    missing_flags,
 )
 from dptrees.dpcore.rows.value_lists import ValueList
 from dptrees.dpcore.specification import Refusal, coded
@@ -155,6 +161,68 @@ class CategoryDomain(OrderedDomain):
         return cells
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewUnitsDomain(CategoryDomain):
+    """The privacy units themselves, each once: one cell, and in a series one period.
+
+    The total of a period is the number of units that have rows for the first time, so the total of
+    periods 1 to t is the number of different units so far, exactly. Source: derived here; the
+    sensitivity is `SeriesQuestion.unit_periods`.
+
+    Attributes:
+        column: of the privacy unit; it has no other.
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+
+    >>> people = NewUnitsDomain(column="person")
+    >>> people.cells, people.unit_cells(np.array([1, 7])).tolist()
+    (1, [0, 0])
+    >>> people.cell_ids(pa.array(["Ann", None])).tolist()
+    [0, -1]
+    """
+
+    written = ("column",)
+    counts_units: ClassVar[bool] = True
+    counts_new_units: ClassVar[bool] = True
+    kind: str = field(default="new_units", init=False, repr=False)
+    categories: tuple[str, ...] = field(default=("units",), init=False, repr=False)
+    unknown: str = field(default="drop", init=False, repr=False)
+    missing: str = field(default="drop", init=False, repr=False)
+    ordered: bool = field(default=False, init=False, repr=False)
+    value_names: tuple[str, ...] = field(default=(), init=False, repr=False)
+
+    @property
+    def value_types(self) -> dict[str, pa.DataType]:
+        return {}  # a unit may be of any type
+
+    def counted(self, unit: PrivacyUnit) -> PrivacyUnit:
+        """Each unit once.
+
+        Raises:
+            Refusal: the column is not the unit.
+        """
+        if unit.columns != (self.column,):
+            raise Refusal("column", f"{self.column} is not the privacy unit, {unit.name}")
+        return unit.once
+
+    def unit_cells(self, rows: Integers) -> Integers:
+        return np.zeros(len(rows), np.int64)
+
+    def find_cell(self, value: object) -> int:
+        return 0 if value == "" else super().find_cell(value)  # as of other different values
+
+    def row_outcomes(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> list[RowOutcome]:
+        return [RowOutcome(self.column, MISSING_VALUE, "drop", missing_flags(columns[self.column]))]
+
+    def _accepts(self, type: pa.DataType) -> str | None:
+        return None
+
+    def _cell_ids(self, column: pa.Array) -> Integers:
+        missing = missing_rows(column)
+        return np.zeros(len(column), np.int64) if missing is None else -missing.astype(np.int64)
+
+
 DOMAIN_KINDS: dict[str, type[OrderedDomain]] = {
     "number": NumberDomain,
     "integer": StepDomain,
@@ -165,6 +233,8 @@ DOMAIN_KINDS: dict[str, type[OrderedDomain]] = {
     "category": CategoryDomain,
     "unit_rows": UnitRowsDomain,
 }
+# Domains of `kind: distinct` are requested by no type.
+_KINDS = DOMAIN_KINDS | {"new_units": NewUnitsDomain}
 
 
 def domain_fields(kind: str) -> dict[str, object]:
@@ -176,7 +246,7 @@ def domain_fields(kind: str) -> dict[str, object]:
     """
     if kind in STEP_TYPES:
         return dict(STEP_TYPES[kind].fields)
-    return field_defaults(DOMAIN_KINDS[kind])
+    return field_defaults(_KINDS[kind])
 
 
 def make_domain(values: Mapping[str, object]) -> OrderedDomain:
@@ -204,14 +274,14 @@ def make_domain(values: Mapping[str, object]) -> OrderedDomain:
             "kind", f"{values['kind']!r} must be 'ordered' for an ordered domain."
         )
     name = given.pop("type", "number")
-    if not isinstance(name, str) or name not in DOMAIN_KINDS:
+    if not isinstance(name, str) or name not in _KINDS:
         raise Refusal.from_value("type", f"{name!r} must be one of {', '.join(DOMAIN_KINDS)}.")
     check_version(given)
     for key, value in given.items():
         given[key] = _plain_value(name, key, value)
     if name == "date":
         _read_date_cells(given)
-    make: Callable[..., OrderedDomain] = DOMAIN_KINDS[name]
+    make: Callable[..., OrderedDomain] = _KINDS[name]
     if make is StepDomain:
         make = partial(StepDomain, kind=name)
     return made(make, f"a domain of type {name}", given, domain_fields(name))

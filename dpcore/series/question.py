@@ -190,6 +190,8 @@ class SeriesQuestion(Question):
             raise ValueError(f"levels: {len(self.levels)} for {len(self.temporal.spans)} spans")
         if not 1 <= (self.max_periods or 1) <= self.temporal.periods:
             raise ValueError(f"max_periods: {self.max_periods} is no number of the periods")
+        if self.counts_new_units and self.max_periods is None:
+            raise ValueError("max_periods: units that are new are those of all periods together")
         if any(level.branches for level in self.levels):
             raise ValueError(f"domain: tree {self.name} is too large to be released in a series")
 
@@ -246,6 +248,22 @@ class SeriesQuestion(Question):
     @property
     def run(self) -> SeriesRun:
         return SeriesRun(self.period, self.temporal.periods, self.max_periods)
+
+    @property
+    def counts_new_units(self) -> bool:
+        """Whether units count in the first period with rows of them alone."""
+        domain = getattr(self.levels[0], "domain", None)
+        return bool(getattr(domain, "counts_new_units", False))
+
+    @property
+    def unit_periods(self) -> int:
+        """In how many periods a unit's rows move the counts at most.
+
+        Where units count that are new, in one, however many periods of rows the release counts: a
+        unit adds 1 to the count of its first period, which follows from its own rows alone, and
+        nothing to others' first periods.
+        """
+        return 1 if self.counts_new_units else self.max_periods or 1
 
     @property
     def needs_one_key(self) -> bool:
@@ -433,7 +451,7 @@ class SeriesQuestion(Question):
 
     @property
     def counted_periods(self) -> int | None:
-        most = self.max_periods
+        most = None if self.max_periods is None else self.unit_periods
         return most if most is not None and most < self.temporal.periods else None
 
     @property
@@ -600,7 +618,7 @@ class SeriesQuestion(Question):
     @property
     def _sensitivities(self) -> list[tuple[int, int]]:
         """The factors by which L1 and the squared L2 of one period grow, for each level."""
-        return [periods_sensitivity(self.max_periods or 1, span) for span in self.temporal.spans]
+        return [periods_sensitivity(self.unit_periods, span) for span in self.temporal.spans]
 
     @property
     def declared_public(self) -> str | None:

@@ -467,7 +467,7 @@ class WeightedPeriods(SeriesQuestion):
 
     @property
     def error_to_date(self) -> float:
-        return self.sums.error_to_date(self.max_periods or 1)
+        return self.sums.error_to_date(self.unit_periods)
 
     def window_weights(self, window: Window) -> dict[Span, float]:
         """The weights of released estimates: the total to date at the end less the one before the
@@ -587,7 +587,7 @@ class WeightedPeriods(SeriesQuestion):
 
     @property
     def _sensitivities(self) -> list[tuple[int, int]]:
-        return [self.sums.sensitivities(self.max_periods or 1)]
+        return [self.sums.sensitivities(self.unit_periods)]
 
     def entry(self) -> dict[str, object]:
         entry = super().entry()

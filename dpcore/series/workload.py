@@ -213,7 +213,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         if setting.delta is not None or not (self.own.may_add_up or self.own.may_accumulate):
             return self._separate(setting)
         split = self._split(setting.budget.measure)
-        budgets = self.series.level_budgets(setting.budget, split)
+        budgets = self._units.level_budgets(setting.budget, split)
         # One plan for all levels, so that their errors are in proportion: what is best in time and
         # what is best within the tree can then be had one after the other.
         if self.own.may_accumulate:
@@ -264,7 +264,15 @@ class SeriesWorkload(Workload[SeriesQuestion]):
 
     def _split(self, measure: Measure) -> TemporalSplit:
         """The temporal tree and the shares of its levels."""
-        return self.series.split(measure, from_below=not self.own.may_accumulate)
+        return self._units.split(measure, from_below=not self.own.may_accumulate)
+
+    @property
+    def _units(self) -> Series:
+        """The runs, with the number of periods in which a unit counts in this tree."""
+        domain = getattr(self.own, "domain", None)
+        if not getattr(domain, "counts_new_units", False):
+            return self.series
+        return replace(self.series, max_periods=1)
 
     def _sums(self, setting: Setting, error: float) -> WeightedPeriods | None:
         """The tree by weighted sums of periods, where these are closer than a temporal tree.
@@ -273,7 +281,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             setting: of the tree.
             error: of totals to date, by a temporal tree.
         """
-        series, most = self.series, self.series.max_periods or 1
+        series, most = self._units, self._units.max_periods or 1
         if series.fanout is not None or setting.budget.measure is not Measure.RHO:
             return None
         if series.periods < 2 or (most > 1 and series.periods > MOST_PERIODS_TOGETHER):
@@ -311,12 +319,12 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         assert question.budget is not None
         measure = question.budget.measure
         if isinstance(question, WeightedPeriods):
-            _, l2_squared = question.sums.sensitivities(question.max_periods or 1)
+            _, l2_squared = question.sums.sensitivities(question.unit_periods)
             whole = question.error_to_date / math.sqrt(l2_squared)
             return float(whole * self.own.predicted(question.levels[0]))
         split = self._split(measure)
         # A tree is planned for a unit's rows of one period; of all periods there are p times more.
-        first = split.shares[0] / (self.series.max_periods or 1)
+        first = split.shares[0] / question.unit_periods
         whole = first if measure is Measure.EPSILON else math.sqrt(first)
         return float(split.error * whole * self.own.predicted(question.levels[0]))
 

@@ -289,6 +289,24 @@ class ReleaseSection(Section):
         return self
 
     @section_rule(mode="after")
+    def _units_to_date(self) -> Self:
+        """Units to date are counted in a series that knows them."""
+        of_all_periods = self.series is not None and self.series.unit == PER_SERIES
+        for number, tree in enumerate(self.trees):
+            if not getattr(tree, "to_date", False):
+                continue
+            at, column = f".trees[{number}].to_date", tree.domain.column
+            if not of_all_periods:
+                raise RuleBroken("needs a series with unit: per_series, which knows its units", at)
+            if self.privacy.privacy_unit.columns != (column,):
+                raise RuleBroken(
+                    f"counts privacy units, and {column} is not the unit; leave it out, and the "
+                    "values of each period are counted",
+                    at,
+                )
+        return self
+
+    @section_rule(mode="after")
     def _bounds_of_keys(self) -> Self:
         """Kinds without a group-by have no section of one."""
         has_keys = any(getattr(tree, "group_by", None) is not None for tree in self.trees)

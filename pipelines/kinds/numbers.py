@@ -12,6 +12,8 @@ from typing import Annotated, Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import PlainValidator, WithJsonSchema
+from pydantic import model_validator as section_rule
+from typing_extensions import Self
 
 from dptrees.dpcore.exponential.question import (
     INTERVAL_WORDS,
@@ -19,6 +21,7 @@ from dptrees.dpcore.exponential.question import (
     ExponentialQuestion,
     ReleasedQuantiles,
 )
+from dptrees.dpcore.levels.workload import OrderedWorkload
 from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.dpcore.noise.source import LARGEST_DIVIDED, MAX_COUNT
 from dptrees.dpcore.numbers import (
@@ -30,8 +33,9 @@ from dptrees.dpcore.numbers import (
     ReleasedDistinct,
     ReleasedMean,
 )
+from dptrees.dpcore.ordered.domain_kinds import NewUnitsDomain
 from dptrees.dpcore.privacy.unit import MOST_ROWS
-from dptrees.dpcore.questions.planning import Noise
+from dptrees.dpcore.questions.planning import Noise, Workload
 from dptrees.dpcore.questions.released import StatisticKind
 from dptrees.pipelines.kinds.ordered import cells_in_words, ordered_description
 from dptrees.pipelines.sections import rules
@@ -138,8 +142,27 @@ class DistinctTree(KnownLeavesSection):
     max_values: Annotated[
         int | None, PlainValidator(_most), WithJsonSchema(whole(minimum=1, maximum=MOST_ROWS))
     ] = None
+    to_date: Annotated[bool, PlainValidator(rules.truth)] = False
 
-    def workload(self) -> DistinctWorkload:
+    @section_rule(mode="after")
+    def _check_to_date(self) -> Self:
+        for key in ("group_by", "max_values"):
+            if self.to_date and getattr(self, key) is not None:
+                raise RuleBroken("has no effect: to_date counts each unit once", at=f".{key}")
+        if self.to_date and self.domain.type != "text":
+            raise RuleBroken(
+                "has no effect beside to_date; say privacy.unit_type", at=".domain.type"
+            )
+        return self
+
+    def workload(self) -> Workload[Any]:
+        if self.to_date:
+            return OrderedWorkload(
+                name=self.name,
+                domain=NewUnitsDomain(column=self.domain.column),
+                weight=self.weight,
+                noise=Noise(self.noise),
+            )
         return DistinctWorkload(
             name=self.name,
             domain=self.domain,

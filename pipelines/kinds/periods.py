@@ -34,8 +34,9 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
     series: dict[str, Any] = {"periods": periods, "period": question.period}
     counted: list[str] = []
     if question.max_periods is not None:
-        series["max_periods"] = question.max_periods
-        counted = [f"  {counted_in_words(question.run)}"]
+        series["max_periods"] = question.unit_periods
+        run = question.run._replace(max_periods=question.unit_periods)
+        counted = [f"  {counted_in_words(run)}"]
         counted += [f"  {words}" for words in cost_in_words([question])]
     if question.lateness is not None:
         late = question.lateness

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pipelines.series.runs import Boxes, People
+from tests.pipelines.series.runs import Boxes, NewPeople, People
 
 
 @pytest.fixture(scope="session")
@@ -19,5 +19,13 @@ def boxes(tmp_path_factory: pytest.TempPathFactory) -> Boxes:
 def people(tmp_path_factory: pytest.TempPathFactory) -> People:
     """All periods. Tests only read it."""
     made = People(tmp_path_factory.mktemp("people"))
+    made.released_periods(made.periods)
+    return made
+
+
+@pytest.fixture(scope="session")
+def new_people(tmp_path_factory: pytest.TempPathFactory) -> NewPeople:
+    """All periods. Tests only read it."""
+    made = NewPeople(tmp_path_factory.mktemp("new_people"))
     made.released_periods(made.periods)
     return made

@@ -169,6 +169,17 @@ class People(Runs):
         ]
 
 
+class NewPeople(People):
+    """The same rows; counted are the different people so far."""
+
+    nodes = ("different", (0,))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        tree = {"domain": {"kind": "distinct", "column": "person"}, "to_date": True}
+        return super().settings | {"trees": [{"name": "different"} | tree]}
+
+
 # What an engine may do to what a step yields.
 Step = Callable[[Any], Any]
 

@@ -1,0 +1,97 @@
+"""Different units to date: counted exactly as each has rows for the first time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.pipelines.series.runs import NewPeople, refused
+
+
+def to_date(workspace: NewPeople, period: int) -> int:
+    """The released number after a period, next to exact."""
+    (answer,) = workspace.queried(
+        workspace.output, "node", "--path", "", "--tree", "different", "--to-date", period
+    )
+    count: int = answer["count"]
+    return count
+
+
+def test_the_numbers_are_those_of_different_people(new_people: NewPeople, tmp_path: Path) -> None:
+    other, seen = NewPeople(tmp_path), set[int]()
+    for period in range(1, NewPeople.periods + 1):
+        before = len(seen)
+        seen |= set(other.write_period(period)["person"].to_pylist())
+        assert to_date(new_people, period) == len(seen)
+        assert new_people.counts(period) == [len(seen) - before]
+    # People come again, so numbers of periods do not add up to the number of people.
+    assert (
+        before
+        < len(seen)
+        < 0.7
+        * sum(
+            len(set(other.write_period(period)["person"].to_pylist()))
+            for period in range(1, NewPeople.periods + 1)
+        )
+    )
+
+
+def test_the_release_is_made_again_from_its_rows(new_people: NewPeople, tmp_path: Path) -> None:
+    own = new_people.copied(tmp_path / "own", 3)
+    own.write_period(3)
+    outcome = own.succeed("verify", own.period_folder(3), "--data", own.configured(3))
+    assert "FAILED" not in outcome.out
+    again = own.period(3)
+    assert again.code == 0
+
+
+@pytest.mark.parametrize("most", [1, NewPeople.periods])
+def test_the_periods_of_other_trees_do_not_matter(tmp_path: Path, most: int) -> None:
+    """Units are remembered even if a release counts them in every period."""
+    made, seen = NewPeople(tmp_path), set[int]()
+    for period in (1, 2, 3):
+        seen |= set(made.write_period(period)["person"].to_pylist())
+        outcome = made.period(period, max_periods=most)
+        assert outcome.code == 0, outcome.err
+    assert to_date(made, 3) == len(seen)
+    assert made.period_folder(2).joinpath("units").exists()
+
+
+def test_rows_without_a_unit_do_not_count(tmp_path: Path) -> None:
+    made = NewPeople(tmp_path)
+    made.write_period(1)
+    made.write_table(pa.table({"x": [1.0, 2.0, 3.0], "person": pa.array([7, None, None])}))
+    assert made.period(1).code == 0
+    assert made.counts(1) == [1]
+
+
+def test_what_cannot_be_counted_to_date_is_refused_with_a_way_out(new_people: NewPeople) -> None:
+    def changed(words: str, **sections: Any) -> None:
+        def change(settings: dict[str, Any]) -> None:
+            for name, values in sections.items():
+                if name == "tree":
+                    settings["trees"][0] |= values
+                elif values is None:
+                    del settings[name]
+                else:
+                    settings[name] |= values
+            if sections.get("series"):
+                del settings["series"]["max_periods"]
+
+        refused(new_people.run("plan", new_people.configure(change)), "to_date", words)
+
+    changed("needs a series with unit: per_series", series=None)
+    changed("needs a series with unit: per_series", series={"unit": "per_period"})
+    changed(
+        "x is not the unit; leave it out, and the values of each period are counted",
+        tree={"domain": {"kind": "distinct", "column": "x"}},
+    )
+    changed("max_values: has no effect: to_date counts each unit once", tree={"max_values": 2})
+    changed(
+        "domain.type: has no effect beside to_date",
+        tree={"domain": {"kind": "distinct", "column": "person", "type": "integer"}},
+    )
+
