@@ -9,6 +9,11 @@ prints root mean squares over all periods, in errors of one release of everythin
   squares over a whole tree of noise that is fixed before counts are (docs/decisions/0046);
 - rho: *sums*, the weighted sums of a series; *bound*, below which no linear measurements of
   Gaussian noise are (Li, Miklau 2013).
+
+    python -m benchmarks.series --wanted [--periods 365]
+
+prints the errors of totals to date, windows of 30 and 7 periods when they end, and single periods,
+by what the series is planned for (`optimize_for`).
 """
 
 from __future__ import annotations
@@ -16,18 +21,21 @@ from __future__ import annotations
 import argparse
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 
 from dptrees.dpcore.levels.planner import plan_tree, predicted_cdf_rmse
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-from dptrees.dpcore.series.temporal import TemporalSetting, best_split
+from dptrees.dpcore.series.temporal import TemporalSetting, best_split, mean_variance
 from dptrees.dpcore.series.totals_to_date import PeriodSums
 from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
 
 # So small that the variance of discrete noise is that of continuous noise.
 EPSILON = Fraction(1, 1000)
 MOST_PERIODS = 365
+# Totals to date, and windows by their lengths.
+WANTED = (None, 30, 7, 1)
 
 
 def open_nodes_plan(periods: int) -> TreePlan:
@@ -87,15 +95,40 @@ def lower_bound(periods: int) -> float:
     return float((1 / (2 * np.sin(angles))).sum()) / periods
 
 
+def wanted_errors(periods: int, power: int, window: int | None) -> list[float]:
+    """The errors of what is printed of a series that is planned for one of it.
+
+    Args:
+        periods: T.
+        power: 2 for epsilon, 1 for rho.
+        window: what it is planned for, as of `TemporalSetting`.
+    """
+    split = best_split(periods, TemporalSetting(power=power, window=window))
+    noise = tuple(share ** (-power) for share in split.shares)
+    errors = [mean_variance(split.tree, noise, window=each) ** 0.5 for each in WANTED]
+    sums = PeriodSums.for_periods(periods)
+    if power == 1 and sums.mean_error(1, window) < split.error:
+        errors = [sums.mean_error(1, each) for each in WANTED]
+    return errors
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--periods", type=int, nargs="+", default=[14, 90, 365, 3650])
+    parser.add_argument("--wanted", action="store_true", help="by what the series is planned for")
+    if (chosen := parser.parse_args()).wanted:
+        print("| T | | planned for | totals | 30 | 7 | periods |")
+        rows = product(chosen.periods, (("epsilon", 2), ("rho", 1)), WANTED)
+        for periods, (measure, power), window in rows:
+            errors = [f"{each:.3g}" for each in wanted_errors(periods, power, window)]
+            print("|", " | ".join([f"{periods:,}", measure, str(window), *errors]), "|")
+        return
     print("| T | planned | any tree | open nodes | sums, rho | bound, rho |")
-    for periods in parser.parse_args().periods:
+    for periods in chosen.periods:
         planned = best_split(periods, TemporalSetting(power=2)).error
         closed = f"{any_tree_error(periods):.2f}" if periods <= MOST_PERIODS else "-"
-        sums = PeriodSums.for_periods(periods).error_to_date(1)
+        sums = PeriodSums.for_periods(periods).mean_error(1)
         errors = [f"{each:.2f}" for each in (open_nodes_error(periods), sums, lower_bound(periods))]
         print("|", " | ".join([f"{periods:,}", f"{planned:.2f}", closed, *errors]), "|")
 

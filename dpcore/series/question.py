@@ -319,10 +319,13 @@ class SeriesQuestion(Question):
 
     # Windows of periods
 
-    @property
-    def error_to_date(self) -> float:
+    def mean_error(self, window: int | None = None) -> float:
         """The root of the mean variance of totals to date, where the whole budget would give one
-        period a variance of 1."""
+        period a variance of 1.
+
+        Args:
+            window: of the last so many periods in their place.
+        """
         whole, own = self.budget, self.level_budgets
         assert whole is not None
         factors = [float(whole.amount / each.amount) for each in own]
@@ -331,7 +334,8 @@ class SeriesQuestion(Question):
             (each * each * l1 * l1 if is_pure else each * l2_squared)
             for each, (l1, l2_squared) in zip(factors, self._sensitivities, strict=True)
         )
-        return math.sqrt(mean_variance(self.temporal, variances, from_below=self.adds_up))
+        of_nodes = {"from_below": self.adds_up, "window": window}
+        return math.sqrt(mean_variance(self.temporal, variances, **of_nodes))
 
     def window_weights(self, window: Window) -> dict[Span, float]:
         """The weights of what was released of spans of periods in the estimate of a window."""

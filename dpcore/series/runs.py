@@ -125,6 +125,8 @@ class Series:
         max_periods: in how many periods a unit is counted at most, where all its rows of the series
             are protected together; None: its rows of one period are.
         lateness: which rows of earlier periods are counted; None: all are.
+        window: of how many periods the sums are that the plan is best for, known when their last
+            period is over; 1: single periods; None: totals to date.
 
     Raises:
         Refusal: a period or a number of periods that is not from 1 to T, or others of them out of
@@ -139,6 +141,7 @@ class Series:
     fanout: int | None = None
     max_periods: int | None = None
     lateness: Lateness | None = None
+    window: int | None = None
 
     def __post_init__(self) -> None:
         _ = split_of_fanout(self.periods, self.fanout or 2, TemporalSetting(power=1))
@@ -146,6 +149,10 @@ class Series:
             raise Refusal(
                 "max_periods",
                 f"{self.max_periods} is not from 1 to {self.periods}, the series' periods",
+            )
+        if self.window is not None and not 1 <= self.window <= self.periods:
+            raise Refusal(
+                "window", f"{self.window} is not from 1 to {self.periods}, the series' periods"
             )
         if not 1 <= self.period <= self.periods:
             raise Refusal(
@@ -163,6 +170,7 @@ class Series:
             power=2 if measure is Measure.EPSILON else 1,
             max_periods=self.max_periods or 1,
             from_below=from_below,
+            window=self.window,
         )
         if self.fanout is None:
             return best_split(self.periods, setting)

@@ -181,6 +181,46 @@ class TemporalTree:
             means.append(float(number.mean()))
         return tuple(reversed(means))
 
+    def mean_nodes(
+        self, window: int | None = None, *, from_below: bool = True
+    ) -> tuple[float, ...]:
+        """What the variance of a node of each level weighs in that of an answer, on average.
+
+        The last w of the periods so far are whole nodes and the last m periods of one more, of s
+        periods. Of this one u = z + e, z the node's estimate: the part m / s of z is inside. A node
+        below it with j whole children of b inside, and the part p of one more, adds
+        j + p^2 - (j + p)^2 / b times the variance of a child (`_Backward`).
+
+        Args:
+            window: w, an answer for each period from the w-th on; None: totals to date.
+            from_below: as for `mean_variance`; else windows are sums of the fewest nodes.
+
+        >>> TemporalTree.from_fanout(4, 2).mean_nodes(1)
+        (0.75, 0.09375, 0.015625)
+        """
+        if window is None:
+            return self.mean_roots
+        over = np.arange(window, self.periods + 1)
+        left, weights = np.full(over.size, window), np.zeros(len(self.spans))
+        for level, span in enumerate(self.spans):
+            above = self.spans[level + 1] if level + 1 < len(self.spans) else 2 * self.periods
+            roots = over % above // span
+            whole = np.minimum(roots, left // span)
+            left -= whole * span
+            weights[level] += whole.sum()
+            cut = left[whole < roots]
+            left[whole < roots] = 0
+            weights[level] += from_below * np.square(cut / span).sum()
+            for child, size in enumerate(self.spans[:level]):
+                parent, part = self.spans[child + 1], cut % size / size
+                inside = cut % parent // size
+                if from_below:
+                    own = inside + part * part - np.square(inside + part) * size / parent
+                    weights[child] += own.sum()
+                else:
+                    weights[child] += inside.sum()
+        return tuple((weights / over.size).tolist())
+
 
 def estimated_variances(tree: TemporalTree, variances: tuple[float, ...]) -> tuple[float, ...]:
     """Per level the variance a of a closed node, estimated from all that is measured inside.
@@ -198,14 +238,19 @@ def estimated_variances(tree: TemporalTree, variances: tuple[float, ...]) -> tup
 
 
 def mean_variance(
-    tree: TemporalTree, variances: tuple[float, ...], *, from_below: bool = True
+    tree: TemporalTree,
+    variances: tuple[float, ...],
+    *,
+    from_below: bool = True,
+    window: int | None = None,
 ) -> float:
-    """The variance of the total to date, on average over the periods.
+    """The variance of the total to date, or of the last w periods, on average over the periods.
 
     Args:
         tree, variances: as for `estimated_variances`.
         from_below: whether a node is estimated from all that is measured inside it, or is what was
             measured of it alone.
+        window: w; None: totals to date.
 
     >>> mean_variance(TemporalTree.from_fanout(2, 2), (1.0, 1.0))  # 1, then 1 / (1 + 1 / 2)
     0.8333333333333333
@@ -213,7 +258,7 @@ def mean_variance(
     1.0
     """
     own = estimated_variances(tree, variances) if from_below else variances
-    parts = zip(tree.mean_roots, own, strict=True)
+    parts = zip(tree.mean_nodes(window, from_below=from_below), own, strict=True)
     return math.fsum(number * variance for number, variance in parts)
 
 
@@ -224,8 +269,8 @@ class TemporalSplit:
     Args:
         tree: over the periods.
         shares: above 0, of sum 1.
-        error: the root of the mean variance of totals to date, where the whole budget would give
-            one period a variance of 1.
+        error: the root of the mean variance of what it is split for, where the whole budget would
+            give one period a variance of 1.
     """
 
     tree: TemporalTree
@@ -241,17 +286,19 @@ class TemporalSetting:
         power: p, 2 for epsilon and 1 for rho: the variance of noise is its budget to the power of
             -p.
         max_periods: in how many periods a unit is counted (`periods_sensitivity`).
-        from_below: as for `mean_variance`.
+        from_below, window: as for `mean_variance`.
     """
 
     power: int
     max_periods: int = 1
     from_below: bool = True
+    window: int | None = None
 
 
 @lru_cache(maxsize=16)
 def best_split(periods: int, setting: TemporalSetting) -> TemporalSplit:
-    """The tree and the split of a budget with which totals to date are best on average.
+    """The tree and the split of a budget with which totals to date, or windows, are best on
+    average.
 
     The variance of a level's noise is its share to the power of -2 (discrete Laplace under
     epsilon) or -1 (discrete Gaussian under rho), times the square of the level's sensitivity g_l.
@@ -271,6 +318,8 @@ def best_split(periods: int, setting: TemporalSetting) -> TemporalSplit:
     >>> of_seven = TemporalSetting(power=2, max_periods=7)
     >>> round(best_split(14, of_seven).error / best_split(14, pure).error, 9)
     7.0
+    >>> best_split(365, replace(pure, window=30)).tree.spans  # of totals to date: 1 and 21 periods
+    (1, 8)
     >>> alone = replace(gaussian, from_below=False)
     >>> best_split(14, alone).tree.spans, round(best_split(14, alone).error, 2)
     ((1, 4), 2.45)
@@ -328,8 +377,9 @@ def _split(tree: TemporalTree, setting: TemporalSetting) -> TemporalSplit:
     rounding: every run of a series must find the same one, on whatever machine."""
     shares = [1 / len(tree.spans)] * len(tree.spans)
     squares = _squared_sensitivities(tree, setting)
+    nodes = tree.mean_nodes(setting.window, from_below=setting.from_below)
     for _ in range(_STEPS):
-        slopes = _slopes(tree, _variances(tree, shares, setting), setting)
+        slopes = _slopes(nodes, tree, _variances(tree, shares, setting), setting)
         wanted = [
             math.sqrt(slope * square) if setting.power == 1 else cube_root(slope * square)
             for slope, square in zip(slopes, squares, strict=True)
@@ -363,20 +413,29 @@ def _variances(
 
 def _error(tree: TemporalTree, shares: list[float], setting: TemporalSetting) -> float:
     variances = _variances(tree, shares, setting)
-    return math.sqrt(mean_variance(tree, variances, from_below=setting.from_below))
+    of_nodes = {"from_below": setting.from_below, "window": setting.window}
+    return math.sqrt(mean_variance(tree, variances, **of_nodes))
 
 
 def _slopes(
-    tree: TemporalTree, variances: tuple[float, ...], setting: TemporalSetting
+    nodes: Sequence[float],
+    tree: TemporalTree,
+    variances: tuple[float, ...],
+    setting: TemporalSetting,
 ) -> list[float]:
-    """dF/dv of each level, F the mean variance of totals to date: backwards through
-    `estimated_variances`."""
+    """dF/dv of each level, F the mean variance of what is wanted: backwards through
+    `estimated_variances`.
+
+    Args:
+        nodes: `TemporalTree.mean_nodes`.
+        tree, variances, setting: of the split.
+    """
     if not setting.from_below:
-        return list(tree.mean_roots)
+        return list(nodes)
     estimated = estimated_variances(tree, variances)
     above, slopes = 0.0, [0.0] * len(variances)
     for level in reversed(range(len(variances))):
-        own = tree.mean_roots[level] + above
+        own = nodes[level] + above
         part = estimated[level] / variances[level]
         slopes[level] = own * part * part
         if level:

@@ -294,6 +294,8 @@ class AccumulatedPeriods(SeriesQuestion):
 
 # Of the weights: the root of their number times this, at most; columns are even to half a percent.
 _SCALE_BITS, _STEPS = 2, 2**8
+# Of windows whose errors are averaged.
+_PLACES = 2**8
 # Of what a unit in several periods moves there is a matrix over pairs of periods.
 MOST_PERIODS_TOGETHER = 2**12
 
@@ -307,8 +309,8 @@ class PeriodSums(Coded):
         scale, steps: as of `ToeplitzStrategy`.
 
     >>> sums = PeriodSums.for_periods(365)
-    >>> round(sums.error_to_date(1), 2), round(sums.error_to_date(5), 1)
-    (2.69, 12.0)
+    >>> round(sums.mean_error(1), 2), round(sums.mean_error(5), 1), round(sums.mean_error(1, 7), 2)
+    (2.69, 12.0, 2.59)
     """
 
     periods: int
@@ -353,21 +355,29 @@ class PeriodSums(Coded):
         weights = self.estimate(first, last)
         return dot(weights, weights)
 
-    def error_to_date(self, max_periods: int) -> float:
+    def mean_error(self, max_periods: int, window: int | None = None) -> float:
         """The root of the mean variance of totals to date, where the whole budget would give one
         period a variance of 1.
 
         Args:
             max_periods: in how many periods a unit is counted at most.
+            window: as of `mean_variance`.
         """
         _, l2_squared = self.sensitivities(max_periods)
-        return math.sqrt(l2_squared * self.mean_variance)
+        return math.sqrt(l2_squared * self.mean_variance(window))
 
-    @property
-    def mean_variance(self) -> float:
-        """The variance of totals to date, on average over periods, in that of the noise of a
-        sum."""
-        return math.fsum(self.strategy.prefix_variances.tolist()) / self.periods
+    def mean_variance(self, window: int | None = None) -> float:
+        """The variance of totals to date, on average over periods, in that of the noise of a sum.
+
+        Args:
+            window: of windows of so many periods in their place, at 256 places if there are more.
+        """
+        if window is None:
+            return math.fsum(self.strategy.prefix_variances.tolist()) / self.periods
+        places = min(_PLACES, self.periods - window + 1)
+        stops = np.linspace(window, self.periods, places).astype(np.int64)
+        found = self.strategy.range_variances(stops - window, stops)
+        return math.fsum(found.tolist()) / places
 
 
 @lru_cache(maxsize=16)
@@ -465,9 +475,8 @@ class WeightedPeriods(SeriesQuestion):
 
     # Windows of periods
 
-    @property
-    def error_to_date(self) -> float:
-        return self.sums.error_to_date(self.unit_periods)
+    def mean_error(self, window: int | None = None) -> float:
+        return self.sums.mean_error(self.unit_periods, window)
 
     def window_weights(self, window: Window) -> dict[Span, float]:
         """The weights of released estimates: the total to date at the end less the one before the

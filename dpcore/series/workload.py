@@ -279,7 +279,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
 
         Args:
             setting: of the tree.
-            error: of totals to date, by a temporal tree.
+            error: of what is wanted, by a temporal tree.
         """
         series, most = self._units, self._units.max_periods or 1
         if series.fanout is not None or setting.budget.measure is not Measure.RHO:
@@ -287,9 +287,10 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         if series.periods < 2 or (most > 1 and series.periods > MOST_PERIODS_TOGETHER):
             return None
         sums = PeriodSums.for_periods(series.periods)
-        if sums.error_to_date(most) >= error:
+        by_sums = sums.mean_error(most, series.window)
+        if by_sums >= error:
             return None
-        factor = Fraction(round(sums.error_to_date(most), 3))
+        factor = Fraction(round(by_sums, 3))
         to_date = replace(setting.budget, amount=setting.budget.amount / (factor * factor))
         tree = self._planned(replace(setting, budget=to_date))
         if not sums_fit(tree, series.periods):
@@ -312,15 +313,15 @@ class SeriesWorkload(Workload[SeriesQuestion]):
         return self._made(SeparatePeriods, temporal, [self.own.planned(of_period)])
 
     def predicted(self, question: SeriesQuestion) -> float:
-        """The error of the tree at a total to date, on average over the periods; of periods that do
-        not add up, at one of them."""
+        """The error of the tree at what the series is planned for, such as a total to date, on
+        average over the periods; of periods that do not add up, at one of them."""
         if isinstance(question, SeparatePeriods):
             return self.own.predicted(question.levels[0])
         assert question.budget is not None
         measure = question.budget.measure
         if isinstance(question, WeightedPeriods):
             _, l2_squared = question.sums.sensitivities(question.unit_periods)
-            whole = question.error_to_date / math.sqrt(l2_squared)
+            whole = question.mean_error(self.series.window) / math.sqrt(l2_squared)
             return float(whole * self.own.predicted(question.levels[0]))
         split = self._split(measure)
         # A tree is planned for a unit's rows of one period; of all periods there are p times more.
@@ -353,10 +354,10 @@ def whole_units_cost(question: SeriesQuestion) -> float | None:
     is_pure = whole.measure is Measure.EPSILON
     if isinstance(question, SeparatePeriods):
         return float(question.max_periods) if is_pure else math.sqrt(question.max_periods)
-    own = question.error_to_date
+    own = question.mean_error()
     setting = TemporalSetting(power=2 if is_pure else 1, from_below=question.adds_up)
     periods = question.temporal.periods
     least = best_split(periods, setting).error
     if question.adds_up and sums_fit(question.levels[0], periods):
-        least = min(least, PeriodSums.for_periods(periods).error_to_date(1))
+        least = min(least, PeriodSums.for_periods(periods).mean_error(1))
     return own / least

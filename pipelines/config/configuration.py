@@ -154,7 +154,7 @@ class Configuration:
         series: dict[str, Any] = {}
         if self.series is not None:
             series = {"periods": self.series.periods, "period": self.series.period}
-            for name in ("fanout", "max_periods"):
+            for name in ("fanout", "max_periods", "window"):
                 value = getattr(self.series, name)
                 series |= {} if value is None else {name: value}
         parts = {"input": requested(rows), "series": series}

@@ -141,6 +141,7 @@ def _period(value: object) -> int | date:
 
 
 PER_PERIOD, PER_SERIES = "per_period", "per_series"
+_WANTED = ("totals", "windows", "periods")
 
 
 class LatenessSection(Section):
@@ -166,6 +167,8 @@ class SeriesSection(Section):
     unit: Annotated[str, PlainValidator(rules.choice(PER_PERIOD, PER_SERIES))] = PER_PERIOD
     max_periods: Annotated[int | None, PlainValidator(rules.whole_number)] = None
     lateness: LatenessSection | None = None
+    optimize_for: Annotated[str, PlainValidator(rules.choice(*_WANTED))] = _WANTED[0]
+    window: Annotated[int | None, PlainValidator(rules.whole_number)] = None
 
     @section_rule(mode="after")
     def _check_series(self) -> Self:
@@ -180,6 +183,8 @@ class SeriesSection(Section):
                 "goes with unit: per_series; a unit of one period is counted in every period",
                 at=".max_periods",
             )
+        if (self.window is not None) != (self.optimize_for == "windows"):
+            raise RuleBroken("goes with optimize_for: windows, and is their length", at=".window")
         try:
             _ = self.series
         except Refusal as refusal:
@@ -209,6 +214,7 @@ class SeriesSection(Section):
             fanout=self.fanout,
             max_periods=self._max_periods,
             lateness=self._lateness,
+            window=1 if self.optimize_for == "periods" else self.window,
         )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -87,33 +88,62 @@ def cost_in_words(questions: Sequence[object]) -> list[str]:
 def _temporal(question: SeriesQuestion) -> tuple[dict[str, Any], list[str]]:
     """The budgets of temporal levels and the error of totals to date, as entries and as lines."""
     tree, variances = question.temporal, question.node_variances
-    mean = mean_variance(tree, variances, from_below=question.adds_up)
-    to_date = math.sqrt(mean / variances[0])
+    of_nodes = partial(mean_variance, tree, variances, from_below=question.adds_up)
+    to_date = math.sqrt(of_nodes() / variances[0])
+    windows = _windows(tree.periods, lambda size: of_nodes(window=size) / variances[0])
     levels: list[dict[str, Any]] = [
         {"periods": span, each.measure.value: float(each.amount)}
         for span, each in zip(tree.spans, question.level_budgets, strict=True)
     ]
     lines = [_level(tree.periods, **level) for level in levels]
+    lines += _windows_in_words(windows, "a single period")
     lines.append(
         f"  the error of a total to date is {to_date:.3g} times that of a single period (root "
         f"mean square over the {tree.periods} periods); a single period:"
     )
-    return {"levels": levels, "to_date_per_period_rmse": to_date}, lines
+    return {"levels": levels, "to_date_per_period_rmse": to_date, **windows}, lines
 
 
 def _by_sums(question: WeightedPeriods) -> tuple[dict[str, Any], list[str]]:
     """The budget of the sums and the error of totals to date, as entries and as lines."""
     own, last = question.budget, question.temporal.periods
     assert own is not None
-    to_date = question.sums.mean_variance
-    totals = math.sqrt(to_date / question.sums.variance(question.period, question.period))
+    of_sums, alone = question.sums.mean_variance, question.sums.variance(*[question.period] * 2)
+    totals = math.sqrt(of_sums() / alone)
+    windows = _windows(last, lambda size: of_sums(size) / alone)
     spent = {own.measure.value: float(own.amount)}
     lines = [
         f"  {last:>6,} sums, {own.measure.value} {float(own.amount):.4f} together",
+        *_windows_in_words(windows, "this period"),
         f"  the error of a total to date is {totals:.3g} times that of this period (root mean "
         f"square over the {last} periods); this period by itself:",
     ]
-    return {"sums": spent, "to_date_per_period_rmse": totals}, lines
+    return {"sums": spent, "to_date_per_period_rmse": totals, **windows}, lines
+
+
+# Of days, weeks, months, quarters and years.
+_WINDOWS = (7, 30, 90, 365)
+
+
+def _windows(periods: int, ratio: Callable[[int], float]) -> dict[str, dict[str, float]]:
+    """The errors of windows when they end, in that of one period, by their lengths; only of fewer
+    periods than the series.
+
+    Args:
+        periods: of the series.
+        ratio: of the mean variance of windows of a length to that of one period.
+    """
+    found = {str(size): math.sqrt(ratio(size)) for size in _WINDOWS if size < periods}
+    return {"window_per_period_rmse": found} if found else {}
+
+
+def _windows_in_words(windows: Mapping[str, Mapping[str, float]], period: str) -> list[str]:
+    """One line, or none."""
+    return [
+        f"  the error of windows of {', '.join(found)} periods, when they end, is "
+        f"{', '.join(f'{error:.3g}' for error in found.values())} times that of {period}"
+        for found in windows.values()
+    ]
 
 
 def _level(in_all: int, periods: int, **spent: Any) -> str:

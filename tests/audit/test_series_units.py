@@ -39,7 +39,7 @@ def test_no_unit_loses_more_than_is_claimed(measure: str) -> None:
 def weighted_sums_alone(patch: Patch) -> None:
     """Every tree that weighted sums can measure is measured by them, in however many periods a unit
     is counted."""
-    patch.setattr(PeriodSums, "error_to_date", lambda self, most: 0.5)
+    patch.setattr(PeriodSums, "mean_error", lambda self, most, window=None: 0.5)
 
 
 def test_no_unit_moves_weighted_sums_by_more(monkeypatch: Patch) -> None:

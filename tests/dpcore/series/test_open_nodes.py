@@ -86,7 +86,7 @@ def test_the_bound_is_the_nuclear_norm_and_sums_are_near_it() -> None:
         totals = np.tril(np.ones((periods, periods)))
         singular = np.linalg.svd(totals, compute_uv=False)
         assert lower_bound(periods) == pytest.approx(singular.sum() / periods, rel=1e-12)
-        assert 1 <= PeriodSums.for_periods(periods).error_to_date(1) / lower_bound(periods) < 1.06
+        assert 1 <= PeriodSums.for_periods(periods).mean_error(1) / lower_bound(periods) < 1.06
 
 
 # Exact laws. A node of each level has noise z with probability in proportion to 2^-|z|, so the two

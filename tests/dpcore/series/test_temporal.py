@@ -97,6 +97,45 @@ def test_the_mean_variance_is_that_of_the_totals_to_date() -> None:
         assert estimated_variances(tree, variances)[0] == variances[0]
 
 
+def test_the_mean_variance_of_windows_is_that_of_dense_least_squares() -> None:
+    """Of the last periods, when their last one is over: by all closed nodes, or the fewest."""
+    for tree in TREES:
+        variances = tuple(np.random.default_rng(3).uniform(0.5, 3, len(tree.spans)).tolist())
+        for size in range(1, tree.periods + 1):
+            found, fewest = [], []
+            for last in range(size, tree.periods + 1):
+                nodes, periods = tree.closed(last), range(1, last + 1)
+                design = np.array(
+                    [[each.first <= at <= each.last for at in periods] for each in nodes], float
+                )
+                noise = np.array([variances[each.level] for each in nodes])
+                inside = np.array([at > last - size for at in periods], float)
+                found.append(inside @ np.linalg.solve(design.T / noise @ design, inside))
+                cover = tree.cover(last - size + 1, last)
+                fewest.append(sum(variances[each.level] for each in cover))
+            mean = mean_variance(tree, variances, window=size)
+            assert mean == pytest.approx(np.mean(found), rel=1e-10), (tree, size)
+            alone = mean_variance(tree, variances, window=size, from_below=False)
+            assert alone == pytest.approx(np.mean(fewest), rel=1e-12), (tree, size)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_the_split_for_windows_is_the_best_for_them(power: int) -> None:
+    for periods, size in ((30, 7), (100, 1), (100, 30)):
+        setting = TemporalSetting(power=power, window=size)
+        best = best_split(periods, setting)
+        if size == 1:
+            assert best.tree.spans == (1,) and best.error == 1
+        rng = np.random.default_rng(4)
+        for _ in range(50):
+            shares = np.array(best.shares) * rng.uniform(0.8, 1.25, len(best.shares))
+            variances = tuple(((shares / shares.sum()) ** (-power)).tolist())
+            assert mean_variance(best.tree, variances, window=size) >= best.error**2 - 1e-9
+        to_date = best_split(periods, TemporalSetting(power=power))
+        noise = tuple(share ** (-power) for share in to_date.shares)
+        assert best.error <= mean_variance(to_date.tree, noise, window=size) ** 0.5 + 1e-9
+
+
 @pytest.mark.parametrize("power", [1, 2])
 def test_no_other_split_is_better(power: int) -> None:
     for periods in (1, 2, 7, 14, 30, 100):

@@ -46,6 +46,21 @@ def test_kinds_with_keys_and_without_fit() -> None:
         sums_plan(KINDS["ordered, chunks"], PERIODS, 1)
 
 
+def test_the_mean_variance_of_windows_is_that_of_dense_algebra() -> None:
+    for periods in (1, 6, 40):
+        sums = PeriodSums.for_periods(periods)
+        inverse = np.linalg.inv(sums.strategy.dense())
+        for size in {1, 2, periods} - {0} if periods > 1 else {1}:
+            found = []
+            for last in range(size, periods + 1):
+                inside = np.array([last - size <= at < last for at in range(periods)], float)
+                found.append(((inside @ inverse) ** 2).sum())
+            assert sums.mean_variance(size) == pytest.approx(np.mean(found), rel=1e-9)
+            _, l2_squared = sums.sensitivities(1)
+            error = math.sqrt(l2_squared * np.mean(found))
+            assert sums.mean_error(1, size) == pytest.approx(error, rel=1e-9)
+
+
 @pytest.mark.parametrize("kind", fitting())
 def test_without_noise_every_window_is_exact(kind: str) -> None:
     runs = Runs.by_sums(fitting()[kind], PERIODS).run()
@@ -123,7 +138,7 @@ def test_errors_to_date_are_those_of_all_periods() -> None:
     sums = PeriodSums.for_periods(30)
     inverse = np.linalg.inv(sums.strategy.dense().astype(float))
     rows = np.cumsum(inverse, axis=0)
-    assert sums.mean_variance == pytest.approx((rows**2).sum() / 30, rel=1e-9)
+    assert sums.mean_variance() == pytest.approx((rows**2).sum() / 30, rel=1e-9)
     for first, last in ((1, 30), (5, 5), (7, 19), (30, 30)):
         wanted = inverse[first - 1 : last].sum(axis=0)
         assert sums.variance(first, last) == pytest.approx(wanted @ wanted, rel=1e-9)

@@ -43,7 +43,7 @@ def test_periods_are_added_up_under_epsilon() -> None:
 def test_under_rho_the_periods_alone_are_measured() -> None:
     """Ten periods of noise at a tenth of rho, beside weighted sums of 14 periods."""
     alone = math.sqrt(10 * 15 / 2)
-    by_sums = PeriodSums.for_periods(14).error_to_date(1)
+    by_sums = PeriodSums.for_periods(14).mean_error(1)
     assert cost(ADDED, Measure.RHO, 10) == pytest.approx(alone / by_sums, rel=1e-6)
     # Of four periods a root is measured too: sensitivities 2 and 4 of two periods in a row.
     both = cost(ADDED, Measure.RHO, 2, periods=4, fanout=4)

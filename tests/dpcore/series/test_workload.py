@@ -23,6 +23,7 @@ from dptrees.dpcore.privacy.unit import (
 from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.series.question import SeriesQuestion
 from dptrees.dpcore.series.runs import Series
+from dptrees.dpcore.series.temporal import Window
 from dptrees.dpcore.series.totals_to_date import MOST_COUNTS, PeriodSums, WeightedPeriods
 from dptrees.dpcore.series.workload import SeriesWorkload
 from dptrees.dpcore.specification import Refusal
@@ -55,8 +56,44 @@ def test_the_predicted_error_is_that_of_totals_to_date() -> None:
         assert 1 <= ratio <= math.sqrt(183), measure
         split = series.split(measure).error
         by_sums = measure is Measure.RHO
-        expected = PeriodSums.for_periods(365).error_to_date(1) if by_sums else split
+        expected = PeriodSums.for_periods(365).mean_error(1) if by_sums else split
         assert expected <= split and ratio == pytest.approx(expected, rel=0.05), measure
+
+
+@pytest.mark.parametrize("measure", Measure)
+@pytest.mark.parametrize("window", [1, 7, 20])
+def test_the_predicted_error_of_windows_is_that_of_answers_about_them(
+    measure: Measure, window: int
+) -> None:
+    """Over all windows when they end, by the trees that give answers their errors."""
+    setting = replace(PURE, budget=Budget(measure=measure, amount=Fraction(1, 100)))
+    own = replace(WHOLE, domain=StepDomain(kind="integer", column="x", lower=0, upper=1))
+    workload = SeriesWorkload.from_workload(own, Series(periods=30, period=1, window=window))
+    question = workload.planned(setting)
+    squares = []
+    for last in range(window, 31):
+        tree = question.window_tree(Window(first=last - window + 1, last=last, arrived=last))
+        squares.append(own.predicted(tree) ** 2)
+    mean = math.sqrt(sum(squares) / len(squares))
+    assert workload.predicted(question) == pytest.approx(mean, rel=1e-3)
+    # The plan for totals to date is no better at windows.
+    to_date = SeriesWorkload.from_workload(own, Series(periods=30, period=1)).planned(setting)
+    assert question.mean_error(window) <= to_date.mean_error(window) * 1.0001
+    assert question.mean_error() >= to_date.mean_error() * 0.9999
+
+
+def test_trees_are_better_for_short_windows_and_sums_for_totals_under_rho() -> None:
+    setting = replace(PURE, budget=RHO)
+    kinds = {
+        window: type(
+            SeriesWorkload.from_workload(
+                WHOLE, Series(periods=365, period=1, window=window)
+            ).planned(setting)
+        )
+        for window in (1, 7, 30, None)
+    }
+    trees, sums = SeriesQuestion, WeightedPeriods
+    assert kinds == {1: trees, 7: trees, 30: sums, None: sums}
 
 
 def test_a_fanout_requests_a_temporal_tree_and_large_trees_keep_one() -> None:
@@ -95,8 +132,8 @@ def test_units_of_many_periods_keep_the_temporal_tree() -> None:
         question = workload.planned(Setting(unit=PERSON, budget=RHO))
         assert isinstance(question, WeightedPeriods) == by_sums
         split = series.split(Measure.RHO).error
-        sums = PeriodSums.for_periods(14).error_to_date(most)
-        assert question.error_to_date == pytest.approx(min(split, sums), rel=1e-6), (most, by_sums)
+        sums = PeriodSums.for_periods(14).mean_error(most)
+        assert question.mean_error() == pytest.approx(min(split, sums), rel=1e-6), (most, by_sums)
 
 
 PERSON = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",), rows=2)

@@ -94,4 +94,3 @@ def test_what_cannot_be_counted_to_date_is_refused_with_a_way_out(new_people: Ne
         "domain.type: has no effect beside to_date",
         tree={"domain": {"kind": "distinct", "column": "person", "type": "integer"}},
     )
-
