@@ -77,7 +77,9 @@ class CategoryDomain(OrderedDomain):
     2
     """
 
-    written = ("column", "categories", "ordered", "unknown", "missing", "value_names")
+    written: ClassVar[tuple[str, ...]] = (
+        *("column", "categories", "ordered", "unknown", "missing", "value_names"),
+    )
     kind: str = field(default="category", init=False, repr=False)
     column: str
     categories: tuple[str, ...] | tuple[int, ...]
@@ -186,7 +188,7 @@ class NewUnitsDomain(CategoryDomain):
     counts_units: ClassVar[bool] = True
     counts_new_units: ClassVar[bool] = True
     kind: str = field(default="new_units", init=False, repr=False)
-    categories: tuple[str, ...] = field(default=("units",), init=False, repr=False)
+    categories: tuple[str, ...] = field(default=("new units",), init=False, repr=False)
     unknown: str = field(default="drop", init=False, repr=False)
     missing: str = field(default="drop", init=False, repr=False)
     ordered: bool = field(default=False, init=False, repr=False)

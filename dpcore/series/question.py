@@ -49,7 +49,13 @@ from dptrees.dpcore.questions.question import PublicTable, Question, SeriesRun
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.rows.columns import pack, pack_many, unpack, unpack_many
 from dptrees.dpcore.rows.policies import RowOutcome
-from dptrees.dpcore.series.runs import Lateness, with_span
+from dptrees.dpcore.series.runs import (
+    CARRIED,
+    Lateness,
+    counts_new_units,
+    set_aside,
+    with_span,
+)
 from dptrees.dpcore.series.temporal import (
     Span,
     TemporalTree,
@@ -62,8 +68,6 @@ from dptrees.dpcore.series.temporal import (
 )
 
 S = TypeVar("S", bound="SeriesQuestion")
-# No partial counts of a tree whose leaves are known begin so: it would be a length of 4 GB.
-CARRIED = b"\xff\xff\xff\xff"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,23 +106,6 @@ class CarriedCounts:
 
     period: object
     carried: Mapping[Place, Sequence[bytes]]
-
-
-def set_aside(
-    partials: Iterable[bytes], carried: list[bytes], mark: bytes = CARRIED
-) -> Iterator[bytes]:
-    """The partial counts of the period's rows; what was carried on goes into a list.
-
-    Args:
-        partials: of a place, all together.
-        carried: the list.
-        mark: in front of what was carried on, and of no partial counts.
-    """
-    for data in partials:
-        if data.startswith(mark):
-            carried.append(data[len(mark) :])
-        else:
-            yield data
 
 
 class _FirstLevel:
@@ -190,7 +177,7 @@ class SeriesQuestion(Question):
             raise ValueError(f"levels: {len(self.levels)} for {len(self.temporal.spans)} spans")
         if not 1 <= (self.max_periods or 1) <= self.temporal.periods:
             raise ValueError(f"max_periods: {self.max_periods} is no number of the periods")
-        if self.counts_new_units and self.max_periods is None:
+        if self.max_periods is None and counts_new_units(self.levels[0]):
             raise ValueError("max_periods: units that are new are those of all periods together")
         if any(level.branches for level in self.levels):
             raise ValueError(f"domain: tree {self.name} is too large to be released in a series")
@@ -250,12 +237,6 @@ class SeriesQuestion(Question):
         return SeriesRun(self.period, self.temporal.periods, self.max_periods)
 
     @property
-    def counts_new_units(self) -> bool:
-        """Whether units count in the first period with rows of them alone."""
-        domain = getattr(self.levels[0], "domain", None)
-        return bool(getattr(domain, "counts_new_units", False))
-
-    @property
     def unit_periods(self) -> int:
         """In how many periods a unit's rows move the counts at most.
 
@@ -263,7 +244,7 @@ class SeriesQuestion(Question):
         unit adds 1 to the count of its first period, which follows from its own rows alone, and
         nothing to others' first periods.
         """
-        return 1 if self.counts_new_units else self.max_periods or 1
+        return 1 if counts_new_units(self.levels[0]) else self.max_periods or 1
 
     @property
     def needs_one_key(self) -> bool:
@@ -334,8 +315,8 @@ class SeriesQuestion(Question):
             (each * each * l1 * l1 if is_pure else each * l2_squared)
             for each, (l1, l2_squared) in zip(factors, self._sensitivities, strict=True)
         )
-        of_nodes = {"from_below": self.adds_up, "window": window}
-        return math.sqrt(mean_variance(self.temporal, variances, **of_nodes))
+        mean = mean_variance(self.temporal, variances, from_below=self.adds_up, window=window)
+        return math.sqrt(mean)
 
     def window_weights(self, window: Window) -> dict[Span, float]:
         """The weights of what was released of spans of periods in the estimate of a window."""

@@ -7,7 +7,7 @@ That follows from the row and the period alone, so a unit adds to the counts as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
@@ -29,6 +29,8 @@ from dptrees.dpcore.series.temporal import (
 from dptrees.dpcore.specification import Coded, Refusal
 
 DATE = pa.date32()
+# No partial counts of a tree whose leaves are known begin so: it would be a length of 4 GB.
+CARRIED = b"\xff\xff\xff\xff"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +194,32 @@ class Series:
             l1, l2_squared = periods_sensitivity(self.max_periods or 1, span)
             found.append(replace(budget, amount=amount / (l1 if is_pure else l2_squared)))
         return tuple(found)
+
+
+def set_aside(
+    partials: Iterable[bytes], carried: list[bytes], mark: bytes = CARRIED
+) -> Iterator[bytes]:
+    """The partial counts of the period's rows; what was carried on goes into a list.
+
+    Args:
+        partials: of a place, all together.
+        carried: the list.
+        mark: in front of what was carried on, and of no partial counts.
+    """
+    for data in partials:
+        if data.startswith(mark):
+            carried.append(data[len(mark) :])
+        else:
+            yield data
+
+
+def counts_new_units(tree: object) -> bool:
+    """Return whether privacy units count in the first period with rows of them alone.
+
+    Args:
+        tree: of one period, or its workload.
+    """
+    return bool(getattr(getattr(tree, "domain", None), "counts_new_units", False))
 
 
 def check_late_rows(unit: PrivacyUnit) -> None:

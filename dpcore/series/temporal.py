@@ -413,8 +413,8 @@ def _variances(
 
 def _error(tree: TemporalTree, shares: list[float], setting: TemporalSetting) -> float:
     variances = _variances(tree, shares, setting)
-    of_nodes = {"from_below": setting.from_below, "window": setting.window}
-    return math.sqrt(mean_variance(tree, variances, **of_nodes))
+    mean = mean_variance(tree, variances, from_below=setting.from_below, window=setting.window)
+    return math.sqrt(mean)
 
 
 def _slopes(

@@ -46,7 +46,8 @@ from dptrees.dpcore.questions.messages import (
 from dptrees.dpcore.questions.question import PublicTable, Question
 from dptrees.dpcore.questions.tree_question import AccumulatedTree, Measured, TreeQuestion
 from dptrees.dpcore.rows.columns import pack_many, unpack, unpack_many
-from dptrees.dpcore.series.question import CARRIED, SeriesQuestion, first_level, set_aside
+from dptrees.dpcore.series.question import SeriesQuestion, first_level
+from dptrees.dpcore.series.runs import CARRIED, counts_new_units, set_aside
 from dptrees.dpcore.series.temporal import Span, TemporalTree, Window, adds_up, windowed
 from dptrees.dpcore.specification import Coded
 from dptrees.dpcore.trees.chunks import Chunk, saturated_sums
@@ -406,7 +407,7 @@ def sums_fit(tree: Question, periods: int) -> bool:
         and adds_up(tree)
         and tree.budget is not None
         and tree.budget.measure is Measure.RHO
-        and tree.counts_rows
+        and (tree.counts_rows or counts_new_units(tree))
         and tree.forest.chunking.spine.height == 0
         and tree.dense_cells * periods <= MOST_COUNTS
     )

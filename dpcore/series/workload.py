@@ -34,6 +34,7 @@ from dptrees.dpcore.series.runs import (
     Series,
     check_late_rows,
     check_whole_units,
+    counts_new_units,
     with_name,
 )
 from dptrees.dpcore.series.temporal import (
@@ -269,10 +270,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
     @property
     def _units(self) -> Series:
         """The runs, with the number of periods in which a unit counts in this tree."""
-        domain = getattr(self.own, "domain", None)
-        if not getattr(domain, "counts_new_units", False):
-            return self.series
-        return replace(self.series, max_periods=1)
+        return replace(self.series, max_periods=1) if counts_new_units(self.own) else self.series
 
     def _sums(self, setting: Setting, error: float) -> WeightedPeriods | None:
         """The tree by weighted sums of periods, where these are closer than a temporal tree.

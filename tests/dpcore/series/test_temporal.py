@@ -98,7 +98,7 @@ def test_the_mean_variance_is_that_of_the_totals_to_date() -> None:
 
 
 def test_the_mean_variance_of_windows_is_that_of_dense_least_squares() -> None:
-    """Of the last periods, when their last one is over: by all closed nodes, or the fewest."""
+    """The last periods, when their last one is over: by all closed nodes, or the fewest."""
     for tree in TREES:
         variances = tuple(np.random.default_rng(3).uniform(0.5, 3, len(tree.spans)).tolist())
         for size in range(1, tree.periods + 1):

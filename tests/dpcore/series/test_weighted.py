@@ -18,7 +18,8 @@ from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.release.plan import plan_from_spec
 from dptrees.dpcore.release.released import release_counts
-from dptrees.dpcore.series.question import CARRIED, CarriedCounts, SeriesQuestion
+from dptrees.dpcore.series.question import CarriedCounts, SeriesQuestion
+from dptrees.dpcore.series.runs import CARRIED
 from dptrees.dpcore.series.temporal import Span, TemporalTree, Window
 from dptrees.dpcore.series.totals_to_date import MOST_COUNTS, PeriodSums, WeightedPeriods, sums_fit
 from tests.dpcore.hierarchy_questions import hierarchy_question

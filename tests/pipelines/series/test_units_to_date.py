@@ -60,6 +60,22 @@ def test_the_periods_of_other_trees_do_not_matter(tmp_path: Path, most: int) -> 
     assert made.period_folder(2).joinpath("units").exists()
 
 
+def test_weighted_sums_measure_them_too(tmp_path: Path) -> None:
+    made, seen = NewPeople(tmp_path), set[int]()
+    for period in range(1, NewPeople.periods + 1):
+        seen |= set(made.write_period(period)["person"].to_pylist())
+
+        def change(settings: dict[str, Any], period: int = period) -> None:
+            settings["series"]["period"] = period
+            del settings["series"]["fanout"]
+
+        outcome = made.run("release", made.configure(change))
+        assert outcome.code == 0, outcome.err
+        assert to_date(made, period) == len(seen)
+    plan = made.succeed("plan", made.configure(change)).out
+    assert "each run measures a weighted sum of all periods so far" in plan
+
+
 def test_rows_without_a_unit_do_not_count(tmp_path: Path) -> None:
     made = NewPeople(tmp_path)
     made.write_period(1)
