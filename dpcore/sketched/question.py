@@ -31,9 +31,9 @@ from dptrees.dpcore.numbers import NumberQuestion
 from dptrees.dpcore.privacy.sensitivity import sketch_sensitivity
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.messages import (
-    BufferedCounter,
     ChunkCounts,
     Counter,
+    DenseCounter,
     Drawn,
     Gathered,
     Increments,
@@ -42,27 +42,24 @@ from dptrees.dpcore.questions.messages import (
     Place,
     ReleasedPart,
     RowIncrements,
+    SortedCounter,
+    chunk_place,
     merged_chunk,
-    pack_dense,
-    pack_sorted,
 )
 from dptrees.dpcore.questions.one_part import key_increments
 from dptrees.dpcore.questions.released import SKETCH
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.rows.columns import fixed_width_values, pack, pack_many, unpack, unpack_many
 from dptrees.dpcore.sketched.domain import SketchDomain
-from dptrees.dpcore.sketches.sketch import Codes, PrefixSketches, SketchHashes, SketchShape
+from dptrees.dpcore.sketches.sketch import PrefixSketches, SketchHashes, SketchShape, repeats
 from dptrees.dpcore.specification import Refusal
-from dptrees.dpcore.trees.chunks import SPINE
+from dptrees.dpcore.trees.chunks import SPINE, UniformChunking
+from dptrees.dpcore.trees.shapes import UniformTree
 
 # Cells that are merged, drawn and written together.
 CHUNK_CELLS = 2**20
 # 8 GiB.
 MOST_CELLS = 2**30
-# Rows whose codes wait where the table is too large to be held.
-_WAITING = 2**21
-# A part of a chunk with fewer cells than one in so many is sent as these.
-_SPARSE = 4
 # Values of a chunk's cells that the law of errors keeps at most.
 _ATOMS = 2**16
 
@@ -186,7 +183,14 @@ class SketchQuestion(NumberQuestion):
     @property
     def places(self) -> list[Place]:
         """Chunks of the cells, in the order of levels, rows and columns."""
-        return [Place(0, number) for number in range(-(-self.cells // self.chunk_cells))]
+        return [chunk_place(chunk) for chunk in self._chunking]
+
+    @cached_property
+    def _chunking(self) -> UniformChunking:
+        chunks = -(-self.cells // self.chunk_cells)
+        fanouts = (self.cells,) if chunks == 1 else (chunks, self.chunk_cells)
+        tree = UniformTree(leaves=self.cells, fanouts=fanouts)
+        return UniformChunking(tree=tree, keys=1, chunk_leaves=self.chunk_cells)
 
     @property
     def dense_cells(self) -> int:
@@ -211,8 +215,8 @@ class SketchQuestion(NumberQuestion):
         return self.sketches.hashes(ReleaseKey(seed))
 
     def counter(self, *, dense: bool, choices: KeyedChoices) -> Counter:
-        functions = self.hashes(sketch_seed(choices, self.name))
-        return (TableCounter if dense else CellCounter)(self, functions)
+        cells = DenseCounter(self._chunking) if dense else SortedCounter(self._chunking)
+        return SketchCounter(self, self.hashes(sketch_seed(choices, self.name)), cells)
 
     def merge(self, place: Place, partials: Iterable[bytes]) -> ChunkCounts:
         return merged_chunk(len(self.place_cells(place)), partials)
@@ -317,107 +321,43 @@ def _merged(row: int, laws: Sequence[Integers]) -> tuple[Integers, Integers, Int
     return np.full(len(values), row), values, sums
 
 
-class TableCounter(Counter):
-    """Counts rows in the whole table.
+class SketchCounter(Counter):
+    """Counts rows in the cells of all tables.
 
     Args:
         question: the tree.
         hashes: of every level.
+        cells: counts cells.
     """
 
-    is_due = False
-
-    def __init__(self, question: SketchQuestion, hashes: Sequence[SketchHashes]) -> None:
-        self._question, self._hashes = question, hashes
-        self._tables: Integers | None = None
-
-    def add(self, increments: Increments, rows: int, /) -> int:
-        sketches = self._question.sketches
-        if self._tables is None:
-            self._tables = sketches.empty()
-        return sketches.update(self._hashes, self._tables, _codes(increments), increments.values)
-
-    def take(self) -> Iterator[Partial]:
-        """Every place, also those without rows: how many there are must not reveal where rows
-        are."""
-        tables, self._tables = self._tables, None
-        for place in self._question.places:
-            if tables is None:
-                yield Partial(place, b"")
-                continue
-            cells = self._question.place_cells(place)
-            yield Partial(place, _packed(tables.reshape(-1)[cells.start : cells.stop]))
-
-
-class CellCounter(BufferedCounter):
-    """Counts rows in the cells that they touch, where the table is too large to be held.
-
-    Args:
-        question: the tree.
-        hashes: of every level.
-    """
-
-    def __init__(self, question: SketchQuestion, hashes: Sequence[SketchHashes]) -> None:
-        super().__init__()
-        self._question, self._hashes = question, hashes
+    def __init__(
+        self, question: SketchQuestion, hashes: Sequence[SketchHashes], cells: Counter
+    ) -> None:
+        self._question, self._hashes, self._cells = question, hashes, cells
 
     def add(self, increments: Increments, rows: int, /) -> int:
-        codes = _codes(increments)
-        super().add(Increments(codes), rows)
-        if not self._question.shape.signed:
-            return len(codes) * self._question.shape.rows * len(self._hashes)
-        return sum(int(values.sum()) for _, _, values in self._cells(codes, None))
+        assert isinstance(increments.cells, pa.Array)
+        codes, counts = fixed_width_values(increments.cells), increments.values
+        if counts is None and repeats(codes):
+            codes, counts = np.unique(codes, return_counts=True)
+        sketches, start, total = self._question.sketches, 0, 0
+        for level, functions in zip(sketches.levels, self._hashes, strict=True):
+            for columns, signs in functions.cells(sketches.prefixes(level, codes)):
+                values = counts if signs is None else signs if counts is None else signs * counts
+                total += self._cells.add(Increments(columns + start, values), rows)
+                start += functions.width
+        return total
 
     @property
     def is_due(self) -> bool:
         """It follows from the rows read, not from their values."""
-        return self._rows >= _WAITING
+        return self._cells.is_due
 
     def take(self) -> Iterator[Partial]:
-        """The places of each row of the table, also those without rows."""
-        codes, counts = self._taken()
-        width = self._question.shape.width
-        for row, columns, values in self._cells(codes.view(np.uint64), counts):
-            found, sums = _summed(columns + row * width, values)
-            for place in self._question.places:
-                cells = self._question.place_cells(place)
-                if cells.stop <= row * width or cells.start >= (row + 1) * width:
-                    continue
-                a, b = np.searchsorted(found, (cells.start, cells.stop))
-                data = pack_sorted(found[a:b] - cells.start, sums[a:b]) if a < b else b""
-                yield Partial(place, data)
-
-    def _cells(
-        self, codes: Codes, counts: Integers | None
-    ) -> Iterator[tuple[int, Integers, Integers]]:
-        """Each row of the table, over all levels: its number, the columns of codes, and what they
-        add."""
-        sketches, row = self._question.sketches, 0
-        ones = np.ones(len(codes), np.int64) if counts is None else counts
-        for level, functions in zip(sketches.levels, self._hashes, strict=True):
-            for columns, signs in functions.cells(sketches.prefixes(level, codes)):
-                yield row, columns, ones if signs is None else signs * ones
-                row += 1
-
-
-def _codes(increments: Increments) -> Codes:
-    assert isinstance(increments.cells, pa.Array)
-    codes: Codes = fixed_width_values(increments.cells)
-    return codes
-
-
-def _summed(cells: Integers, values: Integers) -> tuple[Integers, Integers]:
-    """The cells that occur, rising, and the sum of the values of each."""
-    order = np.argsort(cells, kind="stable")
-    found, first = np.unique(cells[order], return_index=True)
-    return found, np.add.reduceat(values[order], first) if len(found) else values
-
-
-def _packed(counts: Integers) -> bytes:
-    """The counts of a place: of all cells, or where few are touched of these."""
-    touched = np.flatnonzero(counts)
-    if not len(touched):
-        return b""
-    if _SPARSE * len(touched) < len(counts):
-        return pack_sorted(touched, counts[touched])
-    return pack_dense(counts)
+        """Every place, also those without rows: how many there are must not reveal where rows
+        are."""
+        without = set(self._question.places)
+        for partial in self._cells.take():
+            without.remove(partial.place)
+            yield partial
+        yield from (Partial(place, b"") for place in sorted(without))

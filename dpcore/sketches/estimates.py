@@ -118,7 +118,7 @@ def estimates(
     >>> from dptrees.dpcore.sketches.sketch import SketchShape, update
     >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=64)
     >>> hashes, table = shape.hashes(public_stream("doc")), shape.empty()
-    >>> _ = update(hashes, table, np.array([7, 7, 9], np.uint64))
+    >>> update(hashes, table, np.array([7, 7, 9], np.uint64))
     >>> estimates(SketchEstimator.MEDIAN, table, hashes, np.array([7, 8, 9], np.uint64)).tolist()
     [2.0, 0.0, 1.0]
     """

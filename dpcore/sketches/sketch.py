@@ -280,7 +280,7 @@ BLOCK = 2**14
 
 def update(
     hashes: SketchHashes, table: Integers, codes: Codes, counts: Integers | None = None
-) -> int:
+) -> None:
     """Counts rows of data in a table, in place.
 
     Args:
@@ -288,9 +288,6 @@ def update(
         table: int64 (rows, width), changed.
         codes: uint64 (n,), of the rows of data; repeated ones count as often.
         counts: int64 (n,), how often each code counts; once if not given. Negative ones take back.
-
-    Returns:
-        the sum of what was added to all cells.
 
     Raises:
         TypeError: codes are not uint64, or counts are not int64.
@@ -302,8 +299,9 @@ def update(
     >>> from dptrees.dpcore.sketches.sketch import SketchKind
     >>> shape = SketchShape(kind=SketchKind.COUNT_MIN, rows=2, width=4)
     >>> hashes, table = shape.hashes(public_stream("doc")), shape.empty()
-    >>> update(hashes, table, np.array([7, 7, 9], np.uint64)), table.sum(axis=1).tolist()
-    (6, [3, 3])
+    >>> update(hashes, table, np.array([7, 7, 9], np.uint64))
+    >>> table.sum(axis=1).tolist()
+    [3, 3]
     """
     hashes.check(codes)
     # np.add.at costs 1 to 3 ns a code, as np.bincount does where a row fits the cache; it is exact
@@ -312,15 +310,11 @@ def update(
         raise TypeError(f"counts: {counts.dtype} is not int64")
     if counts is not None and counts.shape != codes.shape:
         raise ValueError(f"counts: {counts.size} are not as many as codes, {codes.size}")
-    total = 0
     for start in range(0, codes.size, BLOCK):
         block = codes[start : start + BLOCK]
         times = None if counts is None else counts[start : start + BLOCK]
         for row, (columns, signs) in zip(table, hashes.cells(block), strict=True):
-            added = _increments(signs, times)
-            np.add.at(row, columns, added)
-            total += block.size if isinstance(added, int) else int(added.sum())
-    return total
+            np.add.at(row, columns, _increments(signs, times))
 
 
 def _increments(signs: Integers | None, counts: Integers | None) -> Integers | int:
@@ -389,7 +383,6 @@ class PrefixSketches:
     >>> sketches = PrefixSketches(shape=shape, code_bits=20, levels=(10, 15, 20))
     >>> tables, hashes = sketches.empty(), sketches.hashes(ReleaseKey(bytes(32)), "doc")
     >>> sketches.update(hashes, tables, np.array([5, 2**19], np.uint64))
-    6
     >>> tables.sum(axis=(1, 2)).tolist()
     [2, 2, 2]
     """
@@ -440,8 +433,8 @@ class PrefixSketches:
         tables: Integers,
         codes: Codes,
         counts: Integers | None = None,
-    ) -> int:
-        """Counts rows of data in the sketches of all levels, in place; as `update`.
+    ) -> None:
+        """Counts rows of data in the sketches of all levels, in place.
 
         Args:
             hashes: of every level.
@@ -453,12 +446,10 @@ class PrefixSketches:
             TypeError: codes are not uint64.
             ValueError: a code has too many bits.
         """
-        if counts is None and _repeats(codes):
+        if counts is None and repeats(codes):
             codes, counts = np.unique(codes, return_counts=True)
-        return sum(
+        for level, functions, table in zip(self.levels, hashes, tables, strict=True):
             update(functions, table, self.prefixes(level, codes), counts)
-            for level, functions, table in zip(self.levels, hashes, tables, strict=True)
-        )
 
     def to_bytes(self, tables: Integers) -> bytes:
         """The counters as bytes in flight; `from_bytes` gives them back."""
@@ -476,14 +467,14 @@ class PrefixSketches:
         return flat.reshape(self.empty().shape)
 
 
-def _repeats(codes: Codes) -> bool:
+def repeats(codes: Codes) -> bool:
     """Whether each code comes about four times or more, by an evenly spaced sample.
 
     Of m codes out of D equally frequent ones, about m^2 / (2 D) repeat another of the sample.
 
     >>> from dptrees.dpcore.noise.randomness import public_stream
     >>> codes = public_stream("doc").uint64(2**16)
-    >>> _repeats(codes % np.uint64(9973)), _repeats(codes)
+    >>> repeats(codes % np.uint64(9973)), repeats(codes)
     (True, False)
     """
     sample = codes[:: max(1, codes.size // _SAMPLE)]

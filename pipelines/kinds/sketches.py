@@ -221,22 +221,12 @@ def sketch_description(question: SketchQuestion) -> Description:
         ),
         facts={
             "Size": f"{tables} of {shape.rows} hash function{'s' * (shape.rows > 1)} by "
-            f"{shape.width:,} columns: {bytes_text(CELL_BYTES * question.cells)}",
+            f"{shape.width:,} columns, {CELL_BYTES * question.cells:,} bytes",
         },
     )
 
 
 _NAMES = {SketchKind.COUNT_MIN: "count-min sketch", SketchKind.COUNT_SKETCH: "count sketch"}
-
-
-def bytes_text(size: int) -> str:
-    """A number of bytes in words.
-
-    >>> bytes_text(2**23), bytes_text(40_000)
-    ('8 MiB', '39.1 KiB')
-    """
-    unit = next((each for each in ("GiB", "MiB") if size >= _BYTES[each]), "KiB")
-    return f"{size / _BYTES[unit]:.3g} {unit}"
 
 
 def sketch_summary(tree: ReleasedSketch) -> Iterator[str]:

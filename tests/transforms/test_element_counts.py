@@ -134,7 +134,7 @@ def test_shards_of_a_selection(check_alike, small_splits, monkeypatch, most) -> 
 def test_cells_of_a_sketch(check_alike, small_splits, monkeypatch, cells) -> None:
     """Also where the tables are too large to be held, and counts leave before their bundle ends."""
     monkeypatch.setattr("dptrees.transforms.steps.counting.DENSE_CELLS", cells)
-    monkeypatch.setattr("dptrees.dpcore.sketched.question._WAITING", 300)
+    monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", 700)
     others = {
         "another value": {"race": ["x"] * 1999 + ["y"]},
         "no value": {"race": ["x"] * 1999 + [None]},

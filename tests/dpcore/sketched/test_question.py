@@ -129,14 +129,16 @@ def test_batches_bundles_and_the_order_of_merging_do_not_matter(kind: SketchKind
         assert [each.place for each in one] == [each.place for each in other]
 
 
-def test_a_counter_is_due_by_its_rows_where_the_table_is_not_held() -> None:
-    question = make_question()
-    increments = Increments(pa.array(np.zeros(2**20, np.uint64)))
+def test_a_counter_is_due_by_its_rows_where_the_table_is_not_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dptrees.dpcore.questions.messages.BUFFERED_ROWS", 3000)
+    question, increments = make_question(), Increments(pa.array(np.zeros(500, np.uint64)))
     for dense, due in ((True, False), (False, True)):
         counter = question.counter(dense=dense, choices=CHOICES)
-        counter.add(increments, 2**20)
+        counter.add(increments, 500)
         assert not counter.is_due
-        counter.add(increments, 2**20)
+        counter.add(increments, 500)
         assert counter.is_due == due
 
 
