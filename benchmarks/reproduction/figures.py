@@ -1,7 +1,7 @@
 """Figures of the papers, drawn by the charts of the report as SVG files that need no page.
 
-Colors and strokes are the same as in the charts of the report; both themes are in a file. Figures with the
-same measurements have the same bytes.
+Colors and strokes are the same as in the charts of the report; both themes are in a file. Figures
+with the same measurements have the same bytes.
 """
 
 from __future__ import annotations

@@ -599,9 +599,9 @@ def planned_section(runs: int) -> str:
         "5. Planned trees",
         f"""The squared error of a point of the CDF, mean over the K points, in rows^2, one row
         substituted, N public. "paper" is the least error before estimation over factorisations of
-        K; "aim" is what this project set out to reach after estimation with continuous noise, and
-        "continuous" what it reaches; "exact" is for the discrete noise that a release draws,
-        "measured" from runs of it ({runs:,} at K = 256, a quarter at larger K).""",
+        K. "aim" is the error after estimation with continuous noise that this project set out to
+        reach, and "continuous" the one that it reaches. "exact" is for the discrete noise that a
+        release draws, "measured" from runs of it ({runs:,} at K = 256, a quarter at larger K).""",
         table(headers, rows),
         f"""Every aim is reached to its printed digits: {holds(reached)}. Measured and exact agree
         within {worst:.1f} standard errors. Discrete Laplace noise has slightly less variance than
