@@ -19,6 +19,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -135,20 +136,22 @@ def messages(values: int) -> None:
     """Print the bytes that a bundle sends, added up in a table, and as codes."""
     one = Budget(measure=Measure.EPSILON, amount=1)  # type: ignore[arg-type]
     choices = KeyedChoices(key=ReleaseKey(bytes(32)), release="r")
-    for width in (2**14, 2**18, 2**22):
+    for width, rows in product((2**14, 2**18, 2**22), (10**4, 10**6)):
         workload = SketchWorkload(
-            name="t", domain=SketchDomain(column="v", type="integer"), width=width, hashes=5
+            name="t",
+            domain=SketchDomain(column="v", type="integer"),
+            width=width,
+            hashes=5,
+            type=SketchKind.COUNT_MIN,
         )
         question = workload.planned(Setting(unit=ADD_REMOVE_ROW, budget=one))
-        reader = question.with_choices(choices)
-        for rows in (10**3, 10**4, 10**5, 10**6, 10**7):
-            column = pa.array(drawn(np.random.default_rng(rows), rows, values))
-            sizes = []
-            for dense in (True, False):
-                counter = question.counter(dense=dense, choices=choices)
-                counter.add(reader.increments({"v": column}), rows)
-                sizes.append(sum(len(each.data) for each in counter.take()))
-            print(f"5 x {width:9,} {rows:11,} rows {sizes[0]:12,} {sizes[1]:12,} {8 * rows:12,}")
+        columns = {"v": pa.array(drawn(np.random.default_rng(rows), rows, values))}
+        sizes = []
+        for dense in (True, False):
+            counter = question.counter(dense=dense, choices=choices)
+            counter.add(question.with_choices(choices).increments(columns), rows)
+            sizes.append(sum(len(each.data) for each in counter.take()))
+        print(f"5 x {width:9,} {rows:11,} rows {sizes[0]:12,} {sizes[1]:12,} {8 * rows:12,}")
 
 
 def main() -> None:

@@ -126,8 +126,9 @@ class SketchQuestion(NumberQuestion):
             raise Refusal("group_by", "a sketch has no keys; make a column of key and value")
         if self.cells > MOST_CELLS:
             raise Refusal("width", f"{self.cells} cells of all tables are more than 2^30")
-        if self.chunk_cells < 1:
-            raise Refusal("chunk_cells", f"{self.chunk_cells} is not at least 1")
+        for name, least in (("chunk_cells", self.chunk_cells), ("guess", min(self.guess))):
+            if least < 1:
+                raise Refusal(name, f"{least} is not at least 1")
         super().__post_init__()
 
     @cached_property
@@ -161,11 +162,6 @@ class SketchQuestion(NumberQuestion):
     def counts_rows(self) -> bool:
         """There is no root that has all rows."""
         return False
-
-    @property
-    def noun(self) -> str:
-        """What is counted, in words."""
-        return "rows"
 
     @property
     def value_policies(self) -> dict[str, object]:
