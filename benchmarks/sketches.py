@@ -6,8 +6,8 @@
 writes rows whose value k has a share of log(1 + 1/k) / log(values + 1) to Parquet files in FOLDER,
 once, and makes releases of them by the command, of one budget: a sketch for each size, and a sparse
 tree. It prints a line for each: seconds and peak memory of the command, bytes of the release,
-predicted standard error, and over two sets of values the mean and the largest absolute error in
-rows: the heaviest thousand, and a hundred thousand of evenly spaced ranks. A value that a sparse
+predicted standard error and e n / width, and over two sets of values the mean absolute error, the
+root mean square error and the largest, in rows: the heaviest thousand, and a hundred thousand of evenly spaced ranks. A value that a sparse
 tree does not publish is taken as 0 rows. ``--messages`` prints how many bytes a bundle sends.
 """
 
@@ -86,7 +86,9 @@ def line(folder: Path, name: str, estimates: Any, exact: np.ndarray, made: Any, 
     size = sum(path.stat().st_size for path in (folder / name).rglob("*.parquet")) / 2**20
     errors = np.abs(estimates - exact)
     sets = (errors[:1000], errors[1000:])
-    figures = " ".join(f"{each.mean():10.1f} {each.max():10.0f}" for each in sets)
+    figures = " | ".join(
+        f"{each.mean():8.1f} {np.sqrt((each**2).mean()):8.1f} {each.max():8.0f}" for each in sets
+    )
     return f"{name:12} {seconds:7.0f} {memory:8,} {size:9.1f} {theory:>9} {figures}"
 
 
@@ -98,7 +100,9 @@ def compare(folder: Path, rows: int, values: int, memories: list[str]) -> None:
         subprocess.run([sys.executable, "-m", "dptrees", "keygen", str(key)], check=True)
     asked = np.concatenate([np.arange(1, 1001), np.linspace(1001, values, 100_000).astype(int)])
     exact = counts[asked]
-    print("release      seconds      MiB   release predicted   heaviest: mean    largest  others: ")
+    print(
+        "release      seconds      MiB   release predicted    heaviest: mean, rms, largest | others"
+    )
     for memory in memories:
         tree = {"domain": {"kind": "sketch", "column": "value", "type": "integer"}}
         tree |= {"rows": rows, "values": values, "memory": memory}
@@ -118,7 +122,7 @@ def compare(folder: Path, rows: int, values: int, memories: list[str]) -> None:
         )
         one = Budget(measure=Measure.EPSILON, amount=1)  # type: ignore[arg-type]
         planned = question.planned(Setting(unit=ADD_REMOVE_ROW, budget=one))
-        theory = f"{question.predicted(planned):.1f}"
+        theory = f"{question.predicted(planned):.1f} {np.e * rows / shape['width']:9.1f}"
         print(line(folder, name, found, exact, made, theory), shape, flush=True)
     made = released(
         folder,
