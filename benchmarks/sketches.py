@@ -7,8 +7,9 @@ writes rows whose value k has a share of log(1 + 1/k) / log(values + 1) to Parqu
 once, and makes releases of them by the command, of one budget: a sketch for each size, and a sparse
 tree. It prints a line for each: seconds and peak memory of the command, bytes of the release,
 predicted standard error and e n / width, and over two sets of values the mean absolute error, the
-root mean square error and the largest, in rows: the heaviest thousand, and a hundred thousand of evenly spaced ranks. A value that a sparse
-tree does not publish is taken as 0 rows. ``--messages`` prints how many bytes a bundle sends.
+root mean square error and the largest, in rows: the heaviest thousand, and a hundred thousand of
+evenly spaced ranks. A value that a sparse tree does not publish is taken as 0 rows. ``--messages``
+prints how many bytes a bundle sends.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def compare(folder: Path, rows: int, values: int, memories: list[str]) -> None:
     asked = np.concatenate([np.arange(1, 1001), np.linspace(1001, values, 100_000).astype(int)])
     exact = counts[asked]
     print(
-        "release      seconds      MiB   release predicted    heaviest: mean, rms, largest | others"
+        "release, seconds, MiB, its MiB, predicted, e n / w; heaviest: mean, rms, largest | others"
     )
     for memory in memories:
         tree = {"domain": {"kind": "sketch", "column": "value", "type": "integer"}}
