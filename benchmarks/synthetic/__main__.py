@@ -1,6 +1,6 @@
 """Expected distances of generators of synthetic rows from their data, by independent runs.
 
-    python -m benchmarks.synthetic [--short] [--write docs/synthetic-accuracy.md]
+    python -m benchmarks.synthetic [--write docs/synthetic-accuracy.md]
 
 W1 in one column is the integral of |F - G| (Vallender), exact for a sample against a partition. In
 more columns it is an upper bound of W1 by a tree metric that dominates l-infinity.
@@ -151,7 +151,6 @@ class Extent:
         return max(3, self.runs // 3 ** max(0, len(str(rows)) - 5))
 
 
-SHORT = Extent(sizes=((1_000, 1.0), (10_000, 1.0), (100_000, 0.1)), runs=8)
 LONG = Extent(
     sizes=(
         (1_000, 1.0),
@@ -293,11 +292,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.synthetic", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--short", action="store_true", help="fewer sizes and runs")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="the page to write")
     options = parser.parse_args(arguments)
     start = time.perf_counter()
-    tables = main_tables(SHORT if options.short else LONG)
+    tables = main_tables(LONG)
     show_page(f"## Expected distance\n\n{tables}\n", options.write)
     print(f"{time.perf_counter() - start:.0f} seconds", file=sys.stderr)
     return 0

@@ -165,5 +165,5 @@ def test_the_page_is_written_between_its_marks(
     begin, end = "<!-- measured: begin -->", "<!-- measured: end -->"
     page = tmp_path / "page.md"
     page.write_text(f"above\n{begin}\nold\n{end}\nbelow\n")
-    assert study.main(["--short", "--write", str(page)]) == 0
-    assert page.read_text() == f"above\n{begin}\n## Expected distance\n\n8 runs\n{end}\nbelow\n"
+    assert study.main(["--write", str(page)]) == 0
+    assert page.read_text() == f"above\n{begin}\n## Expected distance\n\n24 runs\n{end}\nbelow\n"
