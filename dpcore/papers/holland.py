@@ -332,10 +332,11 @@ class WassersteinBound(NamedTuple):
     """Theorem 3 (corrected): a bound of E W1 of rows and their generator, with its constants.
 
     Attributes:
-        noise: what noise moves, and misleads.
-        sketch: what collisions do; k n / w in the order of each level, where the paper has n / w.
-        pruning: what is not divided although exact counts would have ranked it the same.
-        resolution: gamma_r.
+        noise: what noise moves (Lemma 10), and what its ranking loses (Lemma 9).
+        sketch: the same of collisions; k n / w in the order of each level, where the paper has
+            n / w.
+        pruning: what is pruned although exact counts would have ranked it the same (Lemma 8).
+        resolution: gamma_r (Lemma 7).
     """
 
     noise: float
