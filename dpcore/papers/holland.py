@@ -24,7 +24,7 @@ Corrections:
   c_0 = c_1: E|e_0 - e_1| <= |c_0 - c_1| / w is what Lemma 4 says of the difference of the means.
   Its case 2 is wrong too: setting one count to 0 may widen the difference of two errors. With it
   fall (11), (13), Lemmas 9 and 10, Theorems 1 and 3, Corollary 1 and the "key result" of Appendix
-  D. Here each error counts by itself, which puts k n / w in place of n / w: `WassersteinBound`.
+  D. Here each error counts by itself, which puts min(k / w, 1) n in place of n / w.
 - Lemma 9 has "about" twice; here every miss counts on every level below it.
 - Lemma 11 is false below the first level that is pruned: the hot nodes may hold more than B n.
 - Lemma 12: the constant is bounded for every d, but not over d and n together.
@@ -333,8 +333,8 @@ class WassersteinBound(NamedTuple):
 
     Attributes:
         noise: what noise moves (Lemma 10), and what its ranking loses (Lemma 9).
-        sketch: the same of collisions; k n / w in the order of each level, where the paper has
-            n / w.
+        sketch: the same of collisions; min(k / w, 1) n in the order of each level, where the paper
+            has n / w.
         pruning: what is pruned although exact counts would have ranked it the same (Lemma 8).
         resolution: gamma_r (Lemma 7).
     """
@@ -362,19 +362,20 @@ def wasserstein_bound(
 ) -> WassersteinBound:
     """Theorem 3 (corrected): E W1 for n rows, with constants.
 
-    With H_l = min(2^l, k) nodes split, m_l = `miss_bound` of level l, G_l = sum_{i >= l, i > L_k,
-    i < r} gamma_i, the rows of the k largest nodes of a level all but t_l,
+    With H_l = min(2^l, k) nodes split, M_l = min(H_{l-1} `miss_bound` of level l, n), G_l = sum_{i
+    >= l, i > L_k, i < r} gamma_i, the rows of the k largest nodes of a level all but t_l,
 
-        n E W1 <= n gamma_r + (gamma_0 + G_0) E|lambda_root| + sum_l H_{l-1} m_l (gamma_{l-1} +
-                  2 G_l) + sum_{l = L_k + 1}^{r-1} gamma_l t_l.
+        n E W1 <= n gamma_r + (gamma_0 + G_0) E|lambda_root| + sum_l M_l (gamma_{l-1} + 2 G_l)
+                  + sum_{l = L_k + 1}^{r-1} gamma_l t_l.
 
     Proof sketch. Spread the exact counts of the leaves of the grown tree: that moves the rows of a
     leaf by at most its diameter, of the last level gamma_r, of those that were pruned gamma_l.
     Then move rows between siblings, from the root down: that costs miss(theta) diam(Omega_theta),
-    besides the error of the root's count (Appendix C). Pruned at a level are at most the rows of
-    the bottom k candidates, at most t_l, and the error |D| of all candidates that the ranking
-    suffers; sum |D| is that of the root and 2 miss of every node split above. The sketch of a level
-    is independent of the nodes that were split above it, so expectations multiply.
+    besides the error of the root's count (Appendix C); a miss is at most c_theta. Pruned at a level
+    are at most the rows of the bottom k candidates, at most t_l, and the error |D| of all
+    candidates that the ranking suffers; sum |D| is that of the root and 2 miss of every node split
+    above. The sketch of a level is independent of the nodes that were split above it, so
+    expectations multiply.
 
     Args:
         n: rows.
@@ -396,15 +397,16 @@ def wasserstein_bound(
     pruned = np.where((levels > last) & (levels < r), gammas, 0.0)
     below = np.cumsum(pruned[::-1])[::-1]
     split = np.minimum(exp2(levels[:-1].astype(np.float64)), float(k))
-    weights = split * (gammas[:-1] + 2 * below[1:])
-    sketched = levels[1:] > last
+    weights, sketched = gammas[:-1] + 2 * below[1:], levels[1:] > last
     # E max of j Laplace variables of scale j / sigma.
     rows = j * math.fsum(1 / row for row in range(1, j + 1))
-    noise = dot(weights, np.where(sketched & (collisions > 0), float(rows), 1.0) / sigmas[1:])
-    noise += (gammas[0] + below[0]) / sigmas[0]
+    noise = split * np.where(sketched & (collisions > 0), float(rows), 1.0) / sigmas[1:]
+    collided = split * np.where(sketched, collisions, 0.0)
+    most = n / np.maximum(noise + collided, n)
+    root = (gammas[0] + below[0]) / sigmas[0]
     return WassersteinBound(
-        noise=float(noise) / n,
-        sketch=float(weights[sketched].sum()) * collisions / n,
+        noise=(dot(weights, noise * most) + float(root)) / n,
+        sketch=dot(weights, collided * most) / n,
         pruning=dot(pruned, tails) / n,
         resolution=float(gammas[-1]),
     )
@@ -449,9 +451,9 @@ def pruned_diameters(k: int, r: int, dimensions: int) -> float:
 def rate(k: int, w: int, *, dimensions: int, epsilon_n: float, f: float) -> float:
     """Theorem 1, Corollary 1 (corrected): the order of E W1 on [0, 1]^d, without constants.
 
-    log2(k)^2 / (epsilon n) + (k / w + f) / k for d = 1, k^(1-1/d) / (epsilon n) + k^(-1/d) (k / w
-    + f) otherwise; f is 1 for uniform data and 1 - B for the multifractal law. As printed 1 / w
-    has the place of k / w, so that the sketch would cost 1 / (k w) where d = 1; it costs 1 / w.
+    log2(k)^2 / (epsilon n) + (m + f) / k for d = 1, k^(1-1/d) / (epsilon n) + k^(-1/d) (m + f)
+    otherwise, with m = min(k / w, 1); f is 1 for uniform data and 1 - B for the multifractal law.
+    As printed 1 / w has the place of m, so that the sketch would cost 1 / (k w) where d = 1.
 
     >>> rate(64, 4096, dimensions=1, epsilon_n=1e5, f=0.2)
     0.0037...
@@ -459,4 +461,4 @@ def rate(k: int, w: int, *, dimensions: int, epsilon_n: float, f: float) -> floa
     bits = log2(float(k))
     side = exp2(-bits / dimensions)
     noise = bits * bits if dimensions == 1 else k * side
-    return noise / epsilon_n + side * (k / w + f)
+    return noise / epsilon_n + side * (min(k / w, 1.0) + f)

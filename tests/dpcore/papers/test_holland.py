@@ -133,6 +133,8 @@ def test_a_miss_is_at_most_half_of_both_errors() -> None:
     plain = (c + off >= 0).all(axis=1) & (consistent > 0).all(axis=1)
     assert (missed <= np.abs(off[:, 0] - off[:, 1]) / 2 + 1e-12)[plain].all()
     assert miss_bound(3, 5, 2) == 6
+    # No more is moved than the node holds, exactly and as estimated.
+    assert (missed <= np.minimum(c.sum(axis=1), parent) + 1e-12).all()
 
 
 def transport(p: Floats, q: Floats, distance: Floats) -> float:
@@ -266,6 +268,8 @@ def test_parts_of_the_bound() -> None:
     assert silent.total == pytest.approx(0.25 * 6 / 100 + 0.125)
     rows = wasserstein_bound(100, sigmas=sigmas, collisions=8.0, j=2, **given)
     assert rows.noise - found.noise == pytest.approx((weights[1:] @ [1 / 2, 1 / 4]) * 2 / 100)
+    crowded = wasserstein_bound(100, sigmas=np.full(4, math.inf), collisions=1e6, **given)
+    assert crowded.sketch == pytest.approx(1.0 + 0.25)  # n rows on both levels
     # The order of the sketch's part: 1 / w, not 1 / (k w).
     small, large = (rate(k, 4096, dimensions=1, epsilon_n=1e12, f=0.0) for k in (16, 256))
     assert small == pytest.approx(large, rel=1e-3)
