@@ -218,7 +218,7 @@ def test_averaged_counts_of_development_versions_are_refused(workspace: Workspac
     tree = {"optimize_for": "counts", "consistency": "averaged"}
     outcome = workspace.run("plan", workspace.configure(configured(tree)))
     assert outcome.code == 2
-    assert ".consistency: 'averaged' must be top_down, l1, l2 or shrunk" in outcome.err
+    assert ".consistency: 'averaged' must be top_down, l1, l2, linf or shrunk" in outcome.err
     assert workspace.release(configured(GUESSED)).code == 0
     path = workspace.output / "manifest.json"
     manifest = json.loads(path.read_text(encoding="utf-8"))
