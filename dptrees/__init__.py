@@ -41,7 +41,7 @@ These are the classes; ``help(dptrees.Release)`` describes one:
     Release                   a finished release: release["age"] is a TreeAnswers; save, sample,
                               verify, report
     TreeAnswers               queries of a tree: cdf, quantiles, range, mean, share, describe, top,
-                              nodes ...; answers can be plotted
+                              above, nodes ...; answers can be plotted
     Request                   queries that make one release
     Plan                      the expected error of each tree
     Session                   several releases under one total budget

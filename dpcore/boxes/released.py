@@ -33,6 +33,7 @@ from dptrees.dpcore.boxes.question import (
 )
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.ordered.columns import ReleasedColumn, ReleasedColumns, Sides
+from dptrees.dpcore.questions.answer_errors import unpublished_answer
 from dptrees.dpcore.questions.released import NODES, Answer, Released
 
 # What is said of answers without a stated error.
@@ -211,6 +212,12 @@ class ReleasedHypercube(ReleasedColumns):
         if not found:
             raise ValueError(f"node: the partition did not look at node {node} of level {level}")
         return self._answer(found[0])
+
+    def named(self, name: str, key: object = None) -> Answer:
+        raise ValueError(f"path: the nodes of partition {self._name} have no names; query a box")
+
+    def unpublished(self, level: int) -> list[Answer]:
+        return [unpublished_answer(math.inf)] if level else []
 
     def _rows(self, level: int) -> pa.Table:
         if level not in self.question.plan.depths:

@@ -1,17 +1,20 @@
 """Objectives that forgive errors in proportion to a count, and the choice of a mechanism by them.
 
-Errors (alpha-RMSE, alpha-mRMSE, REL_kappa) are predicted from a plan alone, for public guesses of
-the counts or the worst ones: of least squares, from the variance and fourth cumulant of every
-node's error; of measurements as they are, from the exact law of the noise; of counts between
-thresholds, by upper bounds. Candidates for a given tree are the Laplace and the Gaussian tree
-with equal shares, read as measured (Corollary 2.7 of Ghazi et al.; single children are pooled);
-least squares on either, at that split and at the best for the objective; and counts between
-thresholds under (epsilon, delta), where Laplace noise spends epsilon and Gaussian noise the rho
-that implies (epsilon, delta) (`dpcore.privacy.conversion.zcdp_rho`). The split minimizes a
-weighted mean of variances, in turns, with the slopes of the objective's mean in each level's
-variance as weights; for the largest error, the weights of the levels grow with their errors. No
-guarantee depends on a prediction. Source: derived here; Ghazi, Kamath, Kumar, Manurangsi, Wu,
-Definition 1.4, Corollary 2.7 and Appendix B.
+Errors (alpha-RMSE, alpha-mRMSE, REL_kappa, root mean square relative errors) are predicted from a
+plan alone, for public guesses of the counts or the worst ones: of least squares, from the variance
+and fourth cumulant of every node's error; of measurements as they are, from the exact law of the
+noise; of counts between thresholds, by upper bounds. Candidates for a given tree are the Laplace
+and the Gaussian tree with equal shares, read as measured (Corollary 2.7 of Ghazi et al.; single
+children are pooled); least squares on either, at that split and at the best for the objective; and
+counts between thresholds under (epsilon, delta), where Laplace noise spends epsilon and Gaussian
+noise the rho that implies (epsilon, delta) (`dpcore.privacy.conversion.zcdp_rho`). The split
+minimizes a weighted mean of variances, in turns, with the slopes of the objective's mean in each
+level's variance as weights (of the root mean square relative error they are 1 / max(z, kappa)^2,
+and the first turn finds the best split); for the largest error, the weights of the levels grow with
+their errors. No guarantee depends on a prediction. Source: derived here; Ghazi, Kamath, Kumar,
+Manurangsi, Wu, Definition 1.4, Corollary 2.7 and Appendix B; Dawson, Ghazi, Kamath, Kumar et al.,
+"Optimizing Hierarchical Queries for the Attribution Reporting API", AdKDD 2023, for the root mean
+square relative error with a floor.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ from dptrees.dpcore.trees.shapes import IrregularTree
 # Of one level: errors, and how many nodes have each.
 LevelErrors = tuple[Floats, Floats]
 
-METRICS = ("alpha_rmse", "alpha_mrmse", "rel_kappa")
+METRICS = ("alpha_rmse", "alpha_mrmse", "rel_kappa", "rms_rel_kappa")
 _SLOPE_STEP = 0.01
 
 
@@ -60,12 +63,13 @@ class RelativeObjective(Coded):
 
     alpha_rmse:  the root of the mean of RMSE_alpha^2, over each level's nodes, then the levels;
     alpha_mrmse: the largest RMSE_alpha of the nodes of all levels of positive weight;
-    rel_kappa:   the mean of REL_kappa, over each level's nodes, then the levels.
+    rel_kappa:   the mean of REL_kappa, over each level's nodes, then the levels;
+    rms_rel_kappa: the root of the mean of (error / max(z, kappa))^2, over the same.
 
     Args:
-        metric: "alpha_rmse", "alpha_mrmse" or "rel_kappa".
+        metric: "alpha_rmse", "alpha_mrmse", "rel_kappa" or "rms_rel_kappa".
         alpha: the forgiven multiple of a count, at least 0; for the first two.
-        kappa: the count below which errors are not relative, above 0; for the last.
+        kappa: the count below which errors are not relative, above 0; for the last two.
         guess: (h + 1,) a public guess of the rows of a node of each level, root first; None for the
             worst counts that there can be.
         level_weights: (h + 1,) root first; None for all levels alike.
@@ -92,7 +96,7 @@ class RelativeObjective(Coded):
             raise Refusal.from_value(
                 "metric", f"is {self.metric!r}; it must be one of {', '.join(METRICS)}"
             )
-        if self.is_relative:
+        if self.parameter == "kappa":
             if self.kappa is None or not 0 < self.kappa < math.inf:
                 raise Refusal.from_value(
                     "kappa", f"is {self.kappa}; {self.metric} needs one above 0"
@@ -113,16 +117,22 @@ class RelativeObjective(Coded):
         return self.metric == "rel_kappa"
 
     @property
+    def parameter(self) -> str:
+        """Name of the parameter that the metric has."""
+        return "kappa" if self.metric in ("rel_kappa", "rms_rel_kappa") else "alpha"
+
+    @property
     def unit(self) -> str:
         """Unit of the predicted error."""
-        return "part of the count" if self.is_relative else "rows"
+        return "part of the count" if self.parameter == "kappa" else "rows"
 
     @property
     def reads(self) -> str:
         """Description of the errors that the objective covers, for a person."""
         counts = "for the worst counts" if self.guess is None else "for the guessed counts"
-        name = f"REL_{self.kappa:g}" if self.is_relative else f"{self.alpha:g}-RMSE"
-        return f"the {'largest' if self.metric == 'alpha_mrmse' else 'mean'} {name}, {counts}"
+        kind = {"alpha_mrmse": "largest", "rms_rel_kappa": "root mean square"}
+        name = f"REL_{self.kappa:g}" if self.parameter == "kappa" else f"{self.alpha:g}-RMSE"
+        return f"the {kind.get(self.metric, 'mean')} {name}, {counts}"
 
     def check_height(self, height: int) -> None:
         """Refuse a tree of another height.
@@ -145,6 +155,12 @@ class RelativeObjective(Coded):
         """(h + 1,) the counts at which errors of unbiased noise are predicted."""
         self.check_height(height)
         return np.array(self.guess if self.guess is not None else (0.0,) * (height + 1))
+
+    def _divided(self, errors: Floats, counts: npt.ArrayLike) -> Floats:
+        """Root mean square errors in rows in the unit of the objective, at some counts."""
+        if self.kappa is None or self.parameter == "alpha":
+            return errors
+        return np.asarray(errors / np.maximum(counts, self.kappa), dtype=np.float64)
 
     def combined(self, levels: Sequence[LevelErrors]) -> float:
         """The objective, from the errors of the nodes of every level.
@@ -181,7 +197,7 @@ class RelativeObjective(Coded):
         truth, spread = self.counts(height)[level], np.sqrt(np.asarray(variance, dtype=np.float64))
         if self.kappa is not None and self.is_relative:
             return gaussian_smoothed_relative_error(spread, truth, self.kappa)
-        return gaussian_alpha_rmse(spread, truth, self.alpha or 0.0)
+        return self._divided(gaussian_alpha_rmse(spread, truth, self.alpha or 0.0), truth)
 
     def slope(self, variance: float, level: int, height: int) -> float:
         """Derivative of the objective's mean in the variance of a level."""
@@ -221,6 +237,7 @@ class RelativeObjective(Coded):
                 values = mixed_alpha_rmse(
                     moments.variance, moments.fourth, counts[level], self.alpha or 0.0
                 )
+                values = self._divided(values, counts[level])
             levels.append((values, np.asarray(numbers, dtype=np.float64)))
         return self.combined(levels)
 
@@ -250,7 +267,7 @@ class RelativeObjective(Coded):
     def _predict_law(self, law: NoiseLaw, count: float) -> float:
         if self.kappa is not None and self.is_relative:
             return float(law_smoothed_relative_error(law, count, self.kappa))
-        return float(law_alpha_rmse(law, count, self.alpha or 0.0))
+        return float(self._divided(law_alpha_rmse(law, count, self.alpha or 0.0), count))
 
     def bound_thresholds(self, errors: ThresholdErrors, height: int) -> float:
         """Bound the objective of counts between thresholds, from above.
@@ -263,7 +280,7 @@ class RelativeObjective(Coded):
         if self.kappa is not None and self.is_relative:
             bounds = errors.smoothed_relative_error(counts, self.kappa)
         else:
-            bounds = errors.alpha_rmse(counts, self.alpha or 0.0)
+            bounds = self._divided(errors.alpha_rmse(counts, self.alpha or 0.0), counts)
         if self.guess is None:
             return float(bounds.max())
         return self.combined([(bounds[[level]], np.ones(1)) for level in range(height + 1)])
@@ -439,7 +456,7 @@ def _turned(
 
 
 def _layouts(objective: RelativeObjective) -> tuple[float, ...]:
-    if objective.is_relative:
+    if objective.parameter == "kappa":
         return _LAYOUTS
     if not objective.alpha:
         return ()

@@ -426,6 +426,9 @@ class ReleasedCdf(ReleasedTree):
             return super().at_path(path, key)
         return self.node(self.height, self.find_node(path, self.height), key)
 
+    def named(self, name: str, key: object = None) -> Answer:
+        return self.sum([name], key) if self.question.is_ordered else self.at_path(name, key)
+
     def find_node(self, value: object, level: int) -> int:
         """The node of a level that holds a value.
 

@@ -38,7 +38,7 @@ from dptrees.dpcore.arithmetic.elementary import log
 from dptrees.dpcore.arithmetic.normal import normal_quantile
 from dptrees.dpcore.arithmetic.sums import dot
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.questions.released import Statistic, StatisticKind
+from dptrees.dpcore.questions.released import Answer, Statistic, StatisticKind
 from dptrees.dpcore.trees.error_laws import QuantileMargin, clipped_intervals, prefix_margin
 from dptrees.dpcore.trees.forests import LevelSolution, PrefixSolution, RootSolutions
 from dptrees.dpcore.trees.shapes import Shape
@@ -327,6 +327,23 @@ def merged_runs(runs: Iterable[LeafRun]) -> list[LeafRun]:
         else:
             merged.append((start, stop))
     return merged
+
+
+# How people and programs see the nodes of a level that a release does not have.
+NOT_PUBLISHED = "(not published)"
+
+
+def unpublished_answer(most: float, label: str = NOT_PUBLISHED) -> Answer:
+    """Return what is known of a node that was not published: it has from 0 to so many rows."""
+    return Answer(
+        label=label,
+        estimate=None,
+        std_error=None,
+        ci_low=0.0,
+        ci_high=float(most),
+        count=0,
+        fraction=None,
+    )
 
 
 # N, in z of its standard errors, up to which a quotient may be noise alone.

@@ -321,6 +321,26 @@ class Released(ABC):
         """
         raise ValueError(f"confidence: the intervals of tree {self._name} are those of the release")
 
+    def simultaneous(self, count: int) -> Released:
+        """The same answers with wider intervals: so many hold together with the confidence.
+
+        Args:
+            count: how many, at least 1.
+
+        Raises:
+            ValueError: each needs a confidence above 0.9999; or as of `at_confidence`.
+
+        Source: Bonferroni's inequality.
+        """
+        left = 1 - self.confidence
+        if left / count < 1e-4 * (1 - 1e-9):
+            raise ValueError(
+                f"simultaneous: {count:,} nodes are too many to hold together at "
+                f"{100 * self.confidence:g} %; {math.floor(1e4 * left + 1e-6):,} can: name a path, "
+                "a level or nodes, or a lower confidence"
+            )
+        return self.at_confidence(min(1 - left / count, 0.9999))
+
     def with_others(self, others: Sequence[Released]) -> Released:
         """The answers about the rows of this and other releases of the tree, each with rows of its
         own.
@@ -371,6 +391,19 @@ class Released(ABC):
             ValueError: there is no such path or key.
         """
         raise ValueError(f"path: tree {self._name} is no hierarchy; use --value")
+
+    def named(self, name: str, key: object = None) -> Answer:
+        """The count of the node of a path, or of what a value, an interval or a label names; of a
+        node that was not published its bounds.
+
+        Raises:
+            ValueError: as of `at_path`.
+        """
+        return self.at_path(name, key)
+
+    def unpublished(self, level: int) -> list[Answer]:
+        """Return what each node of a level has that was not published; nothing if all were."""
+        return []
 
     def children(self, path: str, key: object = None) -> list[Answer]:
         """The counts of the children of the node that a path leads to.

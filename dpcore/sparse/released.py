@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arithmetic.sums import hypotenuse
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.questions.answer_errors import unpublished_answer
 from dptrees.dpcore.questions.released import (
     NODES,
     Answer,
@@ -41,6 +43,25 @@ class ReleasedSparse(Released):
 
     def find_level(self, name: str) -> int:
         return named_level(self.level_names, name)
+
+    def at_confidence(self, confidence: float) -> ReleasedSparse:
+        return ReleasedSparse(self.question, self._read, confidence)
+
+    def simultaneous(self, count: int) -> ReleasedSparse:
+        found = ReleasedSparse(self.question, self._read)
+        found.confidence = self._confidence_among(count)
+        return found
+
+    def unpublished(self, level: int) -> list[Answer]:
+        return [unpublished_answer(self.question.unpublished_most(level))] if level else []
+
+    def named(self, name: str, key: object = None) -> Answer:
+        self._check_no_key(key)
+        path = self.question.domain.as_written(name)
+        level = self.question.domain.level_of_path(path)
+        if len(self._find(level, path)):
+            return self.at_path(name)
+        return unpublished_answer(self.question.unpublished_most(level), path)
 
     def rows(self, level: int) -> pa.Table:
         """The rows of the nodes table of a level.
@@ -175,15 +196,23 @@ class ReleasedSparse(Released):
 
     def _ends(self, name: str, answer: Answer, among: int) -> tuple[int, int]:
         """The least and the largest count of a node at the confidence at which as many hold."""
-        plan, level = self.question.plan, self.question.domain.level_of_path(name)
-        noisy, law = np.array([answer.estimate], np.int64), plan.law(level)
-        if law is None:
-            return int(noisy[0]), int(noisy[0])
-        confidence = 1 - (1 - self.question.confidence) / among
-        # Beyond what the law's tail says, the certain interval.
-        confidence = confidence if confidence <= HIGHEST_CONFIDENCE else 1.0
-        low, high = published_bounds(law, plan.threshold(level), noisy, confidence)
+        level = self.question.domain.level_of_path(name)
+        noisy = np.array([answer.estimate], np.int64)
+        low, high = self._bounds(level, noisy, self._confidence_among(among))
         return int(low[0]), int(high[0])
+
+    def _confidence_among(self, count: int) -> float:
+        """The confidence at which so many intervals hold together; beyond what the law's tail says
+        1, for the certain interval."""
+        confidence = 1 - (1 - self.confidence) / count
+        return confidence if confidence <= HIGHEST_CONFIDENCE else 1.0
+
+    def _bounds(self, level: int, noisy: Integers, confidence: float) -> tuple[Integers, Integers]:
+        """The least and the largest counts of published nodes of a level."""
+        plan, law = self.question.plan, self.question.plan.law(level)
+        if law is None:
+            return noisy, noisy
+        return published_bounds(law, plan.threshold(level), noisy, confidence)
 
     def _find(self, level: int, path: str) -> pa.Table:
         """The row of the node of a path on its level, if it was published."""
@@ -195,8 +224,15 @@ class ReleasedSparse(Released):
         return int(self.rows(0)["count"][0].as_py())
 
     def _answers(self, rows: pa.Table) -> list[Answer]:
-        total = self._total_count
-        return [_answer(row, total) for row in rows.to_pylist()]
+        total, found = self._total_count, rows.to_pylist()
+        if self.confidence != self.question.confidence and found:
+            # What is known of an implied node is certain.
+            noisy = [row for row in found if row["estimate"] is not None]
+            counts = np.array([row["estimate"] for row in noisy], np.int64)
+            ends = self._bounds(found[0]["level"], counts, self.confidence)
+            for row, low, high in zip(noisy, *(each.tolist() for each in ends), strict=True):
+                row |= {"ci_low": max(0.0, low), "ci_high": max(0.0, high)}
+        return [_answer(row, total) for row in found]
 
 
 def _answer(row: Mapping[str, Any], total: int) -> Answer:

@@ -79,6 +79,29 @@ def smoothed_relative_error(estimates: npt.ArrayLike, truth: npt.ArrayLike, kapp
     return np.asarray(np.mean(errors, axis=0) / np.maximum(counts, kappa), dtype=np.float64)
 
 
+def rms_relative_error(estimates: npt.ArrayLike, truth: npt.ArrayLike, kappa: float) -> Floats:
+    """Return the measured root mean square relative error of every query, with a floor.
+
+    Args:
+        estimates: (releases, ...) estimates.
+        truth: (...) true counts, at least 0.
+        kappa: the floor of what errors are divided by, above 0.
+
+    Returns:
+        (...), a ratio: the root of E (z~ - z)^2, divided by max(z, kappa).
+
+    Raises:
+        ValueError: as of `smoothed_relative_error`.
+
+    Source: Dawson, Ghazi, Kamath, Kumar et al., AdKDD 2023.
+
+    >>> rms_relative_error([[9, 1], [13, 7]], [10, 0], 5.0).round(4)
+    array([0.2236, 1.    ])
+    """
+    _check_kappa(kappa)
+    return np.asarray(alpha_rmse(estimates, truth, 0.0) / np.maximum(_counts(truth), kappa))
+
+
 def law_alpha_rmse(law: NoiseLaw, truth: npt.ArrayLike, alpha: float) -> Floats:
     """Return the RMSE_alpha of counts plus noise of a law.
 

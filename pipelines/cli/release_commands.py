@@ -56,6 +56,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "dptrees query out/ages range --tree age 18 65 --json",
         "dptrees query out/ages top --tree work -n 3",
         "dptrees query out/words count --tree words cat dog",
+        "dptrees query out/ages above 500 --tree work",
         "dptrees query out/ages sum --tree work --paths office home",
         "dptrees query out/ages node --tree work --value office",
         "dptrees query out/ages node --tree months --path 2024-Q3 --children",
@@ -257,18 +258,37 @@ def _fill_sum(parser: CommandParser) -> None:
 def _fill_top(parser: CommandParser) -> None:
     parser.add_argument("-n", type=int, default=10, help="number of nodes (default 10)")
     parser.add_argument(
+        "--among",
+        metavar="FILE",
+        help="for a sketch: only the values in this file, one per line",
+    )
+    _add_level(parser)
+
+
+def _add_level(parser: CommandParser) -> None:
+    """Takes a level and a path above it, and what every question takes."""
+    parser.add_argument(
         "--level",
         help="number or name of the level; default: the leaves, or with --path the level below "
         "that node",
     )
     parser.add_argument("--path", help="only nodes below this one")
-    parser.add_argument(
-        "--among",
-        metavar="FILE",
-        help="for a sketch: only the values in this file, one per line",
-    )
     parser.set_defaults(exact=False)
     _add_common(parser)
+
+
+def _fill_above(parser: CommandParser) -> None:
+    parser.add_argument("threshold", nargs="?", metavar="ROWS", help="the number of rows")
+    parser.add_argument(
+        "--by",
+        metavar="FILE",
+        help="thresholds of their own for some nodes: a CSV file with a path (a value or interval "
+        "of an ordered tree) and a number of rows on each line",
+    )
+    parser.add_argument(
+        "--simultaneous", action="store_true", help="verdicts that hold for all nodes at once"
+    )
+    _add_level(parser)
 
 
 def _fill_node(parser: CommandParser) -> None:
@@ -306,6 +326,7 @@ QUERIES: dict[str, tuple[str, Fill]] = {
     "box": ("the number of rows in a box: a range of values in each of several columns", _fill_box),
     "sum": ("the number of rows in several nodes together", _fill_sum),
     "top": ("the nodes of a level with the largest counts", _fill_top),
+    "above": ("the nodes that hold at least so many rows, surely or perhaps", _fill_above),
     "node": ("the count of one node of the tree", _fill_node),
     "mean": ("the mean of the values", _fill_statistic),
     "variance": ("the variance of the values", _fill_statistic),

@@ -249,7 +249,7 @@ class HierarchyTree(KnownLeavesSection):
     def relative(self) -> RelativeObjective:
         """What the tree is for, where errors are relative to counts."""
         given = {"metric": self.metric or "alpha_rmse", "alpha": self.alpha, "kappa": self.kappa}
-        needed = "kappa" if self.metric == "rel_kappa" else "alpha"
+        needed = "kappa" if "kappa" in (self.metric or "") else "alpha"
         if given[needed] is None:
             raise RuleBroken(f"is required with the metric {given['metric']}", at=f".{needed}")
         weights, guess = self.weights, guessed_counts(self.domain, self.guess)

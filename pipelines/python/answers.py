@@ -14,7 +14,12 @@ import pyarrow.compute as pc
 
 from dptrees.pipelines.python.error import Error
 from dptrees.pipelines.show.answers import TextTable
-from dptrees.pipelines.show.figures import cell_text
+from dptrees.pipelines.show.figures import (
+    QUANTILE_VALUES,
+    cell_text,
+    quantile_numbers,
+    quantile_texts,
+)
 from dptrees.pipelines.terminal_text import escaped
 
 if TYPE_CHECKING:
@@ -477,3 +482,24 @@ def to_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pa.Ta
             for name in columns
         }
     )
+
+
+def quantile_table(rows: Sequence[dict[str, Any]], before: tuple[str, ...]) -> pa.Table:
+    """Return a table of quantiles, with their names where one of them has a name."""
+    columns = (*before, "q", *QUANTILE_VALUES)
+    if any("in_words" in row for row in rows):
+        columns = (*columns, "in_words")
+        rows = [{"in_words": None} | row for row in rows]
+    return to_table(rows, columns)
+
+
+def numeric_quantile(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return quantiles as numbers if the values of the domain are numbers, else as strings.
+
+    A remark is added if values outside the bounds count in the cell of one of them.
+    """
+    numbers = {"q": row["q"]} | quantile_numbers(row)
+    if not any(name.endswith("in_words") for name in row):
+        return numbers
+    value, span = quantile_texts(row)
+    return numbers | {"in_words": value if span in ("-", value) else f"{value} ({span})"}

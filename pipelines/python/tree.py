@@ -22,6 +22,8 @@ from dptrees.pipelines.python.answers import (
     POINTS,
     QUANTILES,
     Answers,
+    numeric_quantile,
+    quantile_table,
     to_table,
 )
 from dptrees.pipelines.python.answers import NODES as BARS
@@ -32,6 +34,7 @@ from dptrees.pipelines.python.error import (
     user_errors,
     warn_caller,
 )
+from dptrees.pipelines.query.above import Thresholds, statements
 from dptrees.pipelines.query.folders import AnyFolder
 from dptrees.pipelines.query.release_folder import OTHER_FORM, ReleaseFolder
 from dptrees.pipelines.show.answers import overview
@@ -40,8 +43,6 @@ from dptrees.pipelines.show.figures import (
     column_titles,
     counted_note,
     counted_noun,
-    quantile_numbers,
-    quantile_texts,
     titled,
 )
 
@@ -197,7 +198,7 @@ class TreeAnswers:
             listed = getattr(self._tree.question, "quantiles", ())
             quantiles = self._tree.released_quantiles or listed or _DECILES
         rows = self._quantile_rows(_several(quantiles), key)
-        table = _quantile_table(rows, self._key_column(key))
+        table = quantile_table(rows, self._key_column(key))
         return self._answers("quantiles", table, QUANTILES)
 
     def _looked_up(self, quantiles: Any, key: object) -> Answers | None:
@@ -214,9 +215,9 @@ class TreeAnswers:
             return None
         titles, of_all = column_titles(manifest), key is None and bool(lookup.key_columns)
         labels = [{"key": row["key"]} if of_all else {} for row in rows]
-        found = [label | _numeric(row) for label, row in zip(labels, rows, strict=True)]
+        found = [label | numeric_quantile(row) for label, row in zip(labels, rows, strict=True)]
         return Answers(
-            table=_quantile_table(found, ("key",) if of_all else ()),
+            table=quantile_table(found, ("key",) if of_all else ()),
             title=f"{lookup.tree}: quantiles",
             confidence=lookup.confidence,
             form=QUANTILES,
@@ -229,13 +230,16 @@ class TreeAnswers:
         """Return the rows of quantiles of a key; for all keys, each row begins with its key."""
         if key is not None or not self.keys:
             return self._rows(
-                key, lambda each: [_numeric(self._tree.quantile(value, each)) for value in values]
+                key,
+                lambda each: [
+                    numeric_quantile(self._tree.quantile(value, each)) for value in values
+                ],
             )
         with user_errors(is_query=True):
             found = self._tree.quantiles_by_key(values)
         labels = [label for label in self.keys for _ in values]
         pairs = zip(labels, found, strict=True)
-        return [{"key": label} | _numeric(row) for label, row in pairs]
+        return [{"key": label} | numeric_quantile(row) for label, row in pairs]
 
     def range(self, lower: object, upper: object, *, key: object = None) -> Answers:
         """Return the number of rows in [lower, upper).
@@ -416,6 +420,46 @@ class TreeAnswers:
         asked = _several(values)
         return self._counts("top", key, lambda each: self._tree.top_among(asked, n, each))
 
+    def above(
+        self,
+        rows: Thresholds,
+        *,
+        level: object = None,
+        path: str | None = None,
+        key: object = None,
+        simultaneous: bool = False,
+    ) -> Answers:
+        """Return whether nodes hold at least so many rows: surely, surely not, or undecided.
+
+        Args:
+            rows: the number of rows; or a mapping from the paths of some nodes (values or intervals
+                of an ordered tree) to a number of rows for each.
+            level: the number or name of the level; None: the leaves, or the level below the path.
+            path: only nodes below this one.
+            key: a key, in a tree with keys; None: all keys.
+            simultaneous: all verdicts hold together with the confidence; else each by itself.
+
+        Returns:
+            Columns ``threshold`` and ``verdict``, then the columns of counts; the largest counts
+            first, or in the order of the mapping. A node that was not published has no estimate.
+
+        Raises:
+            Error: if there is no such node, level or key, or a threshold is not above 0, or there
+                are too many nodes for verdicts that hold together.
+        """
+        name = None if level is None else str(level)
+        keys = self.keys if key is None and self.keys else [_plain(key)]
+        with user_errors(is_query=True):
+            found = statements(self._tree, keys, rows, name, path, among=int(simultaneous))
+        lines = [
+            {"key": of_key} | each.about | asdict(each.answer) | {"label": each.answer.shown}
+            for of_key, own in zip(keys, found, strict=True)
+            for each in own
+        ]
+        columns = (*self._key_column(key), "threshold", "verdict", *_COLUMNS)
+        title = "above, all nodes at once" if simultaneous else "above"
+        return self._answers(title, to_table(lines, columns), BARS)
+
     def sum(self, nodes: Sequence[str], *, key: object = None) -> Answers:
         """Return the number of rows in several nodes together, with the exact error of the sum.
 
@@ -426,10 +470,7 @@ class TreeAnswers:
         Raises:
             Error: if there is no such node or key, or the tree cannot add up nodes.
         """
-        add = getattr(self._tree, "sum", None)
-        if add is None:
-            raise Error(f"sum: nodes of tree {self.name} are not added up")
-        return self._counts("sum", key, lambda each: [add(_several(nodes), each)])
+        return self._counts("sum", key, lambda each: [self._tree.sum(_several(nodes), each)])
 
     def box(self, sides: Mapping[str, tuple[object, object]], *, key: object = None) -> Answers:
         """Return the number of rows in a box of several columns.
@@ -601,24 +642,3 @@ def _plain(value: Any) -> Any:
         midnight = value.time() == datetime.time() and value.tzinfo is None
         return value.date() if midnight else value
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-def _quantile_table(rows: Sequence[dict[str, Any]], before: tuple[str, ...]) -> pa.Table:
-    """Return a table of quantiles, with their names where one of them has a name."""
-    columns = (*before, "q", *QUANTILE_VALUES)
-    if any("in_words" in row for row in rows):
-        columns = (*columns, "in_words")
-        rows = [{"in_words": None} | row for row in rows]
-    return to_table(rows, columns)
-
-
-def _numeric(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return quantiles as numbers if the values of the domain are numbers, else as strings.
-
-    A remark is added if values outside the bounds count in the cell of one of them.
-    """
-    numbers = {"q": row["q"]} | quantile_numbers(row)
-    if not any(name.endswith("in_words") for name in row):
-        return numbers
-    value, span = quantile_texts(row)
-    return numbers | {"in_words": value if span in ("-", value) else f"{value} ({span})"}

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dptrees.dpcore.questions.released import StatisticKind
 from dptrees.pipelines.process import UserError
+from dptrees.pipelines.query.above import SURELY_NOT, read_lines, read_rows, statements
 from dptrees.pipelines.query.folders import AnyFolder, Opened, opened
 from dptrees.pipelines.query.release_folder import OTHER_FORM
 from dptrees.pipelines.show.answers import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # This value of --key queries every key.
 ALL_KEYS = "all"
-DESCRIBE = "describe"
+ABOVE, DESCRIBE = "above", "describe"
 STATISTICS = tuple(each.value for each in StatisticKind)
 # Of each question, what is counted; whether it has bounds, which may be rounded.
 _NOUNS = {
@@ -45,6 +45,7 @@ _NOUNS = {
     "sum": ("sum", True),
     "node": ("node", False),
     "top": ("node", False),
+    ABOVE: ("node", False),
     "quantile": ("value", False),
 }
 
@@ -58,7 +59,7 @@ def run_query(chosen: argparse.Namespace) -> int:
     """
     if chosen.wide and (chosen.key != ALL_KEYS or chosen.json or chosen.csv):
         raise UserError("--wide: goes with --key all, and not with --json or --csv")
-    if chosen.wide and chosen.kind in (*STATISTICS, DESCRIBE):
+    if chosen.wide and chosen.kind in (*STATISTICS, DESCRIBE, ABOVE):
         raise UserError(f"--wide: is for counts and quantiles, not for {chosen.kind}")
     folders = opened(chosen.release, chosen.window, chosen.to_date, running=chosen.running)
     name = tree_name(folders[0].folder, chosen)
@@ -66,13 +67,14 @@ def run_query(chosen: argparse.Namespace) -> int:
         return _print_statistics(folders, name, chosen)
     if chosen.kind == DESCRIBE:
         return _print_overviews(folders, name, chosen)
+    among = len(folders) if getattr(chosen, "simultaneous", False) else 0
     entries, confidence = list[AnswerEntry](), chosen.confidence
     try:
         for each in folders:
             found = _looked_up(each, name, chosen)
             if found is None:
                 tree = _chosen_tree(each.folder.release.tree(name), chosen)
-                found = list(_entries(tree, each.before, chosen)), tree.question.confidence
+                found = list(_entries(tree, each.before, chosen, among)), tree.question.confidence
             entries += found[0]
             confidence = confidence or found[1]
     except ValueError as error:
@@ -183,14 +185,22 @@ def _looked_up(
 
 
 def _entries(
-    tree: Released, before: dict[str, object], chosen: argparse.Namespace
+    tree: Released, before: dict[str, object], chosen: argparse.Namespace, among: int
 ) -> Iterator[AnswerEntry]:
-    """The answers of one key, or of all."""
+    """The answers of one key, or of all; `among` folders, if verdicts hold for all at once."""
     noun, bounded = _NOUNS[chosen.kind]
-    for key in _keys(tree, chosen.key):
-        of_key = {"key": key} if chosen.key == ALL_KEYS else {}
+    keys = _keys(tree, chosen.key)
+    abouts = [before | ({"key": key} if chosen.key == ALL_KEYS else {}) for key in keys]
+    if chosen.kind == ABOVE:
+        rows = read_rows(chosen.threshold, chosen.by)
+        found = statements(tree, keys, rows, chosen.level, chosen.path, among=among)
+        for about, own in zip(abouts, found, strict=True):
+            for each in own:
+                yield AnswerEntry(before=about | each.about, answer=each.answer, noun=noun)
+        return
+    for about, key in zip(abouts, keys, strict=True):
         for answer in _answers(tree, key, chosen):
-            yield AnswerEntry(before=before | of_key, answer=answer, noun=noun, bounded=bounded)
+            yield AnswerEntry(before=about, answer=answer, noun=noun, bounded=bounded)
 
 
 def _keys(tree: Released, requested_key: str | None) -> Sequence[str | None]:
@@ -287,17 +297,7 @@ def _paths(chosen: argparse.Namespace) -> list[str]:
         if len(chosen.paths) > 1 or not chosen.paths[0].startswith("@"):
             return list(chosen.paths)
         option, file = "--paths", chosen.paths[0][1:]
-    return _lines(option, file)
-
-
-def _lines(option: str, file: str) -> list[str]:
-    """The lines of the file of an option, but for blank ones."""
-    try:
-        text = Path(file).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UserError(f"{option} {file}: cannot be read: {why}") from None
-    return [line for line in text.splitlines() if line.strip()]
+    return read_lines(option, file)
 
 
 def _top(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[Answer]:
@@ -307,7 +307,7 @@ def _top(tree: Released, key: str | None, chosen: argparse.Namespace) -> list[An
     if chosen.among is not None:
         if level is not None or chosen.path is not None:
             raise ValueError("among: goes without --level and --path")
-        return tree.top_among(_lines("--among", chosen.among), chosen.n, key)
+        return tree.top_among(read_lines("--among", chosen.among), chosen.n, key)
     if chosen.path is None:
         return tree.top(chosen.n, tree.height if level is None else level, key)
     return tree.top_below(chosen.path, chosen.n, level, key)
@@ -338,17 +338,27 @@ def _children(tree: Released, key: str | None, chosen: argparse.Namespace) -> li
 
 def _print(entries: Sequence[AnswerEntry], confidence: float, chosen: argparse.Namespace) -> None:
     """A table with a heading, and what its intervals mean."""
-    if not entries:
+    every, others = len(entries), ""
+    if chosen.kind == ABOVE and chosen.by is None:
+        entries = [each for each in entries if each.before["verdict"] != SURELY_NOT]
+        others = (
+            f"All {'other ' * bool(entries)}nodes surely hold fewer. "
+            if len(entries) < every
+            else ""
+        )
+    if not every:
         print_line("nothing was published there; --level names a level above")
         return
-    table = wide_table(entries) if chosen.wide else narrow_table(entries, confidence)
-    for line in table.lines():
-        print_line(line)
+    if entries:
+        table = wide_table(entries) if chosen.wide else narrow_table(entries, confidence)
+        for line in table.lines():
+            print_line(line)
     together = getattr(chosen, "simultaneous", False)
-    held = "for all values at once" if together else "for each number separately"
+    noun, verdicts = ("nodes", "Verdicts and i") if chosen.kind == ABOVE else ("values", "I")
+    held = f"for all {noun} at once" if together else "for each number separately"
     half = "± is half of an interval. " if chosen.wide and chosen.kind != "quantile" else ""
-    margins = entries[0].has_rank_margin
-    what = "Ranks are off by no more than their margins" if margins else "Intervals hold"
-    print_line(f"{half}{what} with {100 * confidence:g} % confidence, {held}.")
+    margins = any(each.has_rank_margin for each in entries)
+    what = "Ranks are off by no more than their margins" if margins else f"{verdicts}ntervals hold"
+    print_line(f"{others}{half}{what} with {100 * confidence:g} % confidence, {held}.")
     for remark in answer_remarks(entries):
         print_line(remark)

@@ -21,7 +21,8 @@ ANSWERED, REFUSED = PAGE.split("## What you cannot query")
 _SPAN = re.compile(r"`([^`]+)`")
 _TREE = re.compile(r'^rel\["(\w+)"\]')
 _QUERY = re.compile(
-    r"(top|node|range|share|sum|cdf|median|quantile|mean|variance|std|total|describe|box)(?: |$)"
+    r"(top|above|node|range|share|sum|cdf|median|quantile|mean|variance|std|total|describe|box)"
+    r"(?: |$)"
 )
 AGE = {"column": "age", "values": [0, 99]}
 PAY = {"column": "pay", "lower": 0, "upper": 5000, "cells": 50}

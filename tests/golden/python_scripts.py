@@ -99,6 +99,7 @@ def requests(run: Shell) -> None:
     answers(run, "mean_x", release["mean_x"], mean=({},), total=({},), describe=({},), std=({},))
     answers(run, "code", release["code"], nodes=({},), top=({},))
     answers(run, "towns", release["towns"], top=(2, {}), nodes=({},), children=("", {}))
+    answers(run, "towns", release["towns"], above=(50, {}), above_=({"Oslo": 9}, {}))
     answers(run, "colours", release["colours"], nodes=({},), node=("rot", {}), share=("rot", {}))
     run.python("release[nothing]", lambda: release["nothing"])
     run.python("release.save", lambda: release.save("out/saved"))

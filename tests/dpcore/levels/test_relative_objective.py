@@ -15,7 +15,12 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.irregular.plan import IrregularPlan
-from dptrees.dpcore.levels.relative_errors import RelativeObjective, level_classes
+from dptrees.dpcore.irregular.planner import with_equal_shares, with_shares
+from dptrees.dpcore.levels.relative_errors import (
+    RelativeObjective,
+    level_classes,
+    noise_candidates,
+)
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.thresholds.plan import ThresholdErrors, ThresholdPlan
@@ -25,6 +30,7 @@ from dptrees.dpcore.trees.relative_errors import (
     gaussian_smoothed_relative_error,
     mixed_alpha_rmse,
     mixed_smoothed_relative_error,
+    rms_relative_error,
 )
 from dptrees.dpcore.trees.shapes import IrregularTree
 from tests.dpcore.cases import for_each
@@ -55,6 +61,7 @@ def objectives() -> list[RelativeObjective]:
         RelativeObjective(metric="alpha_mrmse", alpha=0.5, guess=guess),
         RelativeObjective(metric="rel_kappa", kappa=10.0, guess=guess),
         RelativeObjective(metric="rel_kappa", kappa=10.0),
+        RelativeObjective(metric="rms_rel_kappa", kappa=10.0, guess=guess),
     ]
 
 
@@ -118,6 +125,10 @@ def measured(objective: RelativeObjective, errors: list[np.ndarray]) -> tuple[fl
             if objective.is_relative:
                 assert objective.kappa is not None
                 level = np.abs(error).mean(axis=0) / max(count, objective.kappa)
+            elif objective.metric == "rms_rel_kappa":
+                assert objective.kappa is not None
+                truth = np.full(error.shape[1], count)
+                level = rms_relative_error(truth + error, truth, objective.kappa)
             else:
                 assert objective.alpha is not None
                 excess = np.maximum(np.abs(error) - objective.alpha * count, 0.0)
@@ -130,7 +141,7 @@ def measured(objective: RelativeObjective, errors: list[np.ndarray]) -> tuple[fl
 
 
 @for_each("budget", [LAPLACE, GAUSSIAN])
-@for_each("number", range(5))
+@for_each("number", range(6))
 def test_predictions_are_what_releases_measure(budget: Budget, number: int) -> None:
     objective, plan = objectives()[number], equal_plan(budget)
     noise = measured_noise(plan)
@@ -171,6 +182,96 @@ def test_levels_are_combined_by_weight() -> None:
     assert largest.combined(levels) == 3.0
     relative = RelativeObjective(metric="rel_kappa", kappa=1.0)
     assert relative.combined(levels) == pytest.approx((3 + 2) / 2)
+    squares = RelativeObjective(metric="rms_rel_kappa", kappa=1.0)
+    assert squares.combined(levels) == pytest.approx(math.sqrt((9 + (3 + 25) / 4) / 2))
+
+
+BUSHY = IrregularTree.from_fanouts([[3], [2, 4, 3], [2, 5, 3, 2, 2, 4, 2, 3, 2]])
+SQUARES = RelativeObjective(
+    metric="rms_rel_kappa", kappa=20.0, guess=(900.0, 300.0, 100.0, 6.0), level_weights=(1, 0, 2, 3)
+)
+
+
+def dense_rms(plan: IrregularPlan, objective: RelativeObjective) -> float:
+    """The objective from the inverse of the normal equations of all measurements."""
+    tree, leaves = plan.tree, plan.tree.level_sizes[-1]
+    levels = [
+        np.array([np.isin(np.arange(leaves), tree.leaf_range(level, node)) for node in range(size)])
+        for level, size in enumerate(tree.level_sizes)
+    ]
+    laws = [plan.law(level, 0) for level in range(tree.height + 1)]
+    kept = [(own.astype(float), law) for own, law in zip(levels, laws, strict=True) if law]
+    normal = sum(own.T @ own / law.variance for own, law in kept)
+    covariance = np.linalg.inv(normal)
+    assert objective.kappa is not None and objective.guess is not None
+    divisors = [max(count, objective.kappa) for count in objective.guess]
+    means = [
+        float(np.mean(np.einsum("ij,jk,ik->i", own, covariance, own)) / divisor**2)
+        for own, divisor in zip(levels, divisors, strict=True)
+    ]
+    return math.sqrt(np.average(means, weights=objective.level_weights))
+
+
+@for_each("budget", [LAPLACE, GAUSSIAN])
+def test_root_mean_square_relative_errors_are_those_of_dense_algebra(budget: Budget) -> None:
+    plan = IrregularPlan(
+        tree=BUSHY,
+        unit=ADD_REMOVE_ROW,
+        budget=budget,
+        level_amounts=tuple(budget.amount * each / 10 for each in (1, 2, 3, 4)),
+    )
+    assert SQUARES.predict_estimates(plan) == pytest.approx(dense_rms(plan, SQUARES), rel=1e-9)
+    wrong = replace(SQUARES, kappa=110.0)
+    assert SQUARES.predict_estimates(plan) != pytest.approx(dense_rms(plan, wrong), rel=0.01)
+
+
+@for_each("budget", [LAPLACE, GAUSSIAN])
+def test_the_split_for_squares_is_the_least_of_many(budget: Budget) -> None:
+    """By dense algebra, at the split of `noise_candidates` and at splits around it."""
+    equal = IrregularPlan(tree=BUSHY, unit=ADD_REMOVE_ROW, budget=budget)
+    best = noise_candidates(equal, SQUARES)[-1]
+    assert isinstance(best.plan, IrregularPlan) and "best split" in best.label
+    least = dense_rms(best.plan, SQUARES)
+    shares = np.array([float(each / budget.amount) for each in best.plan.level_amounts])
+    rng = np.random.default_rng(1)
+    for size in (0.01, 0.1, 0.5):
+        for _ in range(40):
+            moved = np.maximum(shares * np.exp(size * rng.normal(size=4)), 1e-4)
+            assert least < dense_rms(with_shares(best.plan, moved / moved.sum()), SQUARES) * 1.001
+
+
+def blocks() -> IrregularTree:
+    """A tree of the size of a small state: 5 counties, 240 tracts, 800 groups, 25,000 blocks."""
+    rng, fanouts = np.random.default_rng(1), [[5]]
+    for size, parents in ((240, 5), (800, 240), (25_000, 800)):
+        more = rng.multinomial(size - 2 * parents, np.ones(parents) / parents)
+        fanouts.append((more + 2).tolist())
+    return IrregularTree.from_fanouts(fanouts)
+
+
+@for_each(
+    ("budget", "kappa", "expected"),
+    [
+        (replace(GAUSSIAN, amount=Fraction(1, 2)), 10.0, (0.01136, 0.01182, 0.02462)),
+        (replace(GAUSSIAN, amount=Fraction(1, 2)), 100.0, (0.004747, 0.005023, 0.009868)),
+        (LAPLACE, 10.0, (0.01547, 0.01573, 0.07772)),
+        (LAPLACE, 100.0, (0.006789, 0.008138, 0.03115)),
+    ],
+)
+def test_the_table_of_the_documentation(
+    budget: Budget, kappa: float, expected: tuple[float, ...]
+) -> None:
+    """docs/relative-error.md: planned for squares, for rel_kappa, and equal shares."""
+    guess = (1e6, 2e5, 4e3, 1300.0, 40.0)
+    squares = RelativeObjective(metric="rms_rel_kappa", kappa=kappa, guess=guess)
+    equal = IrregularPlan(tree=blocks(), unit=ADD_REMOVE_ROW, budget=budget)
+    plans = [
+        noise_candidates(equal, replace(squares, metric=metric))[-1].plan
+        for metric in ("rms_rel_kappa", "rel_kappa")
+    ]
+    plans.append(with_equal_shares(equal))
+    found = [squares.predict_estimates(each) for each in plans if isinstance(each, IrregularPlan)]
+    assert found == pytest.approx(expected, rel=2e-3)
 
 
 def test_the_slope_is_the_derivative() -> None:

@@ -208,6 +208,10 @@ def test_refusals(folder: Path) -> None:
     single = [
         ({}, "alpha: is required with the metric alpha_rmse"),
         ({"metric": "rel_kappa"}, "kappa: is required with the metric rel_kappa"),
+        (
+            {"metric": "rms_rel_kappa", "alpha": 1},
+            "kappa: is required with the metric rms_rel_kappa",
+        ),
         ({"metric": "median", "alpha": 1}, "metric: 'median' must be alpha_rmse, alpha_mrmse or"),
         ({"alpha": -1}, "alpha: "),
         ({"alpha": 0.5, "mechanism": "privhp"}, "mechanism: 'privhp' must be planned, tree"),

@@ -128,7 +128,6 @@ BAD_QUESTIONS = [
     ("node --level 1 --value 10.1.0.7", "nodes are found by --path"),
     ("node --path 10.0.0.0/8 --level 1", "level: a path already identifies a node"),
     ("node --path 10.0.0.0/8 --key a", "key: tree prefixes has no keys"),
-    ("node --path 0.0.0.0/0 --confidence 0.9", "are those of the release"),
     ("top --level /9", "level: '/9' is none of root, /8, /16, /24, /32"),
     ("top -n 0", "n: 0 is not above 0"),
     ("top --key a", "key: tree prefixes has no keys"),
