@@ -69,6 +69,12 @@ class ReleasedSketch(Released):
                 result[at] = answer
         return [answer for answer in result if answer is not None]
 
+    def named(self, name: str, key: object = None) -> Answer:
+        return self.counts([name], key)[0]
+
+    def unpublished(self, level: int) -> list[Answer]:
+        raise ValueError(f"above: tree {self._name} is a sketch, which lists no values: use --by")
+
     def top_among(self, values: Sequence[object], count: int, key: object = None) -> list[Answer]:
         """The values with the largest estimates among given ones.
 

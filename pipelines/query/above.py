@@ -102,7 +102,8 @@ def statements(
             found = tree.top_below(path, _ALL, number, key)
         else:
             number = tree.height if number is None else number
-            found = [*tree.top(_ALL, number, key), *tree.unpublished(number)]
+            rest = tree.unpublished(number)  # refuses where nodes cannot be listed
+            found = [*tree.top(_ALL, number, key), *rest]
         return [Statement(rows, answer) for answer in found]
 
     found = [stated(tree, key) for key in keys]
