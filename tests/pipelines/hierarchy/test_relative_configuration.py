@@ -212,7 +212,10 @@ def test_refusals(folder: Path) -> None:
             {"metric": "rms_rel_kappa", "alpha": 1},
             "kappa: is required with the metric rms_rel_kappa",
         ),
-        ({"metric": "median", "alpha": 1}, "metric: 'median' must be alpha_rmse, alpha_mrmse, rel_kappa or"),
+        (
+            {"metric": "median", "alpha": 1},
+            "metric: 'median' must be alpha_rmse, alpha_mrmse, rel_kappa or",
+        ),
         ({"alpha": -1}, "alpha: "),
         ({"alpha": 0.5, "mechanism": "privhp"}, "mechanism: 'privhp' must be planned, tree"),
         ({"alpha": 0.5, "estimation": "full"}, "estimation: 'full' must be least_squares"),
