@@ -47,7 +47,7 @@ class IrregularForest(LinearForest):
         chunk_leaves: the most leaves of a chunk.
         spine_leaves: the most chunk roots that are solved together.
         signed: the counts are sums of values of either sign, so none is made nonnegative.
-        smallest_first: which children give way, see `dpcore.trees.consistency`.
+        fewest: how children are repaired, see `dpcore.trees.consistency`.
 
     Raises:
         ValueError: several keys for a plan that pays for one tree.
@@ -73,12 +73,12 @@ class IrregularForest(LinearForest):
         *,
         spine_leaves: int = SPINE_LEAVES,
         signed: bool = False,
-        smallest_first: bool = False,
+        fewest: bool = False,
     ) -> None:
         if keys > 1 and not plan.keyed and plan.unit.substitutes:
             # A row may leave one key's tree for another's, which such a plan does not pay for.
             raise ValueError(f"keys: a plan without keys is for one tree, not {keys}")
-        self.plan, self.signed, self.smallest_first = plan, signed, smallest_first
+        self.plan, self.signed, self.fewest = plan, signed, fewest
         self.chunking = IrregularChunking(
             tree=plan.tree, keys=keys, chunk_leaves=chunk_leaves, spine_leaves=spine_leaves
         )
@@ -196,7 +196,7 @@ class AsMeasuredForest(IrregularForest):
 
     Args:
         plan: every level of it is measured or public.
-        keys, chunk_leaves, spine_leaves, signed, smallest_first: as for `IrregularForest`.
+        keys, chunk_leaves, spine_leaves, signed, fewest: as for `IrregularForest`.
 
     Raises:
         ValueError: a level is not measured.
@@ -220,7 +220,7 @@ class AsMeasuredForest(IrregularForest):
         *,
         spine_leaves: int = SPINE_LEAVES,
         signed: bool = False,
-        smallest_first: bool = False,
+        fewest: bool = False,
     ) -> None:
         public = -1 if plan.public_level is None else plan.public_level
         if any(amount == 0 for amount in plan.level_amounts[public + 1 :]):
@@ -231,7 +231,7 @@ class AsMeasuredForest(IrregularForest):
             chunk_leaves,
             spine_leaves=spine_leaves,
             signed=signed,
-            smallest_first=smallest_first,
+            fewest=fewest,
         )
 
     def chunk_roots(self, chunk: Chunk, measurements: Known) -> Floats:

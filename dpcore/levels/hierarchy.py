@@ -11,6 +11,7 @@ from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.irregular.plan import IrregularPlan, Sensitivities, sum_sensitivities
 from dptrees.dpcore.irregular.planner import NodeWeights, with_best_shares, with_equal_shares
 from dptrees.dpcore.levels.irregular import (
+    FEWEST,
     LEAST_SQUARES,
     NONE,
     TOP_DOWN,
@@ -46,7 +47,8 @@ class HierarchyWorkload(TreeWorkload):
         weights: what errors in rows are worth, by level and node; None: 1 for each level.
         objective: of errors relative to counts, which goes before the weights; or None.
         estimation: `LEAST_SQUARES` or `NONE`; None: the better one.
-        consistency: `TOP_DOWN` or `SMALLEST_FIRST`.
+        consistency: `TOP_DOWN` or `FEWEST`; None: the latter, where rows are counted and levels are
+            measured whole.
         reads_counts: whether counts of an adaptive tree are read, and not estimates.
         rows_at_most: a public bound for the rows of a tree, for thresholds.
         may_use_thresholds: they are taken where the tree has a delta of its own.
@@ -61,7 +63,7 @@ class HierarchyWorkload(TreeWorkload):
     weights: NodeWeights | None = None
     objective: RelativeObjective | None = None
     estimation: str | None = None
-    consistency: str = TOP_DOWN
+    consistency: str | None = None
     reads_counts: bool = False
     rows_at_most: int = MAX_COUNT
     may_use_thresholds: bool = False
@@ -222,12 +224,13 @@ class IrregularLevels(Planner[HierarchyWorkload]):
         if setting.delta is not None and workload.may_use_thresholds:
             return Thresholds().mechanism(workload, setting)
         plan, estimation = _split(workload, workload.whole_budget(setting))
+        default = FEWEST if workload.measure is None else TOP_DOWN
         return IrregularMechanism(
             plan=plan,
             weights=workload.weights,
             objective=workload.objective,
             estimation=estimation,
-            consistency=workload.consistency,
+            consistency=workload.consistency or default,
         )
 
     def predicted(
@@ -240,7 +243,7 @@ class HierarchyChoice(MechanismChoice[HierarchyWorkload]):
     """A hierarchy's choice: an adaptive tree, where rows are guessed and repaired top down."""
 
     def others(self, workload: HierarchyWorkload) -> tuple[HierarchyWorkload, ...]:
-        may_adapt = workload.guessed_rows is not None and workload.consistency == TOP_DOWN
+        may_adapt = workload.guessed_rows is not None and workload.consistency != FEWEST
         return (replace(workload, mechanism=ADAPTIVE),) if may_adapt else ()
 
     def ways(self, workload: HierarchyWorkload) -> frozenset[Way]:

@@ -89,7 +89,7 @@ class ThresholdAnswerErrors(AnswerErrors):
 
 
 LEAST_SQUARES, NONE = "least_squares", "none"
-TOP_DOWN, SMALLEST_FIRST = "top_down", "smallest_first"
+TOP_DOWN, FEWEST = "top_down", "fewest"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +101,8 @@ class IrregularMechanism(Mechanism[IrregularForest, IrregularWidths]):
         weights: what the plan was made for; or
         objective: errors relative to counts.
         estimation: "least_squares", or "none": counts are read as they were measured.
-        consistency: "top_down", or "smallest_first": what there is too much of is taken off the
-            smallest nodes first, see `dpcore.trees.consistency`.
+        consistency: "top_down", or "fewest": nodes whose share may be noise get no rows, see
+            `dpcore.trees.consistency`.
 
     Raises:
         ValueError: parts that do not fit each other.
@@ -123,7 +123,7 @@ class IrregularMechanism(Mechanism[IrregularForest, IrregularWidths]):
     def __post_init__(self) -> None:
         if self.estimation not in (LEAST_SQUARES, NONE):
             raise ValueError(f"estimation: {self.estimation} is neither least_squares nor none")
-        if self.consistency not in (TOP_DOWN, SMALLEST_FIRST):
+        if self.consistency not in (TOP_DOWN, FEWEST):
             raise ValueError(f"consistency: there is none of the name {self.consistency!r}")
 
     @property
@@ -187,7 +187,7 @@ class IrregularMechanism(Mechanism[IrregularForest, IrregularWidths]):
             chunk_leaves=layout.chunk_leaves,
             spine_leaves=layout.spine_leaves,
             signed=layout.signed,
-            smallest_first=self.consistency == SMALLEST_FIRST,
+            fewest=self.consistency == FEWEST,
         )
 
     def widths(self, confidence: float) -> IrregularWidths:

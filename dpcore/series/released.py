@@ -94,7 +94,7 @@ def take_estimates(question: TreeQuestion[Any]) -> LinearForest:
             keys=keys,
             chunk_leaves=leaves,
             signed=question.is_signed,
-            smallest_first=question.forest.smallest_first,  # type: ignore[attr-defined]
+            fewest=question.forest.fewest,  # type: ignore[attr-defined]
         )
     question.__dict__["forest"] = result
     return result

@@ -9,12 +9,18 @@ those that came out negative, and since it only grows no dropped child comes bac
 Signed sums: x_c = u_c + (t - S) a_c / A, S and A the sums of u and a over the children; where no
 x_c is negative both give the same integers.
 
-*Smallest first.* The projection takes the same off every child (per unit of its a), so small
-nodes gain and large ones lose: of 25,181 blocks the 7,537 empty ones get 1.4 persons each, and
-blocks of more than 100 lose .8. Taking the excess off the smallest estimates first is as close in
-absolute differences and changes no large node: with the estimates, adjusted to sum to t, in
-rising order and P_j the sum of the first j, the j-th becomes max(0, P_j) - max(0, P_{j-1}). It
-halves what empty nodes get, at the price of nodes of few rows.
+*Fewest.* The projection leaves rows in many nodes that have none: of 25,181 blocks 7,537 are empty
+and 2,300 of these get people (rho = 1/2). So children are dropped, one at a time and the smallest
+u_c / a_c first, while the share x_c of the smallest is less than sqrt(L) standard errors above 0.
+The squared standard error of a child given the node's count t is a_c (1 - a_c / A), A the sum of a
+over the j of n children that are left, and
+
+    L = 3 q / (q + 12),   q = (t / j)^2 j / A min(1, (n + 1 - j) / j):
+
+0 where noise hides a mean child, which is the projection, sqrt 3 standard errors where a mean child
+is many times its noise, and less while few are dropped, since rows may be in all children. What is
+left is x_c = u_c - lambda a_c, all above 0 since the smallest is. Dropping a child adds x_c^2 over
+that squared error to the sum of squares. docs/decisions/0050 has the measurements.
 
 Source: derived in the design (section 5); Duchi et al. 2008 with weights; compare Rameshwar,
 Tandon, Sharma, Section VI, which projects the CDF alone; Michelot, A finite algorithm for finding
@@ -42,7 +48,7 @@ def split_among_children(
     totals: Integers,
     *,
     signed: bool = False,
-    smallest_first: bool = False,
+    fewest: bool = False,
 ) -> Integers:
     """Split each node's count among its children.
 
@@ -52,7 +58,7 @@ def split_among_children(
         below: (children,) a, in rows^2.
         totals: (nodes,) the nodes' counts, nonnegative unless ``signed``.
         signed: sums that may be negative.
-        smallest_first: what there is too much of is taken off the smallest children first.
+        fewest: children whose share may be noise get none, see the first docstring.
 
     Returns:
         (children,) integers; the integers of a node sum to its total. Nonnegative unless
@@ -62,14 +68,14 @@ def split_among_children(
     ...                      signed=True).tolist()
     [3, -5, 1]
     >>> split_among_children(np.array([4]), np.array([1.5, 9.0, -2.0, 0.5]), np.ones(4),
-    ...                      np.array([9]), smallest_first=True).tolist()
+    ...                      np.array([9]), fewest=True).tolist()
     [0, 9, 0, 0]
     """
     if signed:
         return _signed_integers(fanouts, _adjusted(fanouts, estimates, below, totals), totals)
     # A node of zero rows has children of zero rows: on sparse data this is most of them.
     busy = totals > 0
-    project = _smallest_first if smallest_first else _project_irregular
+    project = _fewest if fewest else _project_irregular
     if busy.all():
         return _irregular_largest_remainder(
             fanouts, project(fanouts, estimates, below, totals), totals
@@ -133,29 +139,48 @@ def _project_irregular(
     return shares
 
 
-def _smallest_first(
-    fanouts: Integers, estimates: Floats, below: Floats, totals: Integers
-) -> Floats:
-    """The closest nonnegative numbers that change the largest children least, for each node.
+# Of L, in standard errors squared: its limit, and the q at which it is half of that.
+_MOST_SQUARED, _HALF_WAY = 3.0, 12.0
 
-    Sums are of whole 2^-20 of a row, so that neither the order of additions nor the cut into chunks
-    decides anything; a node holds fewer than 2^42 rows.
+
+def _fewest(fanouts: Integers, estimates: Floats, below: Floats, totals: Integers) -> Floats:
+    """The projection onto the children that are left when the smallest are dropped, for each node.
+
+    Estimates are rounded to whole 2^-20 of a row (less finely where they sum to 2^42 rows or more)
+    and a to whole 2^-20 of the largest a of the siblings: sums of whole numbers depend neither on
+    their order nor on the cut into chunks.
     """
-    starts = np.cumsum(fanouts) - fanouts
-    adjusted = _adjusted(fanouts, estimates, below, totals) * _REMAINDERS
-    rounded = np.rint(adjusted).astype(np.int64)
-    order = np.lexsort((rounded, np.repeat(np.arange(len(fanouts)), fanouts)))
-    rising = rounded[order]
-    up_to = np.cumsum(rising)
-    up_to -= np.repeat(up_to[starts] - rising[starts], fanouts)
-    most = totals << _REMAINDER_BITS
-    filled = np.clip(up_to, 0, np.repeat(most, fanouts))
-    filled[starts + fanouts - 1] = most
-    taken = np.diff(filled, prepend=0)
-    taken[starts] = filled[starts]
+    starts, nodes = np.cumsum(fanouts) - fanouts, np.repeat(np.arange(len(fanouts)), fanouts)
+    largest = np.maximum.reduceat(below, starts)
+    largest[largest == 0] = 1.0  # all children are known exactly: nothing is dropped but zeros
+    weights = np.maximum(1, np.rint(below / largest[nodes] * _REMAINDERS)).astype(np.int64)
+    _, digits = np.frexp(np.add.reduceat(np.abs(estimates), starts) + totals)
+    unit = np.ldexp(1.0, np.minimum(_REMAINDER_BITS, 62 - digits))
+    rounded = np.rint(estimates * unit[nodes]).astype(np.int64)
+    order = np.lexsort((-(rounded / weights), nodes))
+    value, weight = rounded[order], weights[order]
+    sum_, spread = _sums_within(value, starts, fanouts), _sums_within(weight, starts, fanouts)
+    left = np.arange(1, len(order) + 1) - starts[nodes]
+    multiplier = (sum_ - np.rint(totals * unit).astype(np.int64)[nodes]) / spread
+    share = (value - multiplier * weight) / unit[nodes]
+    error = largest[nodes] * (weight / _REMAINDERS)
+    mean = totals[nodes] / left
+    squared = mean * mean / (largest[nodes] * (spread / _REMAINDERS) / left)
+    squared *= np.minimum(1.0, (fanouts[nodes] + 1 - left) / left)
+    least = _MOST_SQUARED * squared / (squared + _HALF_WAY)
+    stays = (share > 0) & (share * share >= least * error * (1 - weight / spread))
+    kept = np.maximum.reduceat(np.where(stays, left, 1), starts)
     shares = np.empty_like(estimates)
-    shares[order] = taken / _REMAINDERS
+    final = (value - multiplier[starts + kept - 1][nodes] * weight) / unit[nodes]
+    shares[order] = np.where(left <= kept[nodes], np.maximum(0.0, final), 0.0)
     return shares
+
+
+def _sums_within(values: Integers, starts: Integers, fanouts: Integers) -> Integers:
+    """The sums of each node's values up to each of them; exact, if sums over nodes wrap around."""
+    sums = np.cumsum(values)
+    sums -= np.repeat(sums[starts] - values[starts], fanouts)
+    return sums
 
 
 def _irregular_largest_remainder(fanouts: Integers, shares: Floats, totals: Integers) -> Integers:
@@ -211,7 +236,7 @@ def consistent_counts(
     roots: Integers,
     *,
     signed: bool = False,
-    smallest_first: bool = False,
+    fewest: bool = False,
 ) -> list[Integers]:
     """The integer counts, or signed sums, of every node, top down from the roots'.
 
@@ -221,7 +246,7 @@ def consistent_counts(
         estimates: u_l per level, (..., n_l), root first.
         roots: (..., n_0), the roots' counts, nonnegative unless ``signed``.
         signed: sums that may be negative; of irregular trees only.
-        smallest_first: see the first docstring; likewise.
+        fewest: see the first docstring; likewise.
 
     Returns:
         x_l per level, (..., n_l): children sum to their parent; nonnegative unless ``signed``.
@@ -236,11 +261,9 @@ def consistent_counts(
         known = below[level + 1], estimates[level + 1], counts[-1]
         if isinstance(tree, IrregularTree):
             fanouts = tree.fanouts[level]
-            counts.append(
-                _split_any_level(fanouts, *known, signed=signed, smallest_first=smallest_first)
-            )
+            counts.append(_split_any_level(fanouts, *known, signed=signed, fewest=fewest))
         else:
-            assert isinstance(tree, UniformTree) and not signed and not smallest_first
+            assert isinstance(tree, UniformTree) and not signed and not fewest
             counts.append(split_level(tree.fanouts[level], *known))
     return counts
 
@@ -252,7 +275,7 @@ def _split_any_level(
     parents: Integers,
     *,
     signed: bool,
-    smallest_first: bool,
+    fewest: bool,
 ) -> Integers:
     """The children's counts of a whole level, of any numbers of children."""
     batch = estimates.size // estimates.shape[-1]
@@ -262,7 +285,7 @@ def _split_any_level(
         np.broadcast_to(below, estimates.shape).reshape(-1),
         parents.reshape(-1),
         signed=signed,
-        smallest_first=smallest_first,
+        fewest=fewest,
     ).reshape(estimates.shape)
 
 

@@ -278,7 +278,7 @@ class LinearForest(ABC):
     Attributes:
         chunking: the cut into chunks.
         signed: the counts are sums of values of either sign, so none is made nonnegative.
-        smallest_first: which children give way, see `dpcore.trees.consistency`.
+        fewest: how children are repaired, see `dpcore.trees.consistency`.
         shrunk: whether counts come from `dpcore.trees.isotonic`; of uniform trees alone.
         root_is_known: the root is no measurement but a public number.
     """
@@ -288,7 +288,7 @@ class LinearForest(ABC):
 
     chunking: Chunking
     signed: bool = False
-    smallest_first: bool = False
+    fewest: bool = False
     shrunk: bool = False
     root_is_known: bool = False
 
@@ -455,7 +455,7 @@ class LinearForest(ABC):
             estimates,
             top,
             signed=self.signed,
-            smallest_first=self.smallest_first,
+            fewest=self.fewest,
         )
 
     def measure_branch(

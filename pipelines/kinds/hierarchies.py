@@ -14,7 +14,7 @@ from typing_extensions import Self
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.irregular.planner import NodeWeights
 from dptrees.dpcore.levels.hierarchy import HierarchyWorkload
-from dptrees.dpcore.levels.irregular import TOP_DOWN
+from dptrees.dpcore.levels.irregular import FEWEST, TOP_DOWN
 from dptrees.dpcore.levels.relative_errors import METRICS, RelativeObjective
 from dptrees.dpcore.mechanisms import ADAPTIVE, PLANNED, THRESHOLDS, mechanism_names
 from dptrees.dpcore.noise.source import MAX_COUNT
@@ -113,8 +113,8 @@ class HierarchyTree(KnownLeavesSection):
     optimize_for: Annotated[str | None, PlainValidator(rules.choice(_COUNTS, _ESTIMATES))] = None
     estimation: Annotated[str | None, PlainValidator(rules.choice("least_squares", "none"))] = None
     consistency: Annotated[
-        str, PlainValidator(rules.choice("top_down", "smallest_first", *CDF_METRICS))
-    ] = "top_down"
+        str | None, PlainValidator(rules.choice(FEWEST, TOP_DOWN, *CDF_METRICS))
+    ] = None
     level_weights: Any = None
     node_weights: Any = None
     level_budgets: Annotated[
@@ -146,19 +146,19 @@ class HierarchyTree(KnownLeavesSection):
     def _check_consistency(self) -> None:
         if self.consistency in CDF_METRICS:
             raise RuleBroken(_ORDERED_ONLY, at=".consistency")
-        if self.consistency == "smallest_first" and self.mechanism in (THRESHOLDS, ADAPTIVE):
+        if self.consistency == FEWEST and self.mechanism in (THRESHOLDS, ADAPTIVE):
             repaired = "adaptive trees" if self.mechanism == ADAPTIVE else "thresholds"
             raise RuleBroken(f"{repaired} are repaired top_down", at=".consistency")
-        if self.consistency == "smallest_first" and self.measure is not None:
-            raise RuleBroken("smallest_first is of counts, not of sums", at=".consistency")
+        if self.consistency == FEWEST and self.measure is not None:
+            raise RuleBroken("fewest is of counts, not of sums", at=".consistency")
 
     def workload(self) -> Workload[Any]:
         assert self.level_budgets != "optimal"
         is_relative = self.objective == "relative"
         chosen = any(getattr(self, key) is not None for key in _NOT_BY_THRESHOLDS)
-        own = self.mechanism, self.consistency, self.noise
+        own = self.mechanism, self.noise
         # Thresholds are open under a relative objective, if nothing is chosen that they lack.
-        is_open = own == (PLANNED, TOP_DOWN, Noise.BEST.value) and not chosen
+        is_open = own == (PLANNED, Noise.BEST.value) and self.consistency != FEWEST and not chosen
         return HierarchyWorkload(
             name=self.name,
             domain=self.domain,

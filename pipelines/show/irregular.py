@@ -12,9 +12,9 @@ from dptrees.dpcore.irregular.forest import AsMeasuredForest, measured_level_rms
 from dptrees.dpcore.irregular.plan import IrregularPlan, plan_errors
 from dptrees.dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
 from dptrees.dpcore.levels.irregular import (
+    FEWEST,
     LEAST_SQUARES,
     NONE,
-    SMALLEST_FIRST,
     IrregularMechanism,
     ThresholdMechanism,
 )
@@ -57,8 +57,8 @@ _CHAINS = (
     "both, so the nodes of one level can differ in their noise."
 )
 SPARED = (
-    "If counts had to be lowered to keep others from being negative, the smallest ones of a node "
-    "were lowered first, so that large ones are unbiased."
+    "A node whose share of its parent's count may be noise has the count 0, so that few empty "
+    "nodes have rows; nodes of a few rows may have lost them."
 )
 
 
@@ -67,7 +67,7 @@ def irregular_description(question: HierarchyQuestion[IrregularMechanism]) -> De
     mechanism, plan = question.mechanism, question.mechanism.plan
     noun = "number of rows" if question.measure is None else "sum"
     notes = list(linear_notes(noun, signed=question.is_signed))
-    if mechanism.consistency == SMALLEST_FIRST:
+    if mechanism.consistency == FEWEST:
         notes.insert(3, ("count", SPARED))
     errors, levels = irregular_level_errors(question), range(plan.tree.height + 1)
     noises = [_irregular_noise(plan, level) for level in levels]

@@ -119,7 +119,7 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         f"domain: {NUMBERS}, optimize_for: counts, {BY}, quantiles: [0.5]",
         "domain: {column: fine, type: integer, lower: 0, upper: 3000}, optimize_for: counts",
     ),
-    "smallest-first": (PURE, f"domain: {CODES}, consistency: smallest_first"),
+    "top-down": (PURE, f"domain: {CODES}, consistency: top_down"),
     "nodes": (
         RHO,
         f"domain: {NUMBERS}, objective: nodes, fanouts: [11, 20], level_weights: [0, 2, 1]",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dptrees.dpcore.levels.irregular import SMALLEST_FIRST
+from dptrees.dpcore.levels.irregular import FEWEST
 from dptrees.dpcore.levels.uniform import UniformMechanism
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.question import OrderedQuestion
@@ -315,7 +315,7 @@ def test_windows_are_least_squares_over_time_and_tree_at_once(temporal: Temporal
 
 def noisy(base: TreeQuestion) -> TreeQuestion:
     """With a budget that leaves counts to repair."""
-    budget = Budget(measure=Measure.RHO, amount=Fraction(1, 50))
+    budget = Budget(measure=Measure.RHO, amount=Fraction(1, 200))
     factor = budget.amount / EXACT.amount
     amounts = tuple(each * factor for each in base.plan.level_amounts)  # type: ignore[attr-defined]
     return changed(base, plan=replace(base.plan, budget=budget, level_amounts=amounts))  # type: ignore[type-var]
@@ -326,7 +326,7 @@ def noisy(base: TreeQuestion) -> TreeQuestion:
     [
         ("ordered, one chunk", Consistency.SHRUNK),
         ("ordered, chunks", Consistency.SHRUNK),
-        ("hierarchy", SMALLEST_FIRST),
+        ("hierarchy", FEWEST),
     ],
 )
 def test_counts_of_one_period_are_repaired_as_its_release(kind: str, consistency: object) -> None:

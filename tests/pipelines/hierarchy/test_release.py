@@ -278,7 +278,7 @@ def make_plan(tmp_path: Path) -> Plan:
 
 
 def test_configurations_that_are_refused(make_plan: Plan) -> None:
-    smallest = {"consistency": "smallest_first"}
+    fewest = {"consistency": "fewest"}
     relative = {"objective": "relative", "metric": "alpha_rmse", "alpha": 1}
     rows = [
         (SUBSTITUTE, {"invariants": "state", "group_by": BY}, "not possible with group_by"),
@@ -286,10 +286,10 @@ def test_configurations_that_are_refused(make_plan: Plan) -> None:
         (ADD, {"invariants": "state"}, "trees[0].invariants: under add_remove"),
         (ADD, {"fanouts": [2, 2]}, "trees[0].fanouts: belongs to an ordered domain"),
         (ADD, {"widths": [2]}, "trees[0].widths: belongs to an ordered domain"),
-        (ADD, smallest | {"measure": MEASURE}, "consistency: smallest_first is of counts, not of"),
+        (ADD, fewest | {"measure": MEASURE}, "consistency: fewest is of counts, not of"),
         (
             ADD,
-            smallest | relative | {"mechanism": "thresholds"},
+            fewest | relative | {"mechanism": "thresholds"},
             "thresholds are repaired top_down",
         ),
         (ADD, {"objective": "cdf"}, "trees[0].objective: 'cdf' must be"),
