@@ -32,7 +32,7 @@ from dptrees.dpcore.trees.shapes import IrregularTree
 DIGITS = (2, 5, 11, 12, 15)
 CROSSED = {"education-num": 16, "marital-status": 7, "occupation": 15, "relationship": 6}
 BUDGETS = ("rho=1/50", "rho=1/10", "rho=1/2", "rho=1", "rho=5", "epsilon=1/10", "epsilon=1")
-HEAD = f"{'people':>9}{'found':>8}{'lost':>8}{'RMSE':>8}{'rel':>8}{'1-3':>8}{'>100':>8}"
+HEAD = f"{'people':>9}{'found':>10}{'lost':>10}{'RMSE':>10}{'rel':>10}{'1-3':>10}{'>100':>10}"
 
 
 def rhode_island() -> tuple[IrregularTree, Integers]:
@@ -156,7 +156,7 @@ def table(releases: int) -> Iterator[str]:
                     measures(truth, smallest_first(tree, levels)[-1])
                 )
             for rule, rows in found.items():
-                cells = "".join(f"{x:8.4g}" for x in np.mean(rows, axis=0)[1:])
+                cells = "".join(f"{x:10.3g}" for x in np.mean(rows, axis=0)[1:])
                 yield f"{text:14}{rule:16}{np.mean([row[0] for row in rows]):9.0f}{cells}"
 
 
