@@ -7,10 +7,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
+from dptrees.dpcore.arithmetic.elementary import power
 from dptrees.dpcore.hierarchy.domain import HierarchyDomain
 from dptrees.dpcore.irregular.planner import NodeWeights
 from dptrees.dpcore.levels.hierarchy import HierarchyWorkload
@@ -58,7 +60,7 @@ from dptrees.pipelines.show.figures import percent
 from dptrees.pipelines.show.mechanisms import ErrorTarget, KindLines
 
 _ORDERED_ONLY = "belongs to an ordered domain"
-_COUNTS, _ESTIMATES = "counts", "estimates"
+_COUNTS, _ESTIMATES, _LEAVES = "counts", "estimates", "leaves"
 # What counts between thresholds do not have, and what an adaptive tree does not.
 _NOT_BY_THRESHOLDS = ("measure", "invariants", "level_budgets", "estimation")
 _SPLIT_ONLY = (*_NOT_BY_THRESHOLDS, "node_weights")
@@ -110,7 +112,9 @@ class HierarchyTree(KnownLeavesSection):
     guess: Any = None
     rows_at_most: int = MAX_COUNT
     mechanism: Annotated[str, PlainValidator(rules.choice(*mechanism_names("hierarchy")))] = PLANNED
-    optimize_for: Annotated[str | None, PlainValidator(rules.choice(_COUNTS, _ESTIMATES))] = None
+    optimize_for: Annotated[
+        str | None, PlainValidator(rules.choice(_COUNTS, _ESTIMATES, _LEAVES))
+    ] = None
     estimation: Annotated[str | None, PlainValidator(rules.choice("least_squares", "none"))] = None
     consistency: Annotated[
         str | None, PlainValidator(rules.choice(FEWEST, TOP_DOWN, *CDF_METRICS))
@@ -182,6 +186,13 @@ class HierarchyTree(KnownLeavesSection):
     @cached_property
     def weights(self) -> NodeWeights | None:
         """What the plan is best for."""
+        if self.optimize_for == _LEAVES:
+            for key in ("level_weights", "node_weights", "level_budgets"):
+                if getattr(self, key) is not None:
+                    raise RuleBroken(f"does not go with optimize_for: {_LEAVES}", at=f".{key}")
+            height = self.domain.tree.shape.height
+            parts = np.arange(height + 1) / max(1, height)
+            return NodeWeights(levels=tuple(power(np.full(height + 1, 10.0), parts).tolist()))
         return hierarchy_weights(self.domain, self.level_weights, self.node_weights)
 
     @cached_property
@@ -221,9 +232,14 @@ class HierarchyTree(KnownLeavesSection):
             for key in _SPLIT_ONLY:
                 if getattr(self, key) is not None:
                     raise RuleBroken(f"does not go with {key}", at=".guess")
-        elif self.optimize_for is not None:
+        elif self.optimize_for is not None and (self.optimize_for, self.mechanism) != (
+            _LEAVES,
+            PLANNED,
+        ):
             raise RuleBroken(
-                "goes with the mechanism adaptive, and with planned where a guess has rows",
+                "goes with the mechanism adaptive, and with planned where a guess has rows"
+                if self.optimize_for != _LEAVES
+                else f"{_LEAVES} goes with the mechanisms planned and adaptive",
                 at=".optimize_for",
             )
 

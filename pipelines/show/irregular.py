@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
+
+import numpy as np
 
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
 from dptrees.dpcore.irregular.forest import AsMeasuredForest, measured_level_rmse
@@ -20,6 +22,7 @@ from dptrees.dpcore.levels.irregular import (
 )
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.source import MAX_COUNT
+from dptrees.dpcore.trees.consistency import expected_in_empty
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.show.description import (
     LEVEL_ERRORS,
@@ -146,6 +149,7 @@ def _irregular_entry(question: HierarchyQuestion[IrregularMechanism]) -> dict[st
     return {
         **{name: own[name] for name in ("mechanism", "estimation", "levels")},
         "predicted": _predicted_levels(question),
+        **({"empty_leaves": found} if (found := _empty_leaves(mechanism)) else {}),
         "candidates": [
             {"label": label, "predicted": _predicted_levels(replace(question, mechanism=each))}
             for label, each in compared.items()
@@ -176,7 +180,37 @@ def _split_errors(mechanism: IrregularMechanism, entry: Mapping[str, Any]) -> Er
         (each["label"], [*each["predicted"]["level_rmse"], each["predicted"][name]], "")
         for each in entry["candidates"]
     ]
-    return Errors(heading=f"{LEVEL_ERRORS};\nand {last}", rows=rows)
+    notes = tuple(_in_empty_leaves(entry.get("empty_leaves", ())))
+    return Errors(heading=f"{LEVEL_ERRORS};\nand {last}", rows=rows, notes=notes)
+
+
+# Rows of a leaf that is not empty, for which the counts of empty leaves are predicted.
+_MEANS = (10.0, 100.0, 1000.0)
+
+
+def _empty_leaves(mechanism: IrregularMechanism) -> list[dict[str, float]]:
+    """Return what empty leaves are expected to get, if half of the leaves are empty."""
+    plan = mechanism.plan
+    widths = plan.tree.fanouts[-1] if plan.tree.height else np.ones(1)
+    variance = float((plan.leaf_variances * widths).sum()) / plan.tree.leaves
+    if mechanism.consistency != FEWEST or variance == 0:
+        return []
+    parts, rows = expected_in_empty(np.array(_MEANS), math.sqrt(variance), 0.5)
+    return [
+        {"rows_of_others": mean, "part_with_rows": part, "rows": count}
+        for mean, part, count in zip(_MEANS, parts.tolist(), rows.tolist(), strict=True)
+    ]
+
+
+def _in_empty_leaves(found: Sequence[Mapping[str, float]]) -> Iterator[str]:
+    if not found:
+        return
+    means = ", ".join(f"{each['rows_of_others']:,.0f}" for each in found)
+    parts = ", ".join(f"{100 * each['part_with_rows']:.2g}" for each in found)
+    rows = ", ".join(f"{each['rows']:.2g}" for each in found)
+    yield "counts of empty leaves, by a model, if half of the leaves are empty:"
+    yield f"  if the others have {means} rows each, {parts} % of the empty ones get rows,"
+    yield f"  and an empty one has {rows} rows on average"
 
 
 def irregular_target(target: ErrorTarget) -> dict[str, Any]:

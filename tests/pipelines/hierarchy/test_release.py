@@ -278,7 +278,7 @@ def make_plan(tmp_path: Path) -> Plan:
 
 
 def test_configurations_that_are_refused(make_plan: Plan) -> None:
-    fewest = {"consistency": "fewest"}
+    fewest, leaves = {"consistency": "fewest"}, {"optimize_for": "leaves"}
     relative = {"objective": "relative", "metric": "alpha_rmse", "alpha": 1}
     rows = [
         (SUBSTITUTE, {"invariants": "state", "group_by": BY}, "not possible with group_by"),
@@ -293,6 +293,9 @@ def test_configurations_that_are_refused(make_plan: Plan) -> None:
             "thresholds are repaired top_down",
         ),
         (ADD, {"objective": "cdf"}, "trees[0].objective: 'cdf' must be"),
+        (ADD, leaves | {"mechanism": "tree"}, "leaves goes with the mechanisms planned and"),
+        (ADD, leaves | {"level_budgets": "equal"}, ".level_budgets: does not go with optimize_for"),
+        (ADD, leaves | {"level_weights": [1, 1, 1, 1]}, ".level_weights: does not go with"),
         (ADD, {"level_budgets": "optimal"}, "must be equal or a list of numbers"),
         (ADD, {"level_budgets": [1, 1, 1, 1]}, "above the budget 1"),
         (ADD, {"level_budgets": [0, 0, 1, 0]}, "the leaves must be measured"),
@@ -443,3 +446,17 @@ def test_rhode_island_is_queried_by_path(census: Any) -> None:
     )
     node, *tracts = query_json(workspace, "node", "--path", "44001", "--children")["answers"]
     assert sum(row["count"] for row in tracts) == node["count"]
+
+
+def test_plans_for_leaves_weigh_them_tenfold(make_plan: Plan) -> None:
+    leaves, alike, weighed = (
+        make_plan(ADD, **changes).questions[0].mechanism
+        for changes in (
+            {"optimize_for": "leaves"},
+            {},
+            {"level_weights": [10 ** (level / 3) for level in range(4)]},
+        )
+    )
+    assert leaves.weights.levels == pytest.approx(weighed.weights.levels, rel=1e-15)
+    assert leaves.plan.level_amounts[-1] > alike.plan.level_amounts[-1]
+    assert leaves.plan.level_amounts[-1] == pytest.approx(weighed.plan.level_amounts[-1])
