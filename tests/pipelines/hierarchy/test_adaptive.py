@@ -208,7 +208,7 @@ def test_refusals(blocks: Blocks) -> None:
         ({"guess": {"rows": 1, "row": 2}}, "guess.row: unknown key; did you mean rows?"),
         ({"guess": [1]}, "guess: needs a section with rows"),
         ({"mechanism": None, "guess": [1]}, "guess: belongs to the objective relative"),
-        ({"optimize_for": "people"}, "optimize_for: 'people' must be counts or estimates"),
+        ({"optimize_for": "people"}, "optimize_for: 'people' must be counts, estimates or leaves"),
         ({"mechanism": None, "optimize_for": "counts"}, "optimize_for: goes with the mechanism"),
         ({"mechanism": "tree", "guess": GUESS}, "guess: goes with the mechanisms planned and"),
         (
