@@ -8,7 +8,8 @@ the confidence 1 - (1 - c) / m, so that all hold together with confidence c (Bon
 inequality). In a sparse tree m is the number of published nodes: given which nodes were published,
 the noise of each depends on its own publication alone. All of it is post-processing.
 
-Source: Ghazi, Kamath, Kumar, Manurangsi, Wu, Problem 3.1 (thresholds of their own for each node).
+Source: derived here. Ghazi, Kamath, Kumar, Manurangsi, Wu pose the classification of nodes by one
+threshold (Problem 4.2) and thresholds of their own for each node (Problem 3.1, about estimates).
 """
 
 from __future__ import annotations
