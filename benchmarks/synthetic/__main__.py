@@ -1,6 +1,7 @@
 """Expected distances of generators of synthetic rows from their data, by independent runs.
 
     python -m benchmarks.synthetic [--write docs/synthetic-accuracy.md]
+    python -m benchmarks.synthetic --predicted
 
 W1 in one column is the integral of |F - G| (Vallender), exact for a sample against a partition. In
 more columns it is an upper bound of W1 by a tree metric that dominates l-infinity.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
 import sys
 import time
@@ -26,11 +28,15 @@ from benchmarks.reproduction.simulation import Mean
 from benchmarks.synthetic.generators import (
     GENERATORS,
     Partition,
+    box,
     box_intervals,
     depth,
     encode_points,
+    planned,
+    real,
 )
 from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.boxes.question import HypercubeQuestion, predicted_distance
 from dptrees.dpcore.papers.holland import multifractal
 
 Place = TypeVar("Place")
@@ -284,6 +290,51 @@ def _size_table(cases: Sequence[Case], found: Found) -> str:
     return table(["n, epsilon", *_names(cases[0])], rows)
 
 
+# --- what a plan predicts ---
+
+PREDICTED_EXTENT = Extent(sizes=((1_000, 1.0), (10_000, 1.0), (100_000, 0.1)), runs=8)
+PREDICTED = ("planned", "privhp", "privhp_paper", "privtree", "pmm")
+
+
+def predicted_case(place: tuple[str, int, int, float, int]) -> tuple[str, float, list[float]]:
+    """Return what a plan predicts of a mechanism, its number, and the mean measured distance of
+    each source."""
+    mechanism, columns, rows, epsilon, runs = place
+    domain = box(columns)
+    plan = planned(mechanism, domain, rows, epsilon)
+    question = HypercubeQuestion(name="box", domain=domain, plan=plan)
+    found = predicted_distance(question.held, domain, rows)
+    if found is None:
+        return "-", math.nan, []
+    generator, measured = real(mechanism, mechanism), []
+    for source, draw in SOURCES.items():
+        values = []
+        for run in range(runs):
+            data, noise = streams(source, rows, columns, run)
+            points = draw(data, rows, columns)
+            values.append(distance(points, generator.release(points, epsilon, noise).partition))
+        measured.append(float(np.mean(values)))
+    span = f"{short_number(found.least)} to {short_number(found.most)}"
+    return f"{short_number(found.typical)} ({span})", found.typical, measured
+
+
+def predicted_table(extent: Extent) -> str:
+    """W1 as `dptrees plan` predicts it, over what is measured on the sources, which are others than
+    it simulates."""
+    places = [
+        (mechanism, columns, rows, epsilon, extent.run_count(rows))
+        for columns, (rows, epsilon), mechanism in itertools.product(
+            COLUMNS, extent.sizes, PREDICTED
+        )
+    ]
+    rows = []
+    for place, (text, typical, values) in zip(places, mapped(predicted_case, places), strict=True):
+        mechanism, columns, many, epsilon, _ = place
+        cells = [f"{short_number(each)} ({typical / each:.2f})" for each in values]
+        rows.append([f"{columns}; {many:,}, {epsilon:g}", mechanism, text, *(cells or "---")])
+    return table(["columns; n, epsilon", "mechanism", "predicted", *SOURCES], rows)
+
+
 # --- the page ---
 
 
@@ -292,9 +343,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.synthetic", description=__doc__.splitlines()[0]
     )
+    parser.add_argument("--predicted", action="store_true", help="only what plans predict")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="the page to write")
     options = parser.parse_args(arguments)
     start = time.perf_counter()
+    if options.predicted:
+        print(predicted_table(PREDICTED_EXTENT))
+        return 0
     tables = main_tables(LONG)
     show_page(f"## Expected distance\n\n{tables}\n", options.write)
     print(f"{time.perf_counter() - start:.0f} seconds", file=sys.stderr)

@@ -54,9 +54,8 @@ from dptrees.dpcore.boxes.planner import (
     PartitionChoices,
     PartitionSetting,
     plan_partition,
-    plan_privtree,
 )
-from dptrees.dpcore.boxes.question import HypercubeQuestion
+from dptrees.dpcore.boxes.question import PLANNERS, HypercubeQuestion
 from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.numbers import NumberDomain
@@ -345,7 +344,7 @@ def planned(
         unit=ADD_REMOVE_ROW,
     )
     choices = PartitionChoices.from_mechanism(mechanism, rows=rows, **given)
-    return (plan_privtree if mechanism == "privtree" else plan_partition)(setting, choices)
+    return PLANNERS.get(mechanism, plan_partition)(setting, choices)
 
 
 def real(name: str, mechanism: str, **given: Any) -> Generator:

@@ -20,7 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
+from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arithmetic.normal import normal_quantile
 from dptrees.dpcore.arrays import Flags, Floats, Integers
 from dptrees.dpcore.boxes.domain import HypercubeDomain, Nodes
 from dptrees.dpcore.boxes.partition import (
@@ -35,6 +38,7 @@ from dptrees.dpcore.boxes.partition import (
 from dptrees.dpcore.boxes.plan import LevelVariances, SketchError
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.ordered.columns import BATCH_ROWS, uniform
+from dptrees.dpcore.privacy.unit import Measure
 
 # The cells [start, stop) of a box along each axis.
 Box = Sequence[tuple[int, int]]
@@ -488,3 +492,100 @@ def _other_variance(
         gamma, above = gammas[each.deeper], alpha[each.deeper]
         places = each.children[each.deeper]
     return total
+
+
+# What the variance of a Laplace law on the integers lacks at most, in rows^2.
+_CUT_OFF = 1 / 6
+
+
+def standard_margin(measure: Measure, confidence: float) -> float:
+    """Half the width of an interval, in standard errors.
+
+    Of Gaussian noise the normal quantile. Of Laplace noise the larger of the normal and the Laplace
+    quantile, ln(1 / (1 - confidence)) / sqrt 2: sums of Laplace variables are between the two.
+
+    >>> [round(standard_margin(measure, 0.95), 3) for measure in (Measure.RHO, Measure.EPSILON)]
+    [1.96, 2.118]
+    """
+    normal = normal_quantile((1 + confidence) / 2)
+    if measure is Measure.RHO:
+        return normal
+    return max(normal, -log(1 - confidence) / math.sqrt(2))
+
+
+def interval(
+    estimate: ArrayLike,
+    std_error: ArrayLike,
+    margin: float,
+    most: float,
+    beyond: ArrayLike = 0.0,
+) -> tuple[Floats, Floats]:
+    """The intervals of whole counts, from 0 to `most` rows.
+
+    Noise is on the integers, and so has a part of its spread and tails cut off. A discrete Laplace
+    variable X of rate r is beyond k no more often than a continuous one Y of this rate is beyond k
+    + 1/2, as 2 q^(k + 1) / (1 + q) <= q^(k + 1/2); and var Y = 2 / r^2 <= var X + 1/6, as 1 / x^2 -
+    1 / sinh(x)^2 <= 1/3. So with 1/6 more of variance and half a row on both sides the interval of
+    one measured count is at least as sure as stated, at any scale; that of one with discrete
+    Gaussian noise as well (in the tests). Without, it would hold the count 92.7 times in 100
+    instead of 95 at scale 1, and 83 times at worst.
+
+    Args:
+        estimate: (...) in rows.
+        std_error: (...) in rows; 0 where the count is known.
+        margin: of `standard_margin`.
+        most: the number of rows where it is public, else infinite.
+        beyond: (...) by how much wider it is on both sides, in rows.
+
+    Returns:
+        the lower and the upper ends.
+
+    >>> low, high = interval([40.0, -9.0, 7.0], [2.0, 1.0, 0.0], 2.0, 50.0)
+    >>> low.round(2).tolist(), high.round(2).tolist()
+    ([35.42, 0.0, 7.0], [44.58, 0.0, 7.0])
+    """
+    center, spread = np.asarray(estimate, np.float64), np.asarray(std_error, np.float64)
+    half = np.where(spread > 0, margin * np.sqrt(np.square(spread) + _CUT_OFF) + 0.5, 0.0)
+    half = half + np.asarray(beyond, np.float64)
+    return np.clip(center - half, 0.0, most), np.clip(center + half, 0.0, most)
+
+
+# Parts of what an interval may miss that are left to the noise; the rest is for collisions.
+_NOISE_PARTS = (1 / 16, 1 / 4, 1 / 2, 3 / 4, 15 / 16)
+
+
+def collided_interval(
+    measure: Measure,
+    confidence: float,
+    estimate: ArrayLike,
+    std_error: ArrayLike,
+    collisions: ArrayLike,
+    most: float,
+) -> tuple[Floats, Floats]:
+    """The intervals of whole counts whose errors are noise and collisions in sketches.
+
+    Collisions with few large counts have any tails, so Chebyshev's inequality bounds them: P(|X| >=
+    t) <= var X / t^2. With 1 - confidence = p, an interval misses at most p where noise alone may
+    miss q p and collisions (1 - q) p, for any q; or by the inequality for both together. All have
+    one center, and which is the narrowest follows from the variances: that one is taken.
+
+    Args:
+        measure: of the noise.
+        confidence: of the intervals.
+        estimate, std_error, most: as of `interval`.
+        collisions: (...) the part of the standard error that is of collisions, in rows.
+
+    >>> low, high = collided_interval(
+    ...     Measure.EPSILON, 0.95, [50.0, 50.0], [9.0, 9.0], [0.0, 9.0], math.inf)
+    >>> low.round(1).tolist(), high.round(1).tolist()
+    ([30.0, 9.2], [70.0, 90.8])
+    """
+    missed, collided = 1 - confidence, np.asarray(collisions, np.float64)
+    noise = np.sqrt(np.maximum(0.0, np.square(std_error) - np.square(collided)))
+    ends = [interval(estimate, std_error, 1 / math.sqrt(missed), most)]
+    for part in _NOISE_PARTS:
+        margin = standard_margin(measure, 1 - part * missed)
+        beyond = collided / math.sqrt((1 - part) * missed)
+        ends.append(interval(estimate, noise, margin, most, beyond))
+    lows, highs = zip(*ends, strict=True)
+    return np.max(lows, axis=0), np.min(highs, axis=0)

@@ -11,19 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
 
-from dptrees.dpcore.arithmetic.elementary import log
-from dptrees.dpcore.arithmetic.normal import normal_quantile
+from dptrees.dpcore.arithmetic.elementary import exp, log, log2
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan, plan_adaptive
-from dptrees.dpcore.boxes.domain import HypercubeDomain
+from dptrees.dpcore.boxes.domain import HypercubeDomain, Nodes, cell_bits
 from dptrees.dpcore.boxes.held_counts import HeldCodes, HeldCounts, HeldTables
 from dptrees.dpcore.boxes.partition import Measurement, measured_variance
+from dptrees.dpcore.boxes.parts import collided_interval, interval, standard_margin
 from dptrees.dpcore.boxes.plan import (
     EstimatedTree,
     Estimation,
@@ -41,8 +41,10 @@ from dptrees.dpcore.boxes.planner import (
     plan_partition,
     plan_privtree,
 )
+from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
 from dptrees.dpcore.ordered.columns import ColumnsQuestion
+from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.questions.messages import (
     Counter,
@@ -125,107 +127,6 @@ def _fits(plan: AdaptivePartitionPlan, choices: PartitionChoices) -> bool:
         return True
     rows = choices.rows_at_most or choices.rows or GUESSED_ROWS
     return 2 * CODE_BYTES * min(rows, 1 << plan.depths[-1]) <= DEFAULT_MEMORY
-
-
-# What the variance of a Laplace law on the integers lacks at most, in rows^2.
-_CUT_OFF = 1 / 6
-
-
-def standard_margin(measure: Measure, confidence: float) -> float:
-    """Half the width of an interval, in standard errors.
-
-    Of Gaussian noise the normal quantile. Of Laplace noise the larger of the normal and the Laplace
-    quantile, ln(1 / (1 - confidence)) / sqrt 2: sums of Laplace variables are between the two.
-
-    >>> [round(standard_margin(measure, 0.95), 3) for measure in (Measure.RHO, Measure.EPSILON)]
-    [1.96, 2.118]
-    """
-    normal = normal_quantile((1 + confidence) / 2)
-    if measure is Measure.RHO:
-        return normal
-    return max(normal, -log(1 - confidence) / math.sqrt(2))
-
-
-def interval(
-    estimate: ArrayLike,
-    std_error: ArrayLike,
-    margin: float,
-    most: float,
-    beyond: ArrayLike = 0.0,
-) -> tuple[Floats, Floats]:
-    """The intervals of whole counts, from 0 to `most` rows.
-
-    Noise is on the integers, and so has a part of its spread and tails cut off. A discrete Laplace
-    variable X of rate r is beyond k no more often than a continuous one Y of this rate is beyond k
-    + 1/2, as 2 q^(k + 1) / (1 + q) <= q^(k + 1/2); and var Y = 2 / r^2 <= var X + 1/6, as 1 / x^2 -
-    1 / sinh(x)^2 <= 1/3. So with 1/6 more of variance and half a row on both sides the interval of
-    one measured count is at least as sure as stated, at any scale; that of one with discrete
-    Gaussian noise as well (in the tests). Without, it would hold the count 92.7 times in 100
-    instead of 95 at scale 1, and 83 times at worst.
-
-    Args:
-        estimate: (...) in rows.
-        std_error: (...) in rows; 0 where the count is known.
-        margin: of `standard_margin`.
-        most: the number of rows where it is public, else infinite.
-        beyond: (...) by how much wider it is on both sides, in rows.
-
-    Returns:
-        the lower and the upper ends.
-
-    >>> low, high = interval([40.0, -9.0, 7.0], [2.0, 1.0, 0.0], 2.0, 50.0)
-    >>> low.round(2).tolist(), high.round(2).tolist()
-    ([35.42, 0.0, 7.0], [44.58, 0.0, 7.0])
-    """
-    center, spread = np.asarray(estimate, np.float64), np.asarray(std_error, np.float64)
-    half = np.where(spread > 0, margin * np.sqrt(np.square(spread) + _CUT_OFF) + 0.5, 0.0)
-    half = half + np.asarray(beyond, np.float64)
-    return np.clip(center - half, 0.0, most), np.clip(center + half, 0.0, most)
-
-
-# Parts of what an interval may miss that are left to the noise; the rest is for collisions.
-_NOISE_PARTS = (1 / 16, 1 / 4, 1 / 2, 3 / 4, 15 / 16)
-
-
-def collided_interval(
-    plan: PartitionMechanism,
-    confidence: float,
-    estimate: ArrayLike,
-    std_error: ArrayLike,
-    collisions: ArrayLike,
-    most: float,
-) -> tuple[Floats, Floats]:
-    """The intervals of whole counts whose errors are noise and collisions in sketches.
-
-    Collisions with few large counts have any tails, so Chebyshev's inequality bounds them: P(|X| >=
-    t) <= var X / t^2. With 1 - confidence = p, an interval misses at most p where noise alone may
-    miss q p and collisions (1 - q) p, for any q; or by the inequality for both together. All have
-    one center, and which is the narrowest follows from the variances: that one is taken.
-
-    Args:
-        plan: of the tree.
-        confidence: of the intervals.
-        estimate, std_error, most: as of `interval`.
-        collisions: (...) the part of the standard error that is of collisions, in rows.
-
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
-    >>> plan = plan_partition(
-    ...     PartitionSetting(bits=8, diameters=lambda depth: 2.0**-depth, dimensions=1,
-    ...                      budget=Budget(measure=Measure.EPSILON, amount=1), unit=ADD_REMOVE_ROW),
-    ...     PartitionChoices(rows=10**6))
-    >>> low, high = collided_interval(plan, 0.95, [50.0, 50.0], [9.0, 9.0], [0.0, 9.0], math.inf)
-    >>> low.round(1).tolist(), high.round(1).tolist()
-    ([30.0, 9.2], [70.0, 90.8])
-    """
-    missed, collided = 1 - confidence, np.asarray(collisions, np.float64)
-    noise = np.sqrt(np.maximum(0.0, np.square(std_error) - np.square(collided)))
-    ends = [interval(estimate, std_error, 1 / math.sqrt(missed), most)]
-    for part in _NOISE_PARTS:
-        margin = standard_margin(plan.measure, 1 - part * missed)
-        beyond = collided / math.sqrt((1 - part) * missed)
-        ends.append(interval(estimate, noise, margin, most, beyond))
-    lows, highs = zip(*ends, strict=True)
-    return np.max(lows, axis=0), np.min(highs, axis=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -397,7 +298,7 @@ def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[
         else:
             collided = np.sqrt(found.collisions[place])
             low, high = collided_interval(
-                question.plan, question.confidence, running.estimate, spread, collided, most
+                question.plan.measure, question.confidence, running.estimate, spread, collided, most
             )
             measured = np.where(np.isinf(level.variance), np.nan, np.sqrt(level.variance))
             added = {MEASURED_ERROR: measured, COLLISION_ERROR: collided}
@@ -435,6 +336,158 @@ PLANNERS: Mapping[str, Callable[[PartitionSetting, PartitionChoices], PartitionM
     "privtree": plan_privtree,
     "adaptive": plan_adaptive,
 }
+
+
+# More rows, cells of sketches, or nodes of a partition without a threshold are not simulated: it
+# would take longer than the rest of a plan.
+MOST_SIMULATED, _MOST_CELLS, _MOST_WHOLE = 2**19, 2**20, 2**18
+# Rows of all releases of a shape, and at most so many releases.
+_SIMULATED, _MOST_RELEASES = 2**17, 4
+# Cells at whose edges distribution functions of one column are compared.
+_LINE_BITS = 16
+# Everybody knows it: it protects nothing, and makes a prediction the same in every run.
+_PUBLIC_KEY = ReleaseKey(bytes(32))
+_SHAPES = ("heaps", "skewed", "clusters")
+
+
+class PredictedDistance(NamedTuple):
+    """W1 of synthetic rows from the data, of each column's range, over public shapes.
+
+    Attributes:
+        rows: of the data.
+        typical: the geometric mean over the shapes.
+        least, most: of a shape.
+    """
+
+    rows: int
+    typical: float
+    least: float
+    most: float
+
+
+@lru_cache(maxsize=64)
+def predicted_distance(
+    held: HeldCounts, domain: HypercubeDomain, rows: int
+) -> PredictedDistance | None:
+    """The distance by releases of public rows under a public key, as a release makes them.
+
+    A column's sides are taken as powers of two of parts. Of one column W1 is the integral of the
+    difference of both distribution functions. Of more it is an upper bound in l-infinity: points
+    whose last common node has the diameter delta_{t-1} move by at most that, so
+
+        W1 <= sum_t (delta_{t-1} - delta_t) 1/2 sum_cells |P(cell) - Q(cell)| + delta_T,
+
+    over depths t up to T, from where on there are more cells than rows.
+
+    Args:
+        held: with the plan.
+        domain: of the tree.
+        rows: a public guess; of more than 2^19, 2^19.
+
+    Returns:
+        None where sketches, or partitions whose nodes are split whatever the noise, are too large.
+    """
+    rows, plan = min(rows, MOST_SIMULATED), held.plan
+    if plan.holding is Holding.SKETCH and (plan.state_bytes or 0) > 8 * _MOST_CELLS:
+        return None
+    rule = plan.rule if isinstance(plan, PartitionPlan) else None
+    if rule and rule.errors is None and min(2 ** plan.depths[-1], 8 * rule.most) > _MOST_WHOLE:
+        return None
+    axes = len(domain.axes)
+    finest = axes * (1 + math.ceil(log2(rows) / axes)) if axes > 1 else _LINE_BITS
+    bits = min(domain.bits, max(plan.depths[-1], finest))
+    sides = domain.axis_bits.halvings(bits)
+    public = HypercubeDomain(
+        axes=tuple(
+            StepDomain(kind="integer", column=str(axis), lower=0, upper=2**side)
+            for axis, side in enumerate(sides)
+            if side
+        ),
+        depths=tuple(side for side in sides if side),
+    )
+    depths = range(min(finest, bits) + 1)
+    extents = np.array([_widest(domain, depth) for depth in depths])
+    logs = []
+    for shape in _SHAPES:
+        found = []
+        for release in range(min(_MOST_RELEASES, max(1, _SIMULATED // rows))):
+            stream = public_stream("box", shape, axes, rows, release)
+            codes = np.sort(public.codes(_public_rows(shape, public, rows, stream)))
+            grown = _grown(replace(held, bits=bits), public, codes, release)
+            found.append(_distance(grown, codes, bits, extents, axes))
+        logs.append(log(max(1e-300, math.fsum(found) / len(found))))
+    return PredictedDistance(rows, exp(math.fsum(logs) / len(logs)), exp(min(logs)), exp(max(logs)))
+
+
+def _widest(domain: HypercubeDomain, depth: int) -> float:
+    """Return the diameter of the nodes of a depth; columns of one cell have none."""
+    halvings = domain.axis_bits.halvings(depth)
+    axes = zip(domain.axes, domain.extents(depth), halvings, strict=True)
+    return max(own if halved < cell_bits(axis) else 0.0 for axis, own, halved in axes)
+
+
+def _public_rows(
+    shape: str, domain: HypercubeDomain, rows: int, stream: RandomStream
+) -> dict[str, pa.Array]:
+    """Rows of independent bell-shaped columns, of skewed ones, or in 16 small clusters."""
+
+    def uniform() -> Floats:
+        values: Floats = (stream.uint64(rows) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return values
+
+    cluster, result = (stream.uint64(rows) >> np.uint64(60)).astype(np.int64), {}
+    for place, axis in enumerate(domain.axes):
+        if shape == "heaps":
+            own = (uniform() + uniform() + uniform()) / 3
+        elif shape == "skewed":
+            first = uniform()
+            own = first * first * first
+        else:
+            center = (cluster * (2 * place + 1) % 16 + 0.5) / 16
+            own = center + (uniform() + uniform() - 1) / 64
+        result[axis.column] = pa.array((own * axis.cells).astype(np.int64))
+    return result
+
+
+def _grown(held: HeldCounts, domain: HypercubeDomain, codes: Nodes, release: int) -> EstimatedTree:
+    """Return the partition of public rows."""
+    noise = NoiseSource(
+        key=_PUBLIC_KEY, release=str(release), spec_digest=b"", global_digest=b"", nonce=b"model"
+    )
+    sent = {}
+    for part in held.split_counts(NodeCounts.grouped(pa.array(codes)), noise.choices):
+        counts = held.merge(part.place, [part.data])
+        sent[part.place] = held.draw(part.place, counts.to_bytes(), noise)
+    return held.plan.estimated(domain, held.measurement(sent, noise))
+
+
+def _distance(grown: EstimatedTree, codes: Nodes, bits: int, extents: Floats, axes: int) -> float:
+    """Return the distance of a partition's counts from rows, by their sorted codes."""
+    starts, masses = [], []
+    for level, ends, counts in zip(
+        grown.tree.levels, grown.tree.leaves(), grown.counts, strict=True
+    ):
+        starts.append(level.nodes[ends].astype(np.float64) * 2.0**-level.depth)
+        masses.append(counts[ends])
+    start, mass = np.concatenate(starts), np.concatenate(masses)
+    order = np.argsort(start)
+    edges = np.append(start[order], 1.0)
+    below = np.append(0.0, np.cumsum(mass[order])) / max(1, int(mass.sum()))
+    points = codes.astype(np.float64) * 2.0**-bits
+    if axes == 1:
+        at = np.arange(2**_LINE_BITS) * 2.0**-_LINE_BITS
+        known = np.searchsorted(points, at) / len(points)
+        return float(np.abs(np.interp(at, edges, below) - known).mean())
+    total = float(extents[-1])
+    for depth in np.flatnonzero(np.diff(extents)) + 1:
+        cells = np.floor(points * 2.0**depth)
+        first = np.flatnonzero(np.diff(cells, prepend=-1.0))
+        real = np.diff(first, append=len(cells)) / len(cells)
+        at = cells[first] * 2.0**-depth
+        given = np.interp(at + 2.0**-depth, edges, below) - np.interp(at, edges, below)
+        apart = float(np.abs(given - real).sum()) + max(0.0, 1 - float(given.sum()))
+        total += float(extents[depth - 1] - extents[depth]) * apart / 2
+    return total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -540,3 +593,12 @@ class HypercubeWorkload(Workload[HypercubeQuestion]):
 
     def error_in_rows(self, question: HypercubeQuestion) -> float:
         return self.predicted(question)
+
+    def reported_error(self, question: HypercubeQuestion) -> tuple[float, str, str | None] | None:
+        found = predicted_distance(question.held, question.domain, self.choices.guessed_rows)
+        if found is None:
+            return None
+        rows, typical, least, most = found
+        span = f"between {least:.2g} and {most:.2g}"
+        holds = f"in synthetic rows, if {rows:,} rows look like public shapes: {span}"
+        return float(f"{typical:.2g}"), "column ranges (W1)", holds

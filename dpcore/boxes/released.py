@@ -21,15 +21,15 @@ from dptrees.dpcore.boxes.parts import (
     ReleasedPartition,
     WeightedSum,
     box_sums,
+    collided_interval,
+    interval,
+    standard_margin,
 )
 from dptrees.dpcore.boxes.plan import Estimation, LevelVariances, PartitionPlan
 from dptrees.dpcore.boxes.question import (
     COLLISION_ERROR,
     MEASURED_ERROR,
     HypercubeQuestion,
-    collided_interval,
-    interval,
-    standard_margin,
 )
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.ordered.columns import ReleasedColumn, ReleasedColumns, Sides
@@ -118,11 +118,11 @@ class ReleasedHypercube(ReleasedColumns):
     def _ends(
         self, estimate: float, std_error: float, collisions: float | None, most: float
     ) -> tuple[Floats, Floats]:
-        plan = self.question.plan
+        measure = self.question.plan.measure
         if collisions is None:
-            margin = standard_margin(plan.measure, self.confidence)
+            margin = standard_margin(measure, self.confidence)
             return interval(estimate, std_error, margin, most)
-        return collided_interval(plan, self.confidence, estimate, std_error, collisions, most)
+        return collided_interval(measure, self.confidence, estimate, std_error, collisions, most)
 
     def select_column(self, column: str) -> ReleasedColumn:
         return ReleasedColumn(self, self.question.domain.find_column(column))

@@ -386,6 +386,18 @@ class Workload(ABC, Generic[Planned]):
         """
         return UNPREDICTED
 
+    def reported_error(self, question: Planned) -> tuple[float, str, str | None] | None:
+        """The predicted error that a plan shows, its unit, and what it holds for where that is not
+        whatever the data; None where none is predicted.
+
+        Args:
+            question: one of `planned`.
+        """
+        unit = self.error_unit
+        if unit is None:
+            return None
+        return self.predicted(question), unit, self.condition(question)
+
     def error_in_rows(self, question: Planned) -> float:
         """The typical error of a plan in rows, by which bounds of a unit are chosen: what is
         predicted, where that is in rows, else the noise of one count that has the whole budget.

@@ -68,8 +68,7 @@ def totals_entry(configuration: Configuration, plan: ReleasePlan) -> dict[str, A
 def predicted_entry(workload: Workload[Any], question: Question) -> dict[str, Any]:
     """A tree's predicted error, None if it compares with no other tree's, and what it holds for
     where it is not whatever the data."""
-    unit, condition = workload.error_unit, workload.condition(question)
-    error = None if unit is None else workload.predicted(question)
+    error, unit, condition = workload.reported_error(question) or (None, None, None)
     held = {} if condition is None else {"condition": condition}
     return {"error": error, "unit": unit} | held
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.boxes.partition import NodeNoise
-from dptrees.dpcore.boxes.question import interval, standard_margin
+from dptrees.dpcore.boxes.parts import interval, standard_margin
 from dptrees.dpcore.privacy.unit import Measure
 from tests.dpcore.boxes.boxes import draw_rows, plan_question, released
 from tests.dpcore.boxes.test_coverage import BOX, EXACT, FALSE_ALARM, WiderNoise, grown

@@ -15,8 +15,9 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.boxes.partition import CodeCounts, Estimates, NodeNoise, Nodes
+from dptrees.dpcore.boxes.parts import interval, standard_margin
 from dptrees.dpcore.boxes.plan import EstimatedTree
-from dptrees.dpcore.boxes.question import HypercubeQuestion, interval, standard_margin
+from dptrees.dpcore.boxes.question import HypercubeQuestion
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.unit import Measure

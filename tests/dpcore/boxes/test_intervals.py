@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dptrees.dpcore.boxes.question import interval, standard_margin
+from dptrees.dpcore.boxes.parts import interval, standard_margin
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace, NoiseLaw
 from dptrees.dpcore.privacy.unit import Measure
 

@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dptrees.dpcore.boxes.domain import HypercubeDomain
-from dptrees.dpcore.boxes.parts import ReleasedPartition, box_sums
+from dptrees.dpcore.boxes.parts import ReleasedPartition, box_sums, interval, standard_margin
 from dptrees.dpcore.boxes.plan import Estimation, Holding
-from dptrees.dpcore.boxes.question import interval, standard_margin
 from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.domain_kinds import CategoryDomain

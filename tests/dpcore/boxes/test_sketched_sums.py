@@ -15,9 +15,8 @@ from scipy import stats
 
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.boxes.partition import GrownTree, OtherSpread, least_squares
-from dptrees.dpcore.boxes.parts import ReleasedPartition, box_sums
+from dptrees.dpcore.boxes.parts import ReleasedPartition, box_sums, interval, standard_margin
 from dptrees.dpcore.boxes.plan import Holding, PartitionPlan
-from dptrees.dpcore.boxes.question import interval, standard_margin
 from dptrees.dpcore.boxes.released import ReleasedHypercube
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import Measure
