@@ -330,7 +330,7 @@ def needs_key(plan: ReleasePlan) -> bool:
     choices = KeyedChoices(key=NoKey(), release=plan.name)  # type: ignore[arg-type]
     try:
         for question in plan.questions:
-            question.counter(dense=False, choices=choices)
+            question.with_choices(choices).counter(dense=False, choices=choices)
     except KeyIsUsedError:
         return True
     return False

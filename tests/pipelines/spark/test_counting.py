@@ -23,6 +23,11 @@ from tests.pipelines.refusals import not_refused
 from tests.pipelines.spark.conftest import MINUTES, UNIT, by_spark, compare, config
 from tests.pipelines.spark.stand_in import Engine, Piece, engine_in
 
+EACH_KIND = (
+    *("cdf", "sums", "hierarchy", "sparse-paths", "box-count-min"),
+    *("sketch", "distinct", "mean", "table", "exponential", "adaptive"),
+)
+
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
@@ -38,9 +43,7 @@ def pieces_of_100_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("pieces_of_100_bytes")
 @pytest.mark.parametrize("unit", [{}, UNIT], ids=["row", "unit"])
-@pytest.mark.parametrize(
-    "name", ["cdf", "sums", "hierarchy", "sparse-paths", "box-count-min", "sketch"]
-)
+@pytest.mark.parametrize("name", EACH_KIND)
 def test_the_same_bytes(name: str, unit: dict[str, Any], rows: pa.Table, engine: Engine) -> None:
     """Compare with the release of the rows in memory; partitions and batches differ."""
     given = read_config(name)

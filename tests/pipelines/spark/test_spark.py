@@ -74,6 +74,8 @@ def frame(spark: Any, work: Path) -> Any:
         ("hierarchy", {}),
         ("sparse-paths", UNIT),
         ("box-count-min", {}),
+        ("distinct", {}),
+        ("sketch", {}),
     ],
 )
 def test_the_same_bytes(name: str, unit: dict[str, Any], frame: Any, rows: pa.Table) -> None:
