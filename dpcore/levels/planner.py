@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from operator import attrgetter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dptrees.dpcore.arithmetic.elementary import exp, log
 from dptrees.dpcore.levels.uniform import UniformMechanism
@@ -421,14 +421,16 @@ class WholeLevels(Planner[OrderedWorkload]):
 
     def mechanism(self, workload: OrderedWorkload, setting: Setting) -> UniformMechanism:
         given, rows = workload.tree_setting(setting), workload.guess_of_counts
-        plan = plan_mechanism(
-            PLANNED if workload.mechanism == LEVELS else workload.mechanism,
-            given,
-            objective=workload.objective,
-            fanouts=workload.fanouts,
-            level_budgets=workload.level_budgets,
-            estimator=workload.estimator,
-        )
+        choices: dict[str, Any] = {
+            "objective": workload.objective,
+            "level_budgets": workload.level_budgets,
+            "estimator": workload.estimator,
+        }
+        name = PLANNED if workload.mechanism == LEVELS else workload.mechanism
+        plan = plan_mechanism(name, given, fanouts=workload.fanouts, **choices)
+        if plan.is_complement and workload.consistency is Consistency.SHRUNK:
+            # Counts are drawn to even splits of measured nodes.
+            plan = plan_mechanism(name, given, fanouts=one_level(2).fanouts, **choices)
         if workload.reads_counts and plan.is_efficient:
             plan = plan_for_counts(
                 plan,

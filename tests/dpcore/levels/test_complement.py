@@ -15,16 +15,21 @@ import numpy as np
 import pytest
 
 from dptrees.dpcore.levels.planner import (
+    WholeLevels,
     plan_mechanism,
     plan_tree,
     predicted_cdf_rmse,
     predicted_error,
 )
 from dptrees.dpcore.levels.uniform import UniformAnswerErrors, UniformMechanism, range_error
+from dptrees.dpcore.levels.workload import OrderedWorkload, ReadAs
+from dptrees.dpcore.mechanisms import LEVELS
+from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.papers.forest import PapersForest
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
+from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.uniform.objectives import CDF, NodeObjective, RangeObjective
-from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan, TreeSetting
+from dptrees.dpcore.uniform.plan import Consistency, Estimator, Measured, TreePlan, TreeSetting
 from tests.dpcore.cases import for_each
 from tests.dpcore.tree_runs import solve_runs
 
@@ -70,6 +75,20 @@ def test_a_given_shape_or_estimator_is_kept() -> None:
     for estimator in (Estimator.NONE, Estimator.BELOW, Estimator.REFINED):
         plan = plan_mechanism("planned", PUBLIC, estimator=estimator)
         assert (plan.measured, plan.estimator) == (Measured.NODES, estimator)
+
+
+@for_each("consistency", Consistency)
+def test_every_way_to_make_counts_has_a_plan(consistency: Consistency) -> None:
+    """Shrunk counts need two measured nodes."""
+    cells = {"lower": 0, "upper": 2, "cells": 2, "outside": "clamp", "missing": "first"}
+    domain = make_domain({"column": "x", "type": "integer", **cells})
+    workload = OrderedWorkload(name="x", domain=domain, mechanism=LEVELS, consistency=consistency)
+    for reads in (None, ReadAs.COUNTS):
+        given = replace(workload, read_as=reads)
+        mechanism = WholeLevels().mechanism(given, Setting(unit=SUBSTITUTE_ROW, budget=EPSILON))
+        assert mechanism.consistency is consistency
+        assert mechanism.plan.is_complement == (consistency is not Consistency.SHRUNK)
+        assert WholeLevels().predicted(given, mechanism) > 0
 
 
 def test_outputs_of_neighbors_differ_by_at_most_e_to_the_epsilon() -> None:
