@@ -104,7 +104,7 @@ class ReleasedSketch(Released):
         steps = np.diff(lengths, prepend=0)
         most = min(_KEPT, _BELOW >> int(steps[1:].max(initial=0)))
         found = heavy_hitters(
-            lambda bits, codes: self._estimates(lengths.index(bits), codes),
+            lambda bits, codes: self._raw(lengths.index(bits), codes),
             lengths,
             threshold=-math.inf,
             most=max(count, most),
@@ -133,34 +133,38 @@ class ReleasedSketch(Released):
         return ValueError(f"node: tree {self._name} is a sketch, without nodes; use count VALUE")
 
     def _answers(self, level: int, codes: Codes, labels: Sequence[str]) -> list[Answer]:
-        raw = self._raw(level, codes)
-        estimator, moments = self._best(level)
-        low, high = self._error(level).ends(estimator, self.confidence)
-        error = math.sqrt(moments.variance)
+        cells, totals, estimator = self._cells(level, codes), self._totals(level), self._best(level)
+        raw = combined(estimator[0], cells, totals, self._hashes[level])
+        law = self._error(level).of_values(estimator[0], cells, totals, self.confidence)
+        if self.question.shape.signed:
+            law = (np.zeros(len(raw)), *law[1:])
+        values = np.stack([raw, *law], axis=1).tolist()
         return [
             Answer(
                 label=label,
-                estimate=value - moments.bias,
-                std_error=error,
+                estimate=value - bias,
+                std_error=math.sqrt(variance),
                 ci_low=max(0.0, value - high),
                 ci_high=max(0.0, value - low),
-                count=max(0, round(value - moments.bias)),
+                count=max(0, round(value - bias)),
                 fraction=None,
             )
-            for label, value in zip(labels, raw.tolist(), strict=True)
+            for label, (value, bias, variance, low, high) in zip(labels, values, strict=True)
         ]
-
-    def _estimates(self, level: int, codes: Codes) -> Floats:
-        return self._raw(level, codes) - self._best(level)[1].bias
 
     def _raw(self, level: int, codes: Codes) -> Floats:
         """The estimates of codes of a level, before their bias is taken off."""
+        cells, hashes = self._cells(level, codes), self._hashes[level]
+        return combined(self._best(level)[0], cells, self._totals(level), hashes)
+
+    def _cells(self, level: int, codes: Codes) -> Floats:
+        """The cells of codes, with their signs, (rows, n)."""
         hashes = self._hashes[level]
         cells = np.empty((hashes.rows, codes.size))
         for row, (columns, signs) in enumerate(hashes.cells(codes)):
             own = self._at(columns + (level * hashes.rows + row) * hashes.width)
             cells[row] = own if signs is None else own * signs
-        return combined(self._best(level)[0], cells, self._totals(level), hashes)
+        return cells
 
     def _at(self, cells: Integers) -> Integers:
         """The noisy counts of cells, by their numbers over all tables."""

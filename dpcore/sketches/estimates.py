@@ -13,8 +13,17 @@ for pairwise independent columns and signs (in E of two colliding codes the prod
 has mean 0); the second takes triples of columns as independent. The minimum over rows is biased
 up by collisions and, of noisy rows, down by the noise. The error of a code that was never counted
 is a random cell, so the cells of a noisy table are the law of a row's error, and order statistics
-of that law give the bias and variance of minimum and median; up to its own share c of one cell,
-also of a code that was counted.
+of that law give the bias and variance of minimum and median.
+
+A code with rows has them in one cell C of each row and in T. Without them, C is one of w cells of
+equal law, of which the w - 1 others are in the table unchanged. So the law of its error is that of
+the others alone (`RowError.of_values`): of the minimum that of another cell; of the unbiased
+estimate, C less the mean M = (T - C) / (w - 1) of the others, that of another cell less M. With A =
+(w C' - T) / (w - 1) for another cell C' and u the code's unbiased estimate,
+
+    C' - M = (1 - 1 / w) A + u / w.
+
+With the code's rows in the law, the estimate of a frequent code would be too large by c / w.
 
 Source: Cormode, Muthukrishnan 2005 (minimum); Deng, Rafiei, "New estimation algorithms for
 streaming data: count-min can do more", 2007; Charikar, Chen, Farach-Colton 2002, lemma 1 (count
@@ -28,6 +37,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 
@@ -142,6 +152,8 @@ def combined(
 
 # Atoms that represent a normal law: bias and variance are then right to 1e-3.
 _ATOMS = 2**13
+# Atoms by rows of which a code's own are left out.
+_LEFT_OUT = 2**26
 
 
 def row_variance(shape: SketchShape, *, f2: float, noise_variance: float) -> float:
@@ -298,10 +310,8 @@ class RowError:
         rows, half = self.shape.rows, (1 - confidence) / 2
         if estimator is SketchEstimator.MEAN:
             raise ValueError("estimator: the mean is no order statistic")
-        ranks = ((rows + 1) // 2, rows // 2 + 1)
-        atoms = self.unbiased
-        if estimator is SketchEstimator.MINIMUM:
-            ranks, atoms = (1, 1), self.counted
+        ranks = _ranks(estimator, rows)
+        atoms = self.counted if estimator is SketchEstimator.MINIMUM else self.unbiased
         low, high = (np.cumsum(_order_weights(atoms.size, rows, rank)) for rank in ranks)
         last = atoms.size - 1
         first = int(np.searchsorted(low, half, side="right"))
@@ -310,11 +320,76 @@ class RowError:
             float(atoms[min(int(np.searchsorted(high, 1 - half)), last)]),
         )
 
+    def of_values(
+        self, estimator: SketchEstimator, cells: Floats, totals: Floats, confidence: float
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """The errors of codes: bias, variance and both ends, each (n,).
+
+        A code's own rows are left out of the law, see above. The variance of an even number of rows
+        has them in it. Where cells are more than atoms, or than 2^26 by the number of rows, a cell
+        in w is too few to matter: the law has it in it.
+
+        Args:
+            estimator, confidence: as of `ends`.
+            cells: (rows, n) of the table of this law, as `code_cells` gives them.
+            totals: (rows,) of the table.
+
+        >>> from dptrees.dpcore.sketches.sketch import SketchKind
+        >>> shape = SketchShape(kind=SketchKind.COUNT_MIN, rows=1, width=4)
+        >>> law = RowError.from_table(shape, np.array([[2, 4, 90, 3]]))
+        >>> found = law.of_values(SketchEstimator.MINIMUM, np.array([[90.0]]), np.array([99]), 0.9)
+        >>> [round(float(each[0]), 3) for each in found]
+        [3.0, 0.667, 2.0, 4.0]
+        """
+        shape, half = self.shape, (1 - confidence) / 2
+        atoms, own, scale, shift = self.counted, cells, 1.0, np.zeros(cells.shape[1])
+        if estimator is not SketchEstimator.MINIMUM and not shape.signed:
+            own = (cells * shape.width - totals[:, None]) / (shape.width - 1)
+            atoms, scale, shift = self.unbiased, 1 - 1 / shape.width, np.median(own, axis=0)
+        own = np.sort(np.concatenate([own, -own]) if shape.signed else own, axis=0)
+        if atoms.size != len(own) * shape.width or atoms.size * shape.rows > _LEFT_OUT:
+            own = own[:0]
+        # Where each own atom was, among those that are left.
+        starts = np.searchsorted(atoms, own) - np.arange(len(own))[:, None]
+        starts = np.maximum.accumulate(starts, axis=0)
+        size = atoms.size - len(own)
+        edges = np.pad(starts, ((1, 1), (0, 0)), constant_values=((0, size), (0, 0)))
+        ranks = _ranks(estimator, shape.rows)
+        weights = [_order_weights(size, shape.rows, rank) for rank in sorted(set(ranks))]
+        means, squares = np.zeros((2, cells.shape[1]))
+        for at, each in product(range(len(own) + 1), weights):
+            first = each * atoms[at : at + size] / len(weights)
+            means += np.diff(_running(first)[edges[at : at + 2]], axis=0)[0]
+            second = first * atoms[at : at + size]
+            squares += np.diff(_running(second)[edges[at : at + 2]], axis=0)[0]
+        variance = np.maximum(squares - means * means, 0.0) * scale**2
+        if len(weights) > 1:
+            variance = np.full_like(means, self.moments(estimator).variance)
+        low = np.searchsorted(np.cumsum(weights[0]), half, side="right")
+        high = np.searchsorted(np.cumsum(weights[-1]), 1 - half)
+        lower, upper = (
+            atoms[at + (starts <= at).sum(axis=0)] for at in np.minimum([low, high], size - 1)
+        )
+        bias, lower, upper = (
+            each * scale + shift / shape.width for each in (means, lower, upper)
+        )
+        return bias, variance, lower, upper
+
     def best_estimator(self) -> SketchEstimator:
         """The estimator of the least predicted mean square error; of equal ones the first."""
         return min(
             kind_estimators(self.shape.kind), key=lambda each: self.moments(each).mean_square
         )
+
+
+def _ranks(estimator: SketchEstimator, rows: int) -> tuple[int, int]:
+    """The draws that the minimum or the median lies between, from the least."""
+    return (1, 1) if estimator is SketchEstimator.MINIMUM else ((rows + 1) // 2, rows // 2 + 1)
+
+
+def _running(values: Floats) -> Floats:
+    """Sums of the values before each, and of all."""
+    return np.concatenate([[0.0], np.cumsum(values)])
 
 
 def _atoms(values: Floats, weights: Integers, most: int) -> Floats:
@@ -377,7 +452,7 @@ def _median_moments(atoms: Floats, rows: int) -> ErrorMoments:
     inner = centered * integer_power(chance, half - 1) / atoms.size
     before = np.cumsum(inner) - inner / 2
     outer = centered * integer_power(1 - chance, half - 1) / atoms.size
-    product = half**2 * math.comb(rows, half) * dot(outer, before)
+    both = half**2 * math.comb(rows, half) * dot(outer, before)
     apart = (upper.bias - lower.bias) / 2
     squares = lower.variance + upper.variance + 2 * apart * apart
-    return ErrorMoments(bias=bias, variance=squares / 4 + product / 2)
+    return ErrorMoments(bias=bias, variance=squares / 4 + both / 2)

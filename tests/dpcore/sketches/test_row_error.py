@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import public_stream
@@ -15,6 +16,8 @@ from dptrees.dpcore.noise.source import add_noise
 from dptrees.dpcore.sketches.estimates import (
     RowError,
     SketchEstimator,
+    code_cells,
+    combined,
     estimates,
     kind_estimators,
     row_estimates,
@@ -82,6 +85,74 @@ def test_order_statistics_by_brute_force() -> None:
             moments = law.moments(estimator)
             assert (moments.bias, moments.variance) == pytest.approx((bias, variance))
             assert moments.mean_square == pytest.approx(bias**2 + variance)
+
+
+@pytest.mark.parametrize("kind", SketchKind)
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_codes_own_rows_are_left_out_of_its_law(kind: SketchKind, rows: int) -> None:
+    """Check each end and moment against all draws of the other cells, in a sketch with ties."""
+    shape, rng = make_shape(kind, rows, width=4), np.random.default_rng(rows)
+    for _ in range(5):
+        table = rng.integers(-3, 4, (rows, 4)) + rng.integers(0, 2, (rows, 4)) * 40
+        table[:, -1] = table[0, 0] + 3 - table[:, :-1].sum(axis=1)  # one center
+        law, columns = RowError.from_table(shape, table), rng.integers(0, 4, rows)
+        own = table[np.arange(rows), columns].astype(float)
+        others = np.array([np.delete(*each) for each in zip(table, columns, strict=True)])
+        for estimator in (SketchEstimator.MINIMUM, SketchEstimator.MEDIAN):
+            if estimator is SketchEstimator.MINIMUM and shape.signed:
+                continue
+            atoms, combine = others.ravel(), np.min
+            if estimator is SketchEstimator.MEDIAN:
+                combine = np.median
+                means = own - row_estimate(shape, own, table)
+                # Of each row the other cells less their mean; their pooled law has one center.
+                atoms = others.ravel() - np.median(means)
+            atoms = np.concatenate([atoms, -atoms]) if shape.signed else atoms
+            draws = np.array([combine(each) for each in itertools.product(atoms, repeat=rows)])
+            totals = table.sum(axis=1).astype(float)
+            bias, variance, low, high = (
+                float(each[0]) for each in law.of_values(estimator, own[:, None], totals, 0.8)
+            )
+            assert bias == pytest.approx(draws.mean())
+            if rows % 2:
+                assert variance == pytest.approx(draws.var())
+            assert (draws < low - 1e-9).mean() <= 0.1 + 1e-9
+            assert (draws > high + 1e-9).mean() <= 0.1 + 1e-9
+
+
+def row_estimate(shape: SketchShape, own: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """Cells less the mean of the others of their rows; of a count sketch as they are."""
+    return own if shape.signed else own - (table.sum(axis=1) - own) / (shape.width - 1)
+
+
+@pytest.mark.parametrize("kind", SketchKind)
+@pytest.mark.parametrize(
+    ("rows", "width", "scale"), [(1, 64, 5), (2, 64, 5), (3, 16, 5), (5, 1024, 500), (5, 1024, 5)]
+)
+def test_the_error_of_a_code_with_most_rows(
+    kind: SketchKind, rows: int, width: int, scale: int
+) -> None:
+    """The estimate is right in the mean, and its interval holds; so for a code without rows."""
+    shape, draws, counts = make_shape(kind, rows, width), 300, np.full(DISTINCT, 1)
+    counts[0], truth = 10**6, np.array([10**6, 0])
+    errors, reach, holds = np.empty((draws, 2)), np.empty((draws, 2)), np.empty((draws, 2), bool)
+    for draw in range(draws):
+        table, hashes = noisy_table(shape, counts, Fraction(scale), draw)
+        law, totals = RowError.from_table(shape, table), table.sum(axis=1).astype(float)
+        both = (SketchEstimator.MINIMUM, SketchEstimator.MEDIAN)[shape.signed :]
+        estimator = min(both, key=lambda each: law.moments(each).variance)
+        cells = code_cells(table, hashes, np.array([CODES[0], ABSENT[0]]))
+        found = combined(estimator, cells, totals, hashes)
+        bias, variance, low, high = law.of_values(estimator, cells, totals, 0.95)
+        errors[draw] = found - bias - truth
+        reach[draw] = np.sqrt(variance)
+        holds[draw] = (found - high <= truth) & (truth <= found - low)
+    assert holds.sum(axis=0).min() >= stats.binom.ppf(5e-7, draws, 0.95)
+    error, margin = errors[:, 0], Z * errors[:, 0].std(ddof=1) / np.sqrt(draws)
+    assert abs(error.mean()) < margin + 0.01 * error.std()
+    assert abs(error.mean() + 10**6 / width) > margin + 0.01 * error.std()  # the rows in the law
+    if rows % 2:
+        assert np.mean(reach[:, 0]) == pytest.approx(error.std(), rel=0.35)
 
 
 @pytest.mark.parametrize("rows", [2, 4, 6])
