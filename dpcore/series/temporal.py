@@ -324,9 +324,9 @@ def best_split(periods: int, setting: TemporalSetting) -> TemporalSplit:
     >>> best_split(14, alone).tree.spans, round(best_split(14, alone).error, 2)
     ((1, 4), 2.45)
     """
-    # Wider trees have a root above the periods, which few totals to date use.
-    widest = max(2, min(periods, _WIDEST))
-    trees = [TemporalTree.from_fanout(periods, fanout) for fanout in range(2, widest + 1)]
+    # Wider trees have a root above the periods, which few totals to date use; long windows do.
+    fanouts = set(range(2, max(2, min(periods, _WIDEST)) + 1)) | {max(2, setting.window or 2)}
+    trees = [TemporalTree.from_fanout(periods, fanout) for fanout in sorted(fanouts)]
     trees.append(TemporalTree(periods=periods))
     found = (_earning(_split(tree, setting), setting) for tree in trees)
     # Of equals up to rounding the first, on every machine.
@@ -359,17 +359,20 @@ def split_of_fanout(periods: int, fanout: int, setting: TemporalSetting) -> Temp
         free = [
             least if held else share * left / rest for share, held in zip(free, fixed, strict=True)
         ]
-    error = _error(tree, free, setting)
-    return TemporalSplit(tree=tree, shares=tuple(free), error=error)
+    return with_shares(tree, free, setting)
 
 
 def _earning(split: TemporalSplit, setting: TemporalSetting) -> TemporalSplit:
-    """The split without levels whose share is next to nothing."""
-    while min(split.shares) < _LEAST_SHARE:
+    """The split without levels whose share is next to nothing; periods keep the least share, as
+    they are released in any case."""
+    while min(split.shares[1:], default=1.0) < _LEAST_SHARE:
         worst = min(range(1, len(split.shares)), key=lambda level: split.shares[level])
         spans = split.tree.spans[:worst] + split.tree.spans[worst + 1 :]
         split = _split(replace(split.tree, spans=spans), setting)
-    return split
+    if (own := split.shares[0]) >= _LEAST_SHARE:
+        return split
+    above = [share * (1 - _LEAST_SHARE) / (1 - own) for share in split.shares[1:]]
+    return with_shares(split.tree, [_LEAST_SHARE, *above], setting)
 
 
 def _split(tree: TemporalTree, setting: TemporalSetting) -> TemporalSplit:
@@ -391,8 +394,7 @@ def _split(tree: TemporalTree, setting: TemporalSetting) -> TemporalSplit:
         ]
         if max(abs(one - other) for one, other in zip(shares, before, strict=True)) < _SETTLED:
             break
-    error = _error(tree, shares, setting)
-    return TemporalSplit(tree=tree, shares=tuple(shares), error=error)
+    return with_shares(tree, shares, setting)
 
 
 def _squared_sensitivities(tree: TemporalTree, setting: TemporalSetting) -> list[int]:
@@ -402,7 +404,7 @@ def _squared_sensitivities(tree: TemporalTree, setting: TemporalSetting) -> list
 
 
 def _variances(
-    tree: TemporalTree, shares: list[float], setting: TemporalSetting
+    tree: TemporalTree, shares: Sequence[float], setting: TemporalSetting
 ) -> tuple[float, ...]:
     squares = _squared_sensitivities(tree, setting)
     return tuple(
@@ -411,10 +413,13 @@ def _variances(
     )
 
 
-def _error(tree: TemporalTree, shares: list[float], setting: TemporalSetting) -> float:
+def with_shares(
+    tree: TemporalTree, shares: Sequence[float], setting: TemporalSetting
+) -> TemporalSplit:
+    """The split of a budget by given shares, with its error at what a setting is for."""
     variances = _variances(tree, shares, setting)
     mean = mean_variance(tree, variances, from_below=setting.from_below, window=setting.window)
-    return math.sqrt(mean)
+    return TemporalSplit(tree=tree, shares=tuple(shares), error=math.sqrt(mean))
 
 
 def _slopes(

@@ -137,6 +137,25 @@ def test_the_split_for_windows_is_the_best_for_them(power: int) -> None:
 
 
 @pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("size", [*range(1, 13), 38, 39, 40])
+def test_the_tree_for_windows_is_near_the_best_of_all_trees(power: int, size: int) -> None:
+    """Also for windows as long as the series, of which there is one: a root and next to nothing."""
+    periods = 12 if size < 13 else 40
+    setting = TemporalSetting(power=power, window=size)
+    chains = [(1,), *((1, span) for span in range(2, periods + 1))]
+    chains += [(1, one, two) for one in range(2, 7) for two in range(2 * one, periods + 1, one)]
+    found = best_split(periods, setting).error
+    for spans in chains:
+        tree = TemporalTree(periods=periods, spans=spans)
+        for root in (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99):
+            shares = [1.0] if len(spans) == 1 else [1 - root, *([root / (len(spans) - 1)] * 9)]
+            noise = tuple(share**-power for share in shares[: len(spans)])
+            assert found <= 1.03 * mean_variance(tree, noise, window=size) ** 0.5, spans
+    if size == periods:
+        assert found < 1.02
+
+
+@pytest.mark.parametrize("power", [1, 2])
 def test_no_other_split_is_better(power: int) -> None:
     for periods in (1, 2, 7, 14, 30, 100):
         best = best_split(periods, TemporalSetting(power=power))
