@@ -139,8 +139,7 @@ class SeriesQuestion(Question):
             as the first one reads them. They differ in their budgets alone, which are for a unit's
             rows of one period.
         lateness: which rows of earlier periods are counted; None: all are.
-        max_periods: in how many periods a unit is counted at most, where all its rows are protected
-            together; None: its rows of one period are.
+        max_periods, window: as of `Series`.
 
     Raises:
         ValueError: a period that is none of the tree's, or levels that do not fit it.
@@ -154,6 +153,7 @@ class SeriesQuestion(Question):
     levels: tuple[Question, ...]
     lateness: Lateness | None = None
     max_periods: int | None = None
+    window: int | None = None
 
     counts_rows = first_level()
     regrouped = first_level()
@@ -644,5 +644,6 @@ class SeriesQuestion(Question):
             "period": self.period,
             "levels": levels,
             **({} if self.max_periods is None else {"max_periods": self.max_periods}),
+            **({} if self.window is None else {"window": self.window}),
             **({} if self.lateness is None else {"lateness": self.lateness.spec()}),
         }

@@ -45,6 +45,8 @@ from dptrees.dpcore.series.temporal import (
     adds_up,
     best_split,
     scaled,
+    split_of_fanout,
+    with_shares,
 )
 from dptrees.dpcore.series.totals_to_date import (
     MOST_PERIODS_TOGETHER,
@@ -127,9 +129,9 @@ def series_question_from_spec(
     made: type[SeriesQuestion] = SeriesQuestion if adds_up(levels[0]) else SeparatePeriods
     if spec.get("accumulated"):
         made = AccumulatedPeriods
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"window": spec.get("window")}
     if "sums" in spec:
-        made, more = WeightedPeriods, {"sums": PeriodSums.from_spec(spec["sums"])}
+        made, more["sums"] = WeightedPeriods, PeriodSums.from_spec(spec["sums"])
     return made.from_trees(
         TemporalTree(periods=int(spec["periods"]), spans=tuple(spec["spans"])),
         int(spec["period"]),
@@ -244,6 +246,7 @@ class SeriesWorkload(Workload[SeriesQuestion]):
             self.name,
             max_periods=self.series.max_periods,
             lateness=self.series.lateness,
+            window=self.series.window,
             **more,
         )
 
@@ -339,9 +342,11 @@ def _budget_to_date(budget: Budget, split: TemporalSplit) -> Budget:
 def whole_units_cost(question: SeriesQuestion) -> float | None:
     """The growth of errors where all rows of a unit are protected, and not one period of them.
 
-    It is the ratio of the root mean squares of the errors of totals to date, with the best temporal
-    tree of each; of trees that are released by themselves, of the errors of one period. None where
-    a unit's rows of one period are protected, or trees spend a delta of their own.
+    It is the ratio of the root mean squares of the errors of totals to date, each planned for what
+    the series is planned for, by trees of the given fan-out if it has one; of trees that are
+    released by themselves, of the errors of one period. Under epsilon every level moves p times as
+    far, so the plans are the same, and the ratio is p. None where a unit's rows of one period are
+    protected, or trees spend a delta of their own.
 
     Args:
         question: a tree of a series.
@@ -349,13 +354,28 @@ def whole_units_cost(question: SeriesQuestion) -> float | None:
     whole = question.budget
     if question.max_periods is None or whole is None:
         return None
-    is_pure = whole.measure is Measure.EPSILON
+    most, periods, window = question.unit_periods, question.temporal.periods, question.window
+    if most == 1 or whole.measure is Measure.EPSILON:
+        return float(most)
     if isinstance(question, SeparatePeriods):
-        return float(question.max_periods) if is_pure else math.sqrt(question.max_periods)
-    own = question.mean_error()
-    setting = TemporalSetting(power=2 if is_pure else 1, from_below=question.adds_up)
-    periods = question.temporal.periods
-    least = best_split(periods, setting).error
-    if question.adds_up and sums_fit(question.levels[0], periods):
-        least = min(least, PeriodSums.for_periods(periods).mean_error(1))
-    return own / least
+        return math.sqrt(most)
+    own, setting = question.mean_error(), TemporalSetting(power=1, from_below=question.adds_up)
+    fits = question.adds_up and sums_fit(question.levels[0], periods)
+    sums = PeriodSums.for_periods(periods) if fits else None
+
+    def of_totals(split: TemporalSplit, counted: int) -> float:
+        found = with_shares(split.tree, split.shares, replace(setting, max_periods=counted))
+        return found.error
+
+    def planned(counted: int) -> float:
+        split = best_split(periods, replace(setting, max_periods=counted, window=window))
+        is_short = counted == 1 or periods <= MOST_PERIODS_TOGETHER
+        if sums is not None and is_short and sums.mean_error(counted, window) < split.error:
+            return sums.mean_error(counted)
+        return of_totals(split, counted)
+
+    if math.isclose(own, planned(most), rel_tol=1e-6):
+        return own / planned(1)
+    # The fan-out was given. One above the number of periods makes a tree of periods alone.
+    fanout = (*question.temporal.spans, periods + 1)[1]
+    return own / of_totals(split_of_fanout(periods, fanout, replace(setting, window=window)), 1)
