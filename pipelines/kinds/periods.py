@@ -57,6 +57,10 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
     else:
         entries = {"separate": True}
         reason = "as the answers of several periods of this tree do not add up"
+        if question.window is not None:
+            counted.append(
+                "  series.optimize_for has no effect on it: it has no tree over periods."
+            )
         above = [f"{head}each period is released separately, {reason}", *counted, *period.above]
     return replace(
         period,

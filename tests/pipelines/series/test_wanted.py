@@ -71,3 +71,22 @@ def test_a_length_goes_with_windows(tmp_path: Path) -> None:
         year.run("plan", year.series(optimize_for="weeks")),
         "series.optimize_for: 'weeks' must be totals, windows or periods",
     )
+
+
+def test_a_tree_without_a_tree_over_periods_says_that_nothing_is_optimized(tmp_path: Path) -> None:
+    year = Year(tmp_path)
+    tree = {"name": "apart", "domain": {"kind": "distinct", "column": "x"}}
+
+    def text(*trees: dict[str, Any], **values: object) -> str:
+        def change(settings: dict[str, Any]) -> None:
+            settings["series"].update(values)
+            settings["trees"] = [tree, *trees]
+
+        return year.succeed("plan", year.configure(change)).out
+
+    line = "  series.optimize_for has no effect on it: it has no tree over periods.\n"
+    added = year.settings["trees"][0]
+    for wanted in ({"optimize_for": "windows", "window": 7}, {"optimize_for": "periods"}):
+        assert text(**wanted).count(line) == 1
+        assert text(added, **wanted).count(line) == 1
+    assert line not in text()
