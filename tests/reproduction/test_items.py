@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import dptrees.papers
+from dptrees.dpcore.numbers import DistinctDomain
 from dptrees.pipelines.cli.command import command_parser
+from dptrees.pipelines.kinds.numbers import DistinctTree
 from tests.docs.commands import _leaves
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -123,6 +125,14 @@ def test_every_public_function_of_the_papers_is_in_the_tables() -> None:
         }
         missing = public - HELPERS - {name.partition(".")[2] for name in listed}
         assert not missing, (module_name, missing)
+
+
+def test_a_key_of_units_is_in_the_row_of_the_class_that_counts_them() -> None:
+    (row,) = (each for each in ITEMS if "to_date" in code(each[3]))
+    domain = DistinctDomain(column="person")
+    tree = DistinctTree.model_construct(name="t", domain=domain, to_date=True, noise="best")
+    made = tree.workload().domain  # type: ignore[attr-defined]
+    assert [resolve(name) for name in code(row[2])] == [type(made)]
 
 
 def test_what_does_not_exist_is_found() -> None:
