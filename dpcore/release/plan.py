@@ -23,6 +23,7 @@ from dptrees.dpcore.questions.question import Question, SeriesRun
 from dptrees.dpcore.release.kinds import ReadKeys, ReadTerms, ReadUniverse, find_kind
 from dptrees.dpcore.release.manifest import FORMAT_VERSION, READ_FORMATS
 from dptrees.dpcore.rows.key_tables import TableKeys
+from dptrees.dpcore.series.runs import counts_new_units
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,6 +252,12 @@ class ReleasePlan:
     def remembering(self) -> tuple[Question, ...]:
         """The trees that need to know in how many periods of a series each unit was counted."""
         return tuple(each for each in self.questions if each.counted_periods is not None)
+
+    @property
+    def remembering_key(self) -> str:
+        """The key of a configuration for which units are remembered."""
+        levels = [each.levels[0] for each in self.remembering]  # type: ignore[attr-defined]
+        return "to_date" if all(map(counts_new_units, levels)) else "series.max_periods"
 
     @property
     def keeps_key(self) -> bool:

@@ -230,8 +230,8 @@ class _Source:
         self._names(plan)
         if plan.remembering:
             raise InputError(
-                "series.max_periods: Spark's executors do not count in how many periods a unit is: "
-                "make this series by the command"
+                f"{plan.remembering_key}: Spark's executors do not count in how many "
+                "periods a unit is: make this series by the command"
             )
         if not self._has_key and needs_key(plan):
             raise InputError(

@@ -25,7 +25,7 @@ from dptrees.transforms import flow
 from dptrees.transforms.beam.adapter import unit_shards
 from dptrees.transforms.beam.release import ReadBatches, ReleaseTrees
 from dptrees.transforms.errors import ConservationError, InputError
-from dptrees.transforms.steps import count
+from dptrees.transforms.steps import carry, count
 from dptrees.transforms.steps import count as bound
 from tests.dpcore.bounding.slow_choice import slow_choice
 from tests.dpcore.hierarchy_questions import make_release_plan
@@ -207,6 +207,25 @@ def test_a_series_that_remembers_units_keeps_its_shards(reference) -> None:
     graph.input() | "Bound" >> bound.BoundRows(plan, reference, bytes(16))
     steps = [getattr(node.primitive, "step", None) for node in graph.nodes]
     assert {step._shards for step in steps if hasattr(step, "_shards")} == {64}
+
+
+@pytest.mark.parametrize("named", ["series.max_periods", "to_date"])
+def test_refusals_name_the_key_for_which_units_are_remembered(reference, named: str) -> None:
+    text = REMEMBERING
+    if named == "to_date":
+        text = text.replace(", max_periods: 3", "").partition("  - {")[0]
+        text += "  - {name: x, domain: {kind: distinct, column: person}, to_date: true}\n"
+    plan = parse_configuration(text).plan()
+    with pytest.raises(InputError, match=f"^{named}: remembers units"):
+        carry.series_families(plan, "period-0001")
+    with pytest.raises(InputError, match=f"a series with {named} remembers"):
+        steps = flow.Flow(unit_shards=7)
+        steps.input() | "Bound" >> bound.BoundRows(plan, reference, bytes(16))
+    both = text + "  - {name: y, domain: {column: x, type: integer, lower: 0, upper: 10}}\n"
+    assert parse_configuration(both).plan().remembering_key == named
+    if named == "to_date":
+        several = both.replace("unit: per_series", "unit: per_series, max_periods: 2")
+        assert parse_configuration(several).plan().remembering_key == "series.max_periods"
 
 
 def test_without_a_unit_the_steps_are_not_there(make_plan, reference, tmp_path) -> None:

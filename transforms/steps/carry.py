@@ -369,8 +369,8 @@ def series_families(plan: ReleasePlan, output: str) -> Mapping[str, str]:
     """
     if plan.unit_families is None:
         raise InputError(
-            "series.max_periods: remembers units, so the types of their columns must be known "
-            f"before the job: give schema=pa.schema(...) of {', '.join(plan.columns)}"
+            f"{plan.remembering_key}: remembers units, so the types of their columns "
+            f"must be known before the job: give schema=pa.schema(...) of {', '.join(plan.columns)}"
         )
     if not has_earlier_units(plan):
         return plan.unit_families

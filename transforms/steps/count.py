@@ -102,8 +102,8 @@ class BoundRows(flow.Transform):
         shards = own.unit_shards or (UNIT_SHARDS if remembers else own.planned_shards)
         if remembers and shards != UNIT_SHARDS:
             raise InputError(
-                f"--unit_shards: {shards} is not {UNIT_SHARDS}, in which a series with max_periods "
-                "remembers its units"
+                f"--unit_shards: {shards} is not {UNIT_SHARDS}, in which a series with "
+                f"{self._plan.remembering_key} remembers its units"
             )
         remembered = (_DIGEST, _UNITS) if remembers else ()
         earlier: tuple[Any, ...] = ()

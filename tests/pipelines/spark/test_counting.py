@@ -225,6 +225,13 @@ def test_a_series_that_counts_periods(rows: pa.Table, engine: Engine) -> None:
     }
     with pytest.raises(dptrees.Error, match=r"^series\.max_periods: "):
         release(engine.frame(rows), given, key="release.key", output="out", set={"period": 1})
+    people = {"name": "people", "domain": {"kind": "distinct", "column": given["privacy"]["unit"]}}
+    new = given | {
+        "series": SERIES["series"] | {"unit": "per_series"},
+        "trees": [people | {"to_date": True}],
+    }
+    with pytest.raises(dptrees.Error, match=r"^to_date: "):
+        release(engine.frame(rows), new, key="release.key", output="out", set={"period": 1})
     assert engine.actions == 0
 
 
