@@ -15,12 +15,14 @@ u_c / a_c first, while the share x_c of the smallest is less than sqrt(L) standa
 The squared standard error of a child given the node's count t is a_c (1 - a_c / A), A the sum of a
 over the j of n children that are left, and
 
-    L = 3 q / (q + 12),   q = (t / j)^2 j / A min(1, (n + 1 - j) / j):
+    L = 3 q / (q + 12),   q = (T / j)^2 j / A min(1, (n + 1 - j) / j),
 
-0 where noise hides a mean child, which is the projection, sqrt 3 standard errors where a mean child
-is many times its noise, and less while few are dropped, since rows may be in all children. What is
-left is x_c = u_c - lambda a_c, all above 0 since the smallest is. Dropping a child adds x_c^2 over
-that squared error to the sum of squares. docs/decisions/0050 has the measurements.
+T being t without what the u_c of the children that are left have above 30 sqrt(a_c), and at least
+0: a few large children do not make rows likely in the others. L is 0 where noise hides a mean
+child, which is the projection, near 3 where a mean child is many times its noise, and less while
+few are dropped, since rows may be in all children. What is left is x_c = u_c - lambda a_c, all
+above 0 since the smallest is. Dropping a child adds x_c^2 over that squared error to the sum of
+squares. docs/decisions/0050 has the measurements.
 
 Source: derived in the design (section 5); Duchi et al. 2008 with weights; compare Rameshwar,
 Tandon, Sharma, Section VI, which projects the CDF alone; Michelot, A finite algorithm for finding
@@ -144,6 +146,8 @@ def _project_irregular(
 
 # Of L, in standard errors squared: its limit, and the q at which it is half of that.
 _MOST_SQUARED, _HALF_WAY = 3.0, 12.0
+# Of a mean child: no child counts for more than so many standard errors.
+_MOST_COUNTED = 30.0
 
 
 def _fewest(fanouts: Integers, estimates: Floats, below: Floats, totals: Integers) -> Floats:
@@ -167,7 +171,9 @@ def _fewest(fanouts: Integers, estimates: Floats, below: Floats, totals: Integer
     multiplier = (sum_ - np.rint(totals * unit).astype(np.int64)[nodes]) / spread
     share = (value - multiplier * weight) / unit[nodes]
     error = largest[nodes] * (weight / _REMAINDERS)
-    mean = totals[nodes] / left
+    above = np.maximum(0.0, value - _MOST_COUNTED * np.sqrt(error) * unit[nodes]).astype(np.int64)
+    over = _sums_within(above, starts, fanouts) / unit[nodes]
+    mean = np.maximum(0.0, totals[nodes] - over) / left
     squared = mean * mean / (largest[nodes] * (spread / _REMAINDERS) / left)
     squared *= np.minimum(1.0, (fanouts[nodes] + 1 - left) / left)
     least = _least_squared(squared)
