@@ -436,21 +436,32 @@ class GrownEstimate:
     below: tuple[Floats, ...]
 
 
-def weighted_families(alpha: Floats, below: Floats) -> tuple[Floats, float]:
-    """One step up of the variance of a weighted sum of leaves.
+def weighted_families(
+    alpha: Floats, tau: Floats, below: Floats, other: Floats
+) -> tuple[Floats, Floats, float]:
+    """One step up of the variance of a weighted sum of leaves under other variances of the
+    measurements than those that gave the weights.
+
+    No small change of the weights changes the least variance, so sum W^2 v' of its weights W is its
+    derivative in the direction v'. With tau and b the derivatives of alpha and a, rest = alpha_c -
+    alpha: tau = sum (rest_c b_c + tau_c a_c) / A, and e' = sum rest_c^2 b_c + 2 rest_c tau_c a_c.
 
     Args:
-        alpha: (m, n) of the children of m nodes.
+        alpha, tau: (m, n) of the children of m nodes; tau is 0 of leaves.
         below: (m, n) a of the children, in rows^2.
+        other: (m, n) b, likewise; a where they are the variances that gave the weights.
 
     Returns:
-        (m,) alpha of the nodes; and what their children add to e, in rows^2.
+        (m,) alpha and tau of the nodes; and what their children add to e', in rows^2.
 
-    >>> weighted_families(np.array([[1.0, 0.0]]), np.ones((1, 2)))
-    (array([0.5]), 0.5)
+    >>> weighted_families(np.array([[1.0, 0.0]]), np.zeros((1, 2)), *np.ones((2, 1, 2)))
+    (array([0.5]), array([0.]), 0.5)
     """
-    sums, moved = below.sum(axis=1), (alpha * below).sum(axis=1)
-    return moved / sums, float((np.square(alpha) * below).sum() - (np.square(moved) / sums).sum())
+    sums = below.sum(axis=1)
+    above = (alpha * below).sum(axis=1) / sums
+    rest = alpha - above[:, np.newaxis]
+    turned = (rest * other + tau * below).sum(axis=1) / sums
+    return above, turned, float((rest * (rest * other + 2 * tau * below)).sum())
 
 
 def least_squares(tree: GrownTree) -> GrownEstimate:
@@ -507,9 +518,9 @@ def _down(
     return Estimates(count.reshape(-1), np.maximum(variance, 0.0).reshape(-1))
 
 
-class OtherSpread(NamedTuple):
-    """The variances of least squares estimates under variances of the measurements other than
-    those that gave the weights.
+def with_variances(found: GrownEstimate, levels: Sequence[float]) -> GrownEstimate:
+    """The same estimates under variances of the measurements other than those that gave the
+    weights: their variances, and b in place of a.
 
     With omega a split node's weight of S in z, v the other variances and b that of z: up, b = v
     of a leaf, above b = (1 - omega)^2 v + omega^2 sum b_c. Down, u = lambda z + R with R of
@@ -517,50 +528,37 @@ class OtherSpread(NamedTuple):
 
         lambda_c = 1 + k_c m,   r_c = k_c^2 (m^2 (sum b - b_c) + lambda^2 (1 - omega)^2 v + r),
 
-    and u has the variance lambda^2 b + r. Of a weighted sum of leaves z of a node has the weight
-    gamma = alpha at the root and gamma_c = alpha_c - alpha + omega gamma below it.
+    and u has the variance lambda^2 b + r.
 
-    Attributes:
-        own: of each level (n,) v.
-        weight: of each level (n,) omega; 0 of leaves.
-        below: of each level (n,) b.
-        variance: of each level (n,) of u.
+    Args:
+        found: the estimates.
+        levels: (h + 1,) the other variances of what is measured; 0 where nothing is.
     """
-
-    own: list[Floats]
-    weight: list[Floats]
-    below: list[Floats]
-    variance: list[Floats]
-
-    @classmethod
-    def from_levels(cls, found: GrownEstimate, levels: Sequence[float]) -> OtherSpread:
-        """Make them from the variances (h + 1,) of levels; 0 where nothing is measured."""
-        tree, a = found.tree, found.below
-        own = [
-            np.where(level.variance > 0, variance, 0.0)
-            for level, variance in zip(tree.levels, levels, strict=False)
-        ]
-        below, weight = [each.copy() for each in own], [np.zeros(len(each)) for each in own]
-        for place, above, level in reversed(list(tree.pairs())):
-            split, shape = level.split(above), (-1, level.fanout(above))
-            omega = a[place - 1][split] / a[place].reshape(shape).sum(axis=1)
-            weight[place - 1][split] = omega
-            sums = below[place].reshape(shape).sum(axis=1)
-            rest = np.square(1 - omega) * own[place - 1][split]
-            below[place - 1][split] = rest + np.square(omega) * sums
-        variance, lambdas, rests = [below[0]], np.ones(1), np.zeros(1)
-        for place, above, level in tree.pairs():
-            split, shape = level.split(above), (-1, level.fanout(above))
-            omega, factor, b = weight[place - 1][split], lambdas[split], below[place].reshape(shape)
-            share = a[place].reshape(shape)
-            share = share / share.sum(axis=1, keepdims=True)
-            moved = (factor * omega - 1)[:, np.newaxis]
-            above_all = np.square(factor * (1 - omega)) * own[place - 1][split] + rests[split]
-            siblings = np.square(moved) * (b.sum(axis=1, keepdims=True) - b)
-            rests = (np.square(share) * (siblings + above_all[:, np.newaxis])).reshape(-1)
-            lambdas = (1 + share * moved).reshape(-1)
-            variance.append(np.square(lambdas) * below[place] + rests)
-        return cls(own, weight, below, variance)
+    tree, a = found.tree, found.below
+    own = [
+        np.where(level.variance > 0, variance, 0.0)
+        for level, variance in zip(tree.levels, levels, strict=False)
+    ]
+    below, families = [each.copy() for each in own], []
+    for place, above, level in reversed(list(tree.pairs())):
+        split, shape = level.split(above), (-1, level.fanout(above))
+        parts, b, v = a[place].reshape(shape), below[place].reshape(shape), own[place - 1][split]
+        sums = parts.sum(axis=1, keepdims=True)
+        omega = a[place - 1][split] / sums[:, 0]
+        below[place - 1][split] = np.square(1 - omega) * v + np.square(omega) * b.sum(axis=1)
+        families.append((split, omega, parts / sums, b, v))
+    variances, factor, rest = [below[0]], np.ones(1), np.zeros(1)
+    for split, omega, share, b, v in reversed(families):
+        moved = (factor[split] * omega - 1)[:, np.newaxis]
+        above_all = np.square(factor[split] * (1 - omega)) * v + rest[split]
+        siblings = np.square(moved) * (b.sum(axis=1, keepdims=True) - b)
+        rest = (np.square(share) * (siblings + above_all[:, np.newaxis])).reshape(-1)
+        factor = (1 + share * moved).reshape(-1)
+        variances.append(np.square(factor) * b.reshape(-1) + rest)
+    estimates = (each.estimate for each in found.estimates)
+    return GrownEstimate(
+        tree=tree, estimates=tuple(map(Estimates, estimates, variances)), below=tuple(below)
+    )
 
 
 def whole_counts(

@@ -30,10 +30,10 @@ from dptrees.dpcore.boxes.partition import (
     GrownEstimate,
     GrownLevel,
     GrownTree,
-    OtherSpread,
     descendant_nodes,
     least_squares,
     weighted_families,
+    with_variances,
 )
 from dptrees.dpcore.boxes.plan import LevelVariances, SketchError
 from dptrees.dpcore.noise.randomness import RandomStream
@@ -235,12 +235,11 @@ class ReleasedPartition:
         return None if self.variances is None else least_squares(self.tree)
 
     @cached_property
-    def spreads(self) -> list[OtherSpread]:
-        """Variances by noise and by collisions, where there are sketches."""
+    def spreads(self) -> list[GrownEstimate]:
+        """Their variances; where there are sketches, by noise and by collisions."""
         if self.squares is None or self.errors is None:
-            return []
-        found = self.squares
-        return [OtherSpread.from_levels(found, own) for own in zip(*self.errors, strict=True)]
+            return [] if self.squares is None else [self.squares]
+        return [with_variances(self.squares, own) for own in zip(*self.errors, strict=True)]
 
     @cached_property
     def parts(self) -> Parts:
@@ -381,7 +380,7 @@ class BoxSums(NamedTuple):
 
 
 class _Visited(NamedTuple):
-    """Families of a level that are looked into.
+    """Families of a level that are looked into, the root's first.
 
     Attributes:
         children: (m, n) the places of the children in the level.
@@ -401,97 +400,61 @@ def box_sums(partition: ReleasedPartition, sides: Box) -> BoxSums:
         partition: of the tree.
         sides: of each axis.
     """
-    root = float(partition.covered(0, np.zeros(1, np.int64), sides)[0])
-    visited = list(_visited(partition, sides)) if 0 < root < 1 else []
+    visited = list(_visited(partition, sides))
     even, inner, outer = (
-        _summed(partition, root, visited, kind) for kind in (np.asarray, np.floor, np.ceil)
+        _summed(partition, visited, kind) for kind in (np.array, np.floor, np.ceil)
     )
     cut = [((each.share > 0) & (each.share < 1) & ~each.deeper).any() for each in visited]
-    cuts = any(cut) if visited else 0 < root < 1
-    return BoxSums(even, inner, outer, bool(cuts))
+    return BoxSums(even, inner, outer, any(map(bool, cut)))
 
 
-def _visited(partition: ReleasedPartition, sides: Box) -> Sequence[_Visited]:
-    result = []
-    cut = np.zeros(1, np.int64)
-    for place, above, level in partition.tree.pairs():
-        split, fanout = level.split(above), level.fanout(above)
-        family = np.searchsorted(split, cut)
-        inside = family < len(split)
-        inside[inside] = split[family[inside]] == cut[inside]
-        if not inside.any():
-            break
-        children = family[inside][:, np.newaxis] * fanout + np.arange(fanout)
+def _visited(partition: ReleasedPartition, sides: Box) -> Iterator[_Visited]:
+    levels, children = partition.tree.levels, np.zeros((1, 1), np.int64)
+    for place, level in enumerate(levels):
         share = partition.covered(place, children.reshape(-1), sides).reshape(children.shape)
         deeper = (share > 0) & (share < 1) & partition.split[place][children]
-        result.append(_Visited(children, share, deeper))
-        cut = children[deeper]
-    return result
+        yield _Visited(children, share, deeper)
+        if not deeper.any():
+            return
+        below = levels[place + 1]
+        family = np.searchsorted(below.split(level), children[deeper])
+        fanout = below.fanout(level)
+        children = family[:, np.newaxis] * fanout + np.arange(fanout)
 
 
-def _summed(
-    partition: ReleasedPartition,
-    root: float,
-    visited: Sequence[_Visited],
-    kind: Callable[[Floats], Floats],
-) -> WeightedSum:
-    """The sum with the shares of parts that are cut as they are, rounded down or up."""
-    estimates, counts, squares = partition.estimates, partition.counts, partition.squares
-    if not visited:
-        weight = float(kind(np.asarray(root)))
-        estimate, rows = weight * float(estimates[0][0]), weight * float(counts[0][0])
-        if partition.spreads:
-            parts = [float(own.variance[0][0]) for own in partition.spreads]
-            whole, collided = weight * math.sqrt(sum(parts)), weight * math.sqrt(parts[1])
-            return WeightedSum(estimate, whole, rows, collided)
-        error = None if squares is None else weight * math.sqrt(squares.estimates[0].variance[0])
-        return WeightedSum(estimate, error, rows)
-    estimate = rows = spread = 0.0
-    alpha_below, alphas = np.empty(0), list[Floats]()
-    for place in range(len(visited), 0, -1):
-        children, share, deeper = visited[place - 1]
-        alpha = kind(share)
-        own = np.where(deeper, 0.0, alpha)
-        estimate += float((own * estimates[place][children]).sum())
-        rows += float((own * counts[place][children]).sum())
-        if squares is not None:
-            alpha = np.array(alpha)
-            alpha[deeper] = alpha_below
-            alphas.append(alpha)
-            alpha_below, more = weighted_families(alpha, squares.below[place][children])
-            spread += more
-    error = None
-    if partition.spreads:
-        alphas.append(alpha_below.reshape(1, 1))
-        parts = [_other_variance(visited, alphas[::-1], own) for own in partition.spreads]
-        return WeightedSum(estimate, math.sqrt(sum(parts)), rows, math.sqrt(parts[1]))
-    if squares is not None:
-        known = float(np.square(alpha_below[0]) * squares.estimates[0].variance[0])
-        error = math.sqrt(max(0.0, known + spread))
-    return WeightedSum(estimate, error, rows)
+# Shares of parts that are cut as they are, rounded down, or up.
+_Kind = Callable[[Floats], Floats]
 
 
-def _other_variance(
-    visited: Sequence[_Visited], alphas: Sequence[Floats], spread: OtherSpread
+def _summed(partition: ReleasedPartition, visited: Sequence[_Visited], kind: _Kind) -> WeightedSum:
+    estimate = rows = 0.0
+    for place in range(len(visited) - 1, -1, -1):
+        children, share, deeper = visited[place]
+        own = np.where(deeper, 0.0, kind(share))
+        estimate += float((own * partition.estimates[place][children]).sum())
+        rows += float((own * partition.counts[place][children]).sum())
+    variances = [_variance(partition.squares, each, visited, kind) for each in partition.spreads]
+    error = math.sqrt(math.fsum(variances)) if variances else None
+    return WeightedSum(estimate, error, rows, *map(math.sqrt, variances[1:]))
+
+
+def _variance(
+    squares: GrownEstimate, other: GrownEstimate, visited: Sequence[_Visited], kind: _Kind
 ) -> float:
-    """The variance of a weighted sum of leaves, as `OtherSpread` has it.
-
-    Args:
-        visited: the families that are looked into.
-        alphas: (1, 1) of the root, and of each level visited (m, n).
-        spread: the variances.
-    """
-    total, places = 0.0, np.zeros(1, np.int64)
-    gamma = above = alphas[0].reshape(-1)
-    for place, (each, alpha) in enumerate(zip(visited, alphas[1:], strict=True), 1):
-        omega, own = spread.weight[place - 1][places], spread.own[place - 1][places]
-        total += float((np.square((1 - omega) * gamma) * own).sum())
-        gammas = alpha - above[:, np.newaxis] + (omega * gamma)[:, np.newaxis]
-        ends = ~each.deeper
-        total += float((np.square(gammas) * spread.below[place][each.children])[ends].sum())
-        gamma, above = gammas[each.deeper], alpha[each.deeper]
-        places = each.children[each.deeper]
-    return total
+    """The variance of a sum with the weights of one estimate under the variances of the other."""
+    alpha_up, tau_up, total = np.empty(0), np.empty(0), 0.0
+    for place in range(len(visited) - 1, -1, -1):
+        children, share, deeper = visited[place]
+        alpha, tau = kind(share), np.zeros(share.shape)
+        alpha[deeper], tau[deeper] = alpha_up, tau_up
+        if place:
+            below, own = squares.below[place][children], other.below[place][children]
+            alpha_up, tau_up, more = weighted_families(alpha, tau, below, own)
+            total += more
+    root, own_root = (float(each.estimates[0].variance[0]) for each in (squares, other))
+    first = float(alpha[0, 0])
+    known = first * first * own_root + 2 * first * float(tau[0, 0]) * root
+    return max(0.0, known + total)
 
 
 # What the variance of a Laplace law on the integers lacks at most, in rows^2.
@@ -559,10 +522,10 @@ def collided_interval(
     confidence: float,
     estimate: ArrayLike,
     std_error: ArrayLike,
-    collisions: ArrayLike,
+    collisions: ArrayLike | None,
     most: float,
 ) -> tuple[Floats, Floats]:
-    """The intervals of whole counts whose errors are noise and collisions in sketches.
+    """The intervals of whole counts whose errors are noise, and collisions in sketches.
 
     Collisions with few large counts have any tails, so Chebyshev's inequality bounds them: P(|X| >=
     t) <= var X / t^2. With 1 - confidence = p, an interval misses at most p where noise alone may
@@ -573,13 +536,16 @@ def collided_interval(
         measure: of the noise.
         confidence: of the intervals.
         estimate, std_error, most: as of `interval`.
-        collisions: (...) the part of the standard error that is of collisions, in rows.
+        collisions: (...) the part of the standard error that is of collisions, in rows; None where
+            there are none.
 
     >>> low, high = collided_interval(
     ...     Measure.EPSILON, 0.95, [50.0, 50.0], [9.0, 9.0], [0.0, 9.0], math.inf)
     >>> low.round(1).tolist(), high.round(1).tolist()
     ([30.0, 9.2], [70.0, 90.8])
     """
+    if collisions is None:
+        return interval(estimate, std_error, standard_margin(measure, confidence), most)
     missed, collided = 1 - confidence, np.asarray(collisions, np.float64)
     noise = np.sqrt(np.maximum(0.0, np.square(std_error) - np.square(collided)))
     ends = [interval(estimate, std_error, 1 / math.sqrt(missed), most)]

@@ -35,7 +35,6 @@ from dptrees.dpcore.boxes.partition import (
     GrownTree,
     GrowthConsistency,
     Measurement,
-    OtherSpread,
     child_estimates,
     grow_tree,
     largest_nodes,
@@ -43,6 +42,7 @@ from dptrees.dpcore.boxes.partition import (
     measured_nodes,
     measured_variance,
     whole_counts,
+    with_variances,
 )
 from dptrees.dpcore.noise.laws import NoiseLaw, exact_scale
 from dptrees.dpcore.privacy.composition import MovedCounts, Spending, moved_of_levels
@@ -192,14 +192,11 @@ class EstimatedTree:
         if errors is None:
             return cls(tree=tree, estimates=found.estimates, counts=counts)
         noise, collided = (
-            OtherSpread.from_levels(found, own).variance for own in zip(*errors, strict=True)
+            [each.variance for each in with_variances(found, own).estimates]
+            for own in zip(*errors, strict=True)
         )
-        return cls(
-            tree=tree,
-            estimates=tuple(map(Estimates, estimates, map(np.add, noise, collided))),
-            counts=counts,
-            collisions=tuple(collided),
-        )
+        both = tuple(map(Estimates, estimates, map(np.add, noise, collided)))
+        return cls(tree=tree, estimates=both, counts=counts, collisions=tuple(collided))
 
 
 class SketchError(NamedTuple):
@@ -530,13 +527,12 @@ class PartitionPlan(LevelsPlan):
             return None
         errors = []
         for level, (law, variance) in enumerate(zip(self.laws, variances, strict=True)):
-            noise = 0.0 if law is None else measured_variance(law.variance)
+            noise, collisions = 0.0 if law is None else measured_variance(law.variance), 0.0
             if self.is_sketched(level):
                 noise = row_variance(sketches.shape, f2=0.0, noise_variance=noise)
                 noise /= sketches.shape.rows
-                errors.append(SketchError(noise, 2 * max(0.0, variance - noise)))
-            else:
-                errors.append(SketchError(noise, 0.0))
+                collisions = 2 * max(0.0, variance - noise)
+            errors.append(SketchError(noise, collisions))
         return errors
 
     def with_budget(self, budget: Budget) -> PartitionPlan:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan, plan_adaptive
 from dptrees.dpcore.boxes.domain import HypercubeDomain, Nodes, cell_bits
 from dptrees.dpcore.boxes.held_counts import HeldCodes, HeldCounts, HeldTables
 from dptrees.dpcore.boxes.partition import Measurement, measured_variance
-from dptrees.dpcore.boxes.parts import collided_interval, interval, standard_margin
+from dptrees.dpcore.boxes.parts import collided_interval
 from dptrees.dpcore.boxes.plan import (
     EstimatedTree,
     Estimation,
@@ -282,7 +282,7 @@ def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[
         question: the tree.
         found: what was estimated.
     """
-    margin = standard_margin(question.plan.measure, question.confidence)
+    ends = partial(collided_interval, question.plan.measure, question.confidence)
     most = float(found.counts[0][0]) if question.plan.public_total else math.inf
     tables: list[pa.Table] = []
     for place, depth in enumerate(question.plan.depths):
@@ -292,19 +292,11 @@ def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[
         level, running = found.tree.levels[place], found.estimates[place]
         filled = question.domain.has_cells(depth, level.nodes)
         spread = np.sqrt(running.variance)
-        added: dict[str, Floats] = {}
-        if found.collisions is None:
-            low, high = interval(running.estimate, spread, margin, most)
-        else:
-            collided = np.sqrt(found.collisions[place])
-            low, high = collided_interval(
-                question.plan.measure, question.confidence, running.estimate, spread, collided, most
-            )
-            measured = np.where(np.isinf(level.variance), np.nan, np.sqrt(level.variance))
-            added = {MEASURED_ERROR: measured, COLLISION_ERROR: collided}
+        collided = None if found.collisions is None else np.sqrt(found.collisions[place])
+        low, high = ends(running.estimate, spread, collided, most)
         if np.isnan(spread).all():
             # Of counts that were shared out the error is not known; of those measured it is.
-            low, high = interval(level.value, np.sqrt(level.variance), margin, most)
+            low, high = ends(level.value, np.sqrt(level.variance), None, most)
         if not question.plan.states_errors:
             spread, low, high = (np.where(spread > 0, np.nan, own) for own in (spread, low, high))
         columns: list[Floats] = [running.estimate, spread, low, high]
@@ -322,8 +314,10 @@ def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[
             ],
             schema=NODES_SCHEMA,
         )
-        for name, values in added.items():
-            table = table.append_column(name, number_column(values))
+        if collided is not None:
+            measured = np.where(np.isinf(level.variance), np.nan, np.sqrt(level.variance))
+            table = table.append_column(MEASURED_ERROR, number_column(measured))
+            table = table.append_column(COLLISION_ERROR, number_column(collided))
         tables.append(table if filled.all() else table.filter(pa.array(filled)))
     return tables
 

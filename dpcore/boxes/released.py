@@ -22,8 +22,6 @@ from dptrees.dpcore.boxes.parts import (
     WeightedSum,
     box_sums,
     collided_interval,
-    interval,
-    standard_margin,
 )
 from dptrees.dpcore.boxes.plan import Estimation, LevelVariances, PartitionPlan
 from dptrees.dpcore.boxes.question import (
@@ -72,26 +70,20 @@ class ReleasedHypercube(ReleasedColumns):
     @cached_property
     def partition(self) -> ReleasedPartition:
         """Its parts as arrays."""
-        plan, measured, errors = self.question.plan, self._measured, None
-        if measured is not None and isinstance(plan, PartitionPlan):
-            errors = plan.sketch_errors(measured.split)
+        plan, errors = self.question.plan, None
+        variances = plan.variances if plan.states_errors else None
+        tables = [self._rows(depth) for depth in plan.depths]
+        if isinstance(plan, PartitionPlan) and MEASURED_ERROR in tables[0].column_names:
+            measured = [pc.max(table[MEASURED_ERROR]).as_py() for table in tables]
+            own = tuple(math.inf if error is None else error**2 for error in measured)
+            variances, errors = LevelVariances(split=own, ended=own), plan.sketch_errors(own)
         return ReleasedPartition(
             domain=self.question.domain,
             depths=plan.depths,
-            variances=measured or (plan.variances if plan.states_errors else None),
+            variances=variances,
             errors=errors,
             read=lambda depth: self._read(NODES, self.question.name, 0, depth),
         )
-
-    @cached_property
-    def _measured(self) -> LevelVariances | None:
-        """The variances of what was measured in sketches, as its tables have them."""
-        tables = [self._rows(depth) for depth in self.question.plan.depths]
-        if MEASURED_ERROR not in tables[0].column_names:
-            return None
-        first = [table[MEASURED_ERROR].fill_null(math.inf).slice(0, 1) for table in tables]
-        own = tuple(float(each[0].as_py()) ** 2 if len(each) else math.inf for each in first)
-        return LevelVariances(split=own, ended=own)
 
     @property
     def parts(self) -> Parts:
@@ -111,18 +103,14 @@ class ReleasedHypercube(ReleasedColumns):
         most = float(self.total) if self.question.plan.public_total else math.inf
         if inner.std_error is None or outer.std_error is None:
             return 0.0, most
-        low, _ = self._ends(inner.estimate, inner.std_error, inner.collisions, most)
-        _, high = self._ends(outer.estimate, outer.std_error, outer.collisions, most)
-        return float(low), float(high)
-
-    def _ends(
-        self, estimate: float, std_error: float, collisions: float | None, most: float
-    ) -> tuple[Floats, Floats]:
         measure = self.question.plan.measure
-        if collisions is None:
-            margin = standard_margin(measure, self.confidence)
-            return interval(estimate, std_error, margin, most)
-        return collided_interval(measure, self.confidence, estimate, std_error, collisions, most)
+        low, high = (
+            collided_interval(
+                measure, self.confidence, own.estimate, own.std_error, own.collisions, most
+            )[end]
+            for end, own in enumerate((inner, outer))
+        )
+        return float(low), float(high)
 
     def select_column(self, column: str) -> ReleasedColumn:
         return ReleasedColumn(self, self.question.domain.find_column(column))

@@ -125,9 +125,10 @@ def sum_variance(found: GrownEstimate, weights: Sequence[Floats]) -> float:
     alphas, spread = [np.array(each, np.float64) for each in weights], 0.0
     for place, above, level in reversed(list(found.tree.pairs())):
         shape = -1, level.fanout(above)
-        up, more = weighted_families(
-            alphas[place].reshape(shape), found.below[place].reshape(shape)
-        )
+        a, alpha = found.below[place].reshape(shape), alphas[place].reshape(shape)
+        up, tau, more = weighted_families(alpha, np.zeros(a.shape), a, a)
+        # Nothing turns where the variances are those that gave the weights.
+        assert np.allclose(tau, 0.0)
         alphas[place - 1][level.split(above)] = up
         spread += more
     return max(0.0, float(alphas[0][0] ** 2 * found.estimates[0].variance[0]) + spread)

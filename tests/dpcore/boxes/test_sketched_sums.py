@@ -3,6 +3,7 @@ coverage by releases."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -14,7 +15,7 @@ import pytest
 from scipy import stats
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.boxes.partition import GrownTree, OtherSpread, least_squares
+from dptrees.dpcore.boxes.partition import GrownTree, least_squares, with_variances
 from dptrees.dpcore.boxes.parts import ReleasedPartition, box_sums, interval, standard_margin
 from dptrees.dpcore.boxes.plan import Holding, PartitionPlan
 from dptrees.dpcore.boxes.released import ReleasedHypercube
@@ -108,6 +109,12 @@ def estimate_weights(tree: GrownTree) -> list[Floats]:
     return results
 
 
+def measured(tree: GrownTree, variances: Sequence[float]) -> Floats:
+    """The variances (measurements,) of all measurements, by those of levels; 0 of known counts."""
+    levels = zip(tree.levels, variances, strict=False)
+    return np.concatenate([np.where(level.variance > 0, own, 0.0) for level, own in levels])
+
+
 @pytest.mark.parametrize("root", ROOTS)
 def test_other_variances_are_sums_of_squared_weights(root: str) -> None:
     rng = np.random.default_rng(ROOTS.index(root))
@@ -115,20 +122,20 @@ def test_other_variances_are_sums_of_squared_weights(root: str) -> None:
         tree = random_tree(rng, root)
         found, others = least_squares(tree), rng.uniform(0, 9, len(tree.levels))
         others[0] *= root == "measured"
-        spread, weights = OtherSpread.from_levels(found, others), estimate_weights(tree)
-        flat = np.concatenate(spread.own)
-        for own, weight in zip(spread.variance, weights, strict=True):
-            assert np.allclose(own, np.square(weight) @ flat)
+        spread, weights = with_variances(found, others), estimate_weights(tree)
+        flat = measured(tree, others)
+        for own, weight in zip(spread.estimates, weights, strict=True):
+            assert np.allclose(own.variance, np.square(weight) @ flat)
         # The variances that gave the weights are the least squares ones.
-        same = OtherSpread.from_levels(
+        same = with_variances(
             found,
             [
                 float(level.variance.max()) if place or root == "measured" else 0.0
                 for place, level in enumerate(tree.levels)
             ],
         )
-        for own, level in zip(same.variance, found.estimates, strict=True):
-            assert np.allclose(own, level.variance)
+        for own, level in zip(same.estimates, found.estimates, strict=True):
+            assert np.allclose(own.variance, level.variance)
 
 
 def test_boxes_have_the_variance_of_their_weights() -> None:
@@ -151,7 +158,8 @@ def test_boxes_have_the_variance_of_their_weights() -> None:
             np.zeros(weights[0].shape[1]),
         )
         noise, collided = (
-            float(np.square(own) @ np.concatenate(spread.own)) for spread in partition.spreads
+            float(np.square(own) @ measured(partition.squares.tree, errors))
+            for errors in zip(*partition.errors, strict=True)
         )
         even = box_sums(partition, sides).even
         assert even.std_error == pytest.approx(np.sqrt(noise + collided))
