@@ -235,11 +235,13 @@ class ReleasedPartition:
         return None if self.variances is None else least_squares(self.tree)
 
     @cached_property
-    def spreads(self) -> list[GrownEstimate]:
-        """Their variances; where there are sketches, by noise and by collisions."""
-        if self.squares is None or self.errors is None:
-            return [] if self.squares is None else [self.squares]
-        return [with_variances(self.squares, own) for own in zip(*self.errors, strict=True)]
+    def spreads(self) -> list[tuple[GrownEstimate, GrownEstimate]]:
+        """The same, and beside them under the variances of which they are errors: those that gave
+        their weights, or of noise and of collisions where there are sketches."""
+        found = self.squares
+        if found is None or self.errors is None:
+            return [] if found is None else [(found, found)]
+        return [(found, with_variances(found, own)) for own in zip(*self.errors, strict=True)]
 
     @cached_property
     def parts(self) -> Parts:
@@ -433,7 +435,7 @@ def _summed(partition: ReleasedPartition, visited: Sequence[_Visited], kind: _Ki
         own = np.where(deeper, 0.0, kind(share))
         estimate += float((own * partition.estimates[place][children]).sum())
         rows += float((own * partition.counts[place][children]).sum())
-    variances = [_variance(partition.squares, each, visited, kind) for each in partition.spreads]
+    variances = [_variance(*each, visited, kind) for each in partition.spreads]
     error = math.sqrt(math.fsum(variances)) if variances else None
     return WeightedSum(estimate, error, rows, *map(math.sqrt, variances[1:]))
 

@@ -43,7 +43,7 @@ from dptrees.dpcore.boxes.planner import (
 )
 from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource
-from dptrees.dpcore.ordered.columns import ColumnsQuestion
+from dptrees.dpcore.ordered.columns import ColumnsQuestion, uniform
 from dptrees.dpcore.ordered.steps import StepDomain
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.questions.messages import (
@@ -390,24 +390,22 @@ def predicted_distance(
     axes = len(domain.axes)
     finest = axes * (1 + math.ceil(log2(rows) / axes)) if axes > 1 else _LINE_BITS
     bits = min(domain.bits, max(plan.depths[-1], finest))
-    sides = domain.axis_bits.halvings(bits)
+    sides = tuple(side for side in domain.axis_bits.halvings(bits) if side)
     public = HypercubeDomain(
         axes=tuple(
             StepDomain(kind="integer", column=str(axis), lower=0, upper=2**side)
             for axis, side in enumerate(sides)
-            if side
         ),
-        depths=tuple(side for side in sides if side),
+        depths=sides,
     )
-    depths = range(min(finest, bits) + 1)
-    extents = np.array([_widest(domain, depth) for depth in depths])
-    logs = []
+    extents = np.array([_widest(domain, depth) for depth in range(min(finest, bits) + 1)])
+    public_held, logs = replace(held, bits=bits), []
     for shape in _SHAPES:
         found = []
         for release in range(min(_MOST_RELEASES, max(1, _SIMULATED // rows))):
             stream = public_stream("box", shape, axes, rows, release)
-            codes = np.sort(public.codes(_public_rows(shape, public, rows, stream)))
-            grown = _grown(replace(held, bits=bits), public, codes, release)
+            codes = _public_codes(shape, public, rows, stream)
+            grown = _grown(public_held, public, codes, release)
             found.append(_distance(grown, codes, bits, extents, axes))
         logs.append(log(max(1e-300, math.fsum(found) / len(found))))
     return PredictedDistance(rows, exp(math.fsum(logs) / len(logs)), exp(min(logs)), exp(max(logs)))
@@ -420,27 +418,21 @@ def _widest(domain: HypercubeDomain, depth: int) -> float:
     return max(own if halved < cell_bits(axis) else 0.0 for axis, own, halved in axes)
 
 
-def _public_rows(
-    shape: str, domain: HypercubeDomain, rows: int, stream: RandomStream
-) -> dict[str, pa.Array]:
-    """Rows of independent bell-shaped columns, of skewed ones, or in 16 small clusters."""
-
-    def uniform() -> Floats:
-        values: Floats = (stream.uint64(rows) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        return values
-
-    cluster, result = (stream.uint64(rows) >> np.uint64(60)).astype(np.int64), {}
-    for place, axis in enumerate(domain.axes):
+def _public_codes(shape: str, domain: HypercubeDomain, rows: int, stream: RandomStream) -> Nodes:
+    """The rising codes of rows of independent bell-shaped columns, of skewed ones, or in 16 small
+    clusters."""
+    cluster, positions = stream.uint64(rows) >> np.uint64(60), []
+    for place, side in enumerate(domain.depths):
         if shape == "heaps":
-            own = (uniform() + uniform() + uniform()) / 3
+            own = (uniform(stream, rows) + uniform(stream, rows) + uniform(stream, rows)) / 3
         elif shape == "skewed":
-            first = uniform()
+            first = uniform(stream, rows)
             own = first * first * first
         else:
-            center = (cluster * (2 * place + 1) % 16 + 0.5) / 16
-            own = center + (uniform() + uniform() - 1) / 64
-        result[axis.column] = pa.array((own * axis.cells).astype(np.int64))
-    return result
+            center = (cluster * np.uint64(2 * place + 1) % np.uint64(16) + 0.5) / 16
+            own = center + (uniform(stream, rows) + uniform(stream, rows) - 1) / 64
+        positions.append((own * 2.0**side).astype(np.int64))
+    return np.sort(domain.axis_bits.codes(positions))
 
 
 def _grown(held: HeldCounts, domain: HypercubeDomain, codes: Nodes, release: int) -> EstimatedTree:
@@ -448,22 +440,18 @@ def _grown(held: HeldCounts, domain: HypercubeDomain, codes: Nodes, release: int
     noise = NoiseSource(
         key=_PUBLIC_KEY, release=str(release), spec_digest=b"", global_digest=b"", nonce=b"model"
     )
-    sent = {}
-    for part in held.split_counts(NodeCounts.grouped(pa.array(codes)), noise.choices):
-        counts = held.merge(part.place, [part.data])
-        sent[part.place] = held.draw(part.place, counts.to_bytes(), noise)
+    sent = {
+        place: held.draw(place, held.merge(place, [data]).to_bytes(), noise)
+        for place, data, *_ in held.split_counts(NodeCounts.grouped(pa.array(codes)), noise.choices)
+    }
     return held.plan.estimated(domain, held.measurement(sent, noise))
 
 
 def _distance(grown: EstimatedTree, codes: Nodes, bits: int, extents: Floats, axes: int) -> float:
     """Return the distance of a partition's counts from rows, by their sorted codes."""
-    starts, masses = [], []
-    for level, ends, counts in zip(
-        grown.tree.levels, grown.tree.leaves(), grown.counts, strict=True
-    ):
-        starts.append(level.nodes[ends].astype(np.float64) * 2.0**-level.depth)
-        masses.append(counts[ends])
-    start, mass = np.concatenate(starts), np.concatenate(masses)
+    leaves = list(zip(grown.tree.levels, grown.tree.leaves(), grown.counts, strict=True))
+    start = np.concatenate([level.nodes[ends] * 2.0**-level.depth for level, ends, _ in leaves])
+    mass = np.concatenate([counts[ends] for _, ends, counts in leaves])
     order = np.argsort(start)
     edges = np.append(start[order], 1.0)
     below = np.append(0.0, np.cumsum(mass[order])) / max(1, int(mass.sum()))

@@ -101,16 +101,13 @@ class ReleasedHypercube(ReleasedColumns):
         if not self.question.plan.states_errors:
             return -math.inf, math.inf
         most = float(self.total) if self.question.plan.public_total else math.inf
-        if inner.std_error is None or outer.std_error is None:
-            return 0.0, most
-        measure = self.question.plan.measure
-        low, high = (
-            collided_interval(
-                measure, self.confidence, own.estimate, own.std_error, own.collisions, most
-            )[end]
-            for end, own in enumerate((inner, outer))
-        )
-        return float(low), float(high)
+        ends = []
+        for own in (inner, outer):
+            if own.std_error is None:
+                return 0.0, most
+            known = self.confidence, own.estimate, own.std_error, own.collisions, most
+            ends.append(collided_interval(self.question.plan.measure, *known))
+        return float(ends[0][0]), float(ends[1][1])
 
     def select_column(self, column: str) -> ReleasedColumn:
         return ReleasedColumn(self, self.question.domain.find_column(column))
