@@ -236,7 +236,7 @@ class ReleasedPartition:
 
     @cached_property
     def spreads(self) -> list[tuple[GrownEstimate, GrownEstimate]]:
-        """The same, and beside them under the variances of which they are errors: those that gave
+        """The same, and beside them under the variances that an error adds up: those that gave
         their weights, or of noise and of collisions where there are sketches."""
         found = self.squares
         if found is None or self.errors is None:

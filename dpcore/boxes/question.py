@@ -452,21 +452,27 @@ def _distance(grown: EstimatedTree, codes: Nodes, bits: int, extents: Floats, ax
     leaves = list(zip(grown.tree.levels, grown.tree.leaves(), grown.counts, strict=True))
     start = np.concatenate([level.nodes[ends] * 2.0**-level.depth for level, ends, _ in leaves])
     mass = np.concatenate([counts[ends] for _, ends, counts in leaves])
-    order = np.argsort(start)
-    edges = np.append(start[order], 1.0)
-    below = np.append(0.0, np.cumsum(mass[order])) / max(1, int(mass.sum()))
+    order = np.argsort(start, kind="stable")
+    edges, shares = np.append(start[order], 1.0), mass[order] / max(1, int(mass.sum()))
+    below, density = np.append(0.0, np.cumsum(shares)), shares / np.diff(edges)
+
+    def share_below(at: Floats) -> Floats:
+        place = np.minimum(np.searchsorted(edges, at, side="right"), len(density)) - 1
+        shares: Floats = below[place] + (at - edges[place]) * density[place]
+        return shares
+
     points = codes.astype(np.float64) * 2.0**-bits
     if axes == 1:
         at = np.arange(2**_LINE_BITS) * 2.0**-_LINE_BITS
         known = np.searchsorted(points, at) / len(points)
-        return float(np.abs(np.interp(at, edges, below) - known).mean())
+        return float(np.abs(share_below(at) - known).mean())
     total = float(extents[-1])
     for depth in np.flatnonzero(np.diff(extents)) + 1:
         cells = np.floor(points * 2.0**depth)
         first = np.flatnonzero(np.diff(cells, prepend=-1.0))
         real = np.diff(first, append=len(cells)) / len(cells)
         at = cells[first] * 2.0**-depth
-        given = np.interp(at + 2.0**-depth, edges, below) - np.interp(at, edges, below)
+        given = share_below(at + 2.0**-depth) - share_below(at)
         apart = float(np.abs(given - real).sum()) + max(0.0, 1 - float(given.sum()))
         total += float(extents[depth - 1] - extents[depth]) * apart / 2
     return total

@@ -110,7 +110,7 @@ def estimate_weights(tree: GrownTree) -> list[Floats]:
 
 
 def measured(tree: GrownTree, variances: Sequence[float]) -> Floats:
-    """The variances (measurements,) of all measurements, by those of levels; 0 of known counts."""
+    """The variance of each measurement, from one variance a level; 0 of known counts."""
     levels = zip(tree.levels, variances, strict=False)
     return np.concatenate([np.where(level.variance > 0, own, 0.0) for level, own in levels])
 
