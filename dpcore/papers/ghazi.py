@@ -20,11 +20,11 @@ Corrections:
   which is right. The least tau_min grows by r^2.
 
 Baselines, closed forms and lower bounds are in `dpcore.papers.ghazi_bounds`. What the product has
-is in `PRODUCT`, by number. In place of Algorithms 1, 2 and 4 it calibrates: every round's
-threshold, acceptance, number of levels and split of the budget are free, and the search is monotone
-(half of the noise). With 20 levels, alpha 1/2, epsilon 1 and delta 10^-6 the published constants
-promise alpha tau_min = 248,841 rows for all but one node in 400, and the calibrated plan an
-alpha-mRMSE of 119.8 for trees of up to 10^6 rows (docs/relative-error.md).
+is in the table of docs/reproduction.md, by number. In place of Algorithms 1, 2 and 4 it calibrates:
+every round's threshold, acceptance, number of levels and split of the budget are free, and the
+search is monotone (half of the noise). With 20 levels, alpha 1/2, epsilon 1 and delta 10^-6 the
+published constants promise alpha tau_min = 248,841 rows for all but one node in 400, and the
+calibrated plan an alpha-mRMSE of 119.8 for trees of up to 10^6 rows (docs/relative-error.md).
 """
 
 from __future__ import annotations
@@ -42,41 +42,17 @@ import numpy.typing as npt
 from dptrees.dpcore.arithmetic.elementary import expm1, log, log1p
 from dptrees.dpcore.arithmetic.sums import hypotenuse
 from dptrees.dpcore.arrays import Flags, Integers
-from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.noise.truncated_laplace import TruncatedLaplace, truncated_laplace
-from dptrees.dpcore.privacy.composition import Spending
-from dptrees.dpcore.privacy.sensitivity import GroupPrivacy, check_budget, rounded_down
-from dptrees.dpcore.thresholds.calibration import calibrate
-from dptrees.dpcore.thresholds.plan import ThresholdPlan, ThresholdRound
+from dptrees.dpcore.privacy.sensitivity import check_budget, rounded_down
 from dptrees.dpcore.thresholds.sparse_vector import (
-    SparseVector,
     SparseVectorParameters,
     classify_forest,
     remaining_trees,
     tree_weights,
     whole_tree,
 )
-from dptrees.dpcore.trees.relative_errors import alpha_rmse, law_alpha_rmse, smoothed_relative_error
 from dptrees.dpcore.trees.shapes import Shape
-
-PRODUCT: dict[str, object] = {
-    "Problem 1.2": tree_weights,
-    "Definition 1.4": alpha_rmse,
-    "Definition 1.4, predicted": law_alpha_rmse,
-    "Fact 2.2": GroupPrivacy,
-    "Facts 2.1, 2.3 and 2.4": Spending,
-    "Lemma 2.5": DiscreteLaplace,
-    "Lemma 2.6": DiscreteGaussian,
-    "TruncLap": TruncatedLaplace,
-    "Lemma 2.8": truncated_laplace,
-    "Lemma 2.9, Algorithm 3": SparseVector,
-    "Algorithm 1, any parameters": classify_forest,
-    "Algorithm 1, calibrated": ThresholdRound,
-    "Algorithm 2, calibrated": ThresholdPlan,
-    "Algorithm 4, calibrated": calibrate,
-    "Appendix B": smoothed_relative_error,
-}
 
 # Section 3: thresholds of their own for the nodes.
 

@@ -4,8 +4,8 @@ The definitions, algorithms and bounds of the paper in its order and notation: n
 hierarchy of depth r, a node theta of level l with c_theta rows and the diameter gamma_l (of
 [0, 1]^d in l-infinity), k nodes of a level that are split at most, L_k the last level of at most k
 nodes, sketches of j rows of w cells below it, and the budget sigma_l of each level. What the
-product has is in `PRODUCT`, by number; `mechanism: privhp_paper` is Algorithm 2, and PMM, which is
-k = n, is `pmm`.
+product has is in the table of docs/reproduction.md, by number; `mechanism: privhp_paper` is
+Algorithm 2, and PMM, which is k = n, is `pmm`.
 
 In place of the paper's, releases have integer noise that is drawn once; pairwise independent keyed
 hashes; of a sketch's estimators the one that its noisy table shows to be the best; least squares in
@@ -47,41 +47,15 @@ import numpy.typing as npt
 from dptrees.dpcore.arithmetic.elementary import exp2, log2
 from dptrees.dpcore.arithmetic.sums import dot, integer_power
 from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.boxes.domain import HypercubeDomain
-from dptrees.dpcore.boxes.held_counts import HeldTables
-from dptrees.dpcore.boxes.partition import Estimates, EvenShares, GrownTree, SummedMeasurement
-from dptrees.dpcore.boxes.parts import Parts
-from dptrees.dpcore.boxes.plan import PartitionPlan, grow
+from dptrees.dpcore.boxes.partition import GrownTree
+from dptrees.dpcore.boxes.plan import PartitionPlan
 from dptrees.dpcore.boxes.planner import (
     PartitionChoices,
     PartitionSetting,
-    lemma_5_shares,
     plan_partition,
 )
-from dptrees.dpcore.privacy.composition import Spending
-from dptrees.dpcore.privacy.sensitivity import noise_law, sketch_sensitivity
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
-from dptrees.dpcore.sketches.estimates import estimates
-from dptrees.dpcore.sketches.heavy_hitters import heavy_hitters
-from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape, update
-
-PRODUCT: dict[str, object] = {
-    "Lemma 1": noise_law,
-    "Lemmas 2 and 3": Spending,
-    "Section 4, Algorithm 1, initializeSketch": SketchShape,
-    "Algorithm 1, update": update,
-    "Algorithm 1, query": estimates,
-    "Section 4.1, the sensitivity of a sketch": sketch_sensitivity,
-    "Section 5, Omega_theta and gamma_l": HypercubeDomain,
-    "Algorithm 2, one pass": HeldTables,
-    "Algorithm 2, Theorem 2": PartitionPlan,
-    "Algorithm 3, GrowPartition": grow,
-    "Algorithm 4, EnforceConsistency": EvenShares,
-    "Section 6, the sampler": Parts,
-    "Lemma 5, Equation (23)": lemma_5_shares,
-    "Appendix A": SummedMeasurement,
-    "Appendix D": heavy_hitters,
-}
+from dptrees.dpcore.sketches.sketch import SketchKind
 
 # Section 3: preliminaries.
 
@@ -191,18 +165,6 @@ def privhp(
     return plan_partition(
         setting, PartitionChoices.from_mechanism("privhp_paper", most=k, depth=r, **sketch)
     )
-
-
-def enforce_consistency(parent: Floats, children: Floats) -> Floats:
-    """Algorithm 4, EnforceConsistency: (g, 2) children that add up to their (g,) parents.
-
-    Example 7.1:
-
-    >>> enforce_consistency(np.array([4.6]), np.array([[3.5, 3.7]])).round(6)
-    array([[2.2, 2.4]])
-    """
-    known = Estimates(parent, np.full(parent.shape, np.nan))
-    return EvenShares().children(known, children, np.ones(children.shape)).estimate
 
 
 # Section 6: synthetic rows, and the bound.

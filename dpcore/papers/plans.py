@@ -39,6 +39,7 @@ from dptrees.dpcore.papers.rameshwar import (
     VARIANCE_POWER,
     checked_leaves,
     covering_nodes,
+    level_nodes,
     refined_error_from_variances,
     tree_error_from_variances,
 )
@@ -125,7 +126,7 @@ class _PaddedSearch:
         for levels_above in range(self.height - 1, 0, -1):
             below, costs, fanouts = self.extended(below, costs, levels_above)
             steps.append(dict(zip(below.tolist(), fanouts.tolist(), strict=True)))
-        totals = costs + _digit_sums(self.leaves, below, -(-self.leaves // below))
+        totals = costs + level_nodes(self.leaves, below, -(-self.leaves // below))
         best = below[totals == totals.min(initial=self.limit)]
         return [self.shape(product, steps) for product in best.tolist()]
 
@@ -142,22 +143,13 @@ class _PaddedSearch:
     ) -> tuple[Integers, Integers, Integers]:
         """One level up: the products, their least costs, the smallest fan-outs that give them."""
         products = below[:, None] * self.fanouts
-        totals = costs[:, None] + _digit_sums(self.leaves, below[:, None], self.fanouts)
+        totals = costs[:, None] + level_nodes(self.leaves, below[:, None], self.fanouts)
         least = 2 * totals / self.leaves + _least_part(self.leaves / products, levels_above)
         kept = np.nonzero((products < self.leaves) & (least <= self.allowed))
         states = np.stack([products[kept], totals[kept], self.fanouts[kept[1]]])
         states = states[:, np.lexsort(states[::-1])]
         first = np.unique(states[0], return_index=True)[1]
         return states[0, first], states[1, first], states[2, first]
-
-
-def _digit_sums(leaves: int, below: Integers, fanouts: Integers) -> Integers:
-    """The parts of levels in `covering_nodes`, for arrays of shapes."""
-    periods, rest = np.divmod(leaves, fanouts * below)
-    whole, part = np.divmod(rest, below)
-    in_periods = periods * below * (fanouts * (fanouts - 1) // 2)
-    sums: Integers = in_periods + below * (whole * (whole - 1) // 2) + whole * part
-    return sums
 
 
 def _least_part(nodes: Floats, levels: int) -> Floats:

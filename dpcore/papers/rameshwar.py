@@ -27,19 +27,20 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dptrees.dpcore.arithmetic.elementary import log
-from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.noise.laws import DiscreteLaplace
+from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Measure
 from dptrees.dpcore.trees.shapes import MAX_LEAVES, Shape, UniformTree
 
 Amount = float | Fraction
 Covering = list[tuple[int, range]]
+Whole = TypeVar("Whole", int, Integers)
 
 # p: the variance of a level's noise is proportional to budget^-p.
 VARIANCE_POWER = {Measure.EPSILON: 2, Measure.RHO: 1}
@@ -140,19 +141,6 @@ def sensitivity(
             distance = np.abs(np.asarray(query(one), float) - np.asarray(query(other), float))
             largest = max(largest, float(distance.sum()))
     return largest
-
-
-def laplace_law(sensitivity: int, epsilon: Fraction) -> DiscreteLaplace:
-    """Theorem II.1: the noise that makes whole numbers of a sensitivity epsilon-DP.
-
-    The paper adds Lap(Delta / epsilon). Releases add the discrete law of the same scale, which has
-    a little less variance, and no rounding of its floating-point bits can leak.
-
-    >>> law = laplace_law(2, Fraction(1))
-    >>> law.scale, round(law.variance, 3), level_variance(1)
-    (Fraction(2, 1), 7.835, 8.0)
-    """
-    return DiscreteLaplace(scale=Fraction(sensitivity) / epsilon)
 
 
 # Section III: simple mechanisms.
@@ -346,12 +334,24 @@ def covering_nodes(leaves: int, fanouts: Sequence[int]) -> tuple[int, ...]:
     check_shape(leaves, fanouts)
     totals, below = [], 1
     for fanout in reversed(fanouts):
-        periods, rest = divmod(leaves, fanout * below)
-        whole, part = divmod(rest, below)
-        in_periods = periods * below * (fanout * (fanout - 1) // 2)
-        totals.append(in_periods + below * (whole * (whole - 1) // 2) + whole * part)
+        totals.append(level_nodes(leaves, below, fanout))
         below *= fanout
     return tuple(reversed(totals))
+
+
+def level_nodes(leaves: int, below: Whole, fanouts: Whole) -> Whole:
+    """One level of `covering_nodes`, also for arrays of shapes.
+
+    Args:
+        leaves: K.
+        below: the leaves below a node of the level.
+        fanouts: of the level.
+    """
+    periods, rest = divmod(leaves, fanouts * below)
+    whole, part = divmod(rest, below)
+    in_periods = periods * below * (fanouts * (fanouts - 1) // 2)
+    result: Whole = in_periods + below * (whole * (whole - 1) // 2) + whole * part
+    return result
 
 
 def tree_error(leaves: int, fanouts: Sequence[int], epsilons: Sequence[Amount]) -> float:

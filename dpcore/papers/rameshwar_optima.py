@@ -10,8 +10,7 @@ a larger product, and `dpcore.uniform.strategies`, for the error after least squ
 
 Corrections: Lemma IV.3 (beta*).
 
-Source: Rameshwar, Tandon, Sharma, Sections IV and V; the test of primes: Miller, Rabin; Jaeschke
-1993 (which witnesses suffice).
+Source: Rameshwar, Tandon, Sharma, Sections IV and V.
 """
 
 from __future__ import annotations
@@ -47,8 +46,6 @@ _ROOT_BITS = 60
 _MAX_HEIGHT = MAX_LEAVES.bit_length() - 1
 # In place of a sum that no factors have.
 _NONE = 2**62
-# A strong test of primality below 3.4e14.
-_WITNESSES = (2, 3, 5, 7, 11, 13, 17)
 
 # Section IV: real fan-outs.
 
@@ -567,17 +564,9 @@ def factorised(number: int) -> list[tuple[int, int]]:
 
 
 def is_prime(number: int) -> bool:
-    """Whether a number below 3.4e14 is a prime, by the test of Miller and Rabin.
+    """Whether a number up to 2^40 is a prime.
 
     >>> is_prime(2**31 - 1), is_prime(2**31 + 1)
     (True, False)
     """
-    if number < 2 or any(number % witness == 0 for witness in _WITNESSES):
-        return number in _WITNESSES
-    twos = ((number - 1) & (1 - number)).bit_length() - 1
-    for witness in _WITNESSES:
-        power = pow(witness, (number - 1) >> twos, number)
-        squares = [pow(power, 2**step, number) for step in range(twos)]
-        if power != 1 and number - 1 not in squares:
-            return False
-    return True
+    return factorised(number) == [(number, 1)]

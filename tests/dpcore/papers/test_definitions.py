@@ -11,6 +11,7 @@ import pytest
 
 from dptrees import papers
 from dptrees.dpcore.arrays import Floats
+from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.papers.honaker import (
     adjacent,
     below_by_levels,
@@ -26,7 +27,6 @@ from dptrees.dpcore.papers.rameshwar import (
     cover_sums,
     covering,
     l1_error,
-    laplace_law,
     level_variance,
     privacy_loss,
     refined_prefixes,
@@ -43,6 +43,8 @@ from dptrees.dpcore.papers.rameshwar_optima import (
     equal_budget_bound,
     unequal_fanouts,
 )
+from dptrees.dpcore.privacy.sensitivity import noise_law
+from dptrees.dpcore.privacy.unit import Budget, Measure
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator
 
@@ -116,7 +118,8 @@ def test_laplace_noise_of_the_sensitivity_is_private() -> None:
 
     moved = sensitivity(counts, range(2), 3)
     assert moved == 2
-    law = laplace_law(int(moved), epsilon)
+    law = noise_law(Budget(measure=Measure.EPSILON, amount=epsilon), int(moved), int(moved))
+    assert isinstance(law, DiscreteLaplace) and law.scale == 4
     ratio = math.exp(-1 / float(law.scale))
     outcomes = list(itertools.product(range(-40, 41), repeat=2))
 

@@ -11,12 +11,11 @@ import pytest
 from scipy import optimize
 
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.boxes.partition import GrownLevel, GrownTree
+from dptrees.dpcore.boxes.partition import Estimates, EvenShares, GrownLevel, GrownTree
 from dptrees.dpcore.noise.laws import DiscreteLaplace
 from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.papers.holland import (
     candidate_sum,
-    enforce_consistency,
     gamma,
     gamma_sum,
     miss_bound,
@@ -34,6 +33,13 @@ from dptrees.dpcore.papers.holland import (
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
 from dptrees.dpcore.sketches.estimates import SketchEstimator, estimates
 from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape, update
+
+
+def enforce_consistency(parent: Floats, children: Floats) -> Floats:
+    """(g, 2) children that add up to their (g,) parents."""
+    known = Estimates(parent, np.full(parent.shape, np.nan))
+    return EvenShares().children(known, children, np.ones(children.shape)).estimate
+
 
 COUNTS = np.array([7, 4, 4, 1, 0, 2])
 
@@ -110,6 +116,9 @@ def test_algorithm_4_one_node_at_a_time() -> None:
     triples = list(itertools.product([0.0, 1.0, 4.0], values, values))
     parents, children = np.array(triples)[:, 0], np.array(triples)[:, 1:]
     found = enforce_consistency(parents, children)
+    assert enforce_consistency(np.array([4.6]), np.array([[3.5, 3.7]])).round(6).tolist() == [
+        [2.2, 2.4]  # Example 7.1
+    ]
     np.testing.assert_allclose(found, [one(*each) for each in triples])
 
 
