@@ -36,7 +36,6 @@ import numpy as np
 from dptrees.dpcore.arithmetic.elementary import power
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.papers.rameshwar import (
-    VARIANCE_POWER,
     checked_leaves,
     covering_nodes,
     level_nodes,
@@ -44,7 +43,7 @@ from dptrees.dpcore.papers.rameshwar import (
     tree_error_from_variances,
 )
 from dptrees.dpcore.papers.rameshwar_optima import integer_root, optimal_level_budgets
-from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.privacy.unit import VARIANCE_POWER, Measure
 from dptrees.dpcore.trees.shapes import UniformTree
 from dptrees.dpcore.uniform.plan import Estimator, Measured, TreePlan, TreeSetting
 from dptrees.dpcore.uniform.prefix_errors import mean_prefix_variance, plan_batch

@@ -42,9 +42,6 @@ Amount = float | Fraction
 Covering = list[tuple[int, range]]
 Whole = TypeVar("Whole", int, Integers)
 
-# p: the variance of a level's noise is proportional to budget^-p.
-VARIANCE_POWER = {Measure.EPSILON: 2, Measure.RHO: 1}
-
 # Section II: notation and preliminaries.
 
 

@@ -26,14 +26,13 @@ from dptrees.dpcore.arithmetic.elementary import exp, expm1, log
 from dptrees.dpcore.arithmetic.sums import integer_power
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.papers.rameshwar import (
-    VARIANCE_POWER,
     Amount,
     checked_leaves,
     exact_budget,
     level_variance,
     positive,
 )
-from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.privacy.unit import VARIANCE_POWER, Measure
 from dptrees.dpcore.trees.shapes import MAX_LEAVES
 
 Fanouts = tuple[int, ...]

@@ -38,6 +38,10 @@ class Measure(Enum):
     RHO = "rho"  # zero-concentrated differential privacy, discrete Gaussian noise
 
 
+# p: the variance of the noise that a budget buys is proportional to budget^-p.
+VARIANCE_POWER = {Measure.EPSILON: 2, Measure.RHO: 1}
+
+
 def amount_text(amount: Fraction) -> str:
     """An amount of a budget for a person: six digits, or as many as it takes to be exact.
 

@@ -32,7 +32,7 @@ from dptrees.dpcore.arithmetic.elementary import power, rounded_power
 from dptrees.dpcore.arithmetic.sums import binary_exponent, integer_power, ordered_sum
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity
-from dptrees.dpcore.privacy.unit import Measure
+from dptrees.dpcore.privacy.unit import VARIANCE_POWER, Measure
 from dptrees.dpcore.uniform.objectives import (
     JUDGED_PLACES,
     SEARCHED_PLACES,
@@ -69,7 +69,6 @@ _RANKING_STEPS = {Measure.EPSILON: 4, Measure.RHO: 8}
 _FINAL_STEPS = {Measure.EPSILON: 20, Measure.RHO: 80}
 # Alternation is slow where levels share their work, as with rho: longer steps are faster there.
 _STEP_LENGTH = {Measure.EPSILON: 1.0, Measure.RHO: 1.5}
-_EXPONENT = {Measure.EPSILON: 2, Measure.RHO: 1}
 
 
 _CDF = CdfObjective()
@@ -299,7 +298,7 @@ class _Search:
         batch = TreeBatch(leaves=self.leaves, fanouts=padded)
         measured = np.concatenate([root_measured[:, None], np.array(padded) > 1], axis=1)
         shares = measured / measured.sum(axis=1, keepdims=True)
-        exponent, length = _EXPONENT[self.measure], _STEP_LENGTH[self.measure]
+        exponent, length = VARIANCE_POWER[self.measure], _STEP_LENGTH[self.measure]
         parts_of = self.objective.searched_parts
         for _ in range(steps):
             # Of a level that hardly counts, rounding may leave less than nothing.
@@ -324,7 +323,7 @@ class _Search:
 
     def _precisions(self, shares: Floats) -> Floats:
         """1 / variance of every level at a budget of 1: (shapes, h + 1)."""
-        precisions = self.level_precision * integer_power(shares, _EXPONENT[self.measure])
+        precisions = self.level_precision * integer_power(shares, VARIANCE_POWER[self.measure])
         precisions[:, 0] *= self.root_precision / self.level_precision
         if self.public_total:
             precisions[:, 0] = np.inf
