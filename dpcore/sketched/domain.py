@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
@@ -49,7 +50,10 @@ def _text(value: object) -> object:
 
 
 def _whole(value: object) -> Decimal:
-    number = Decimal(str(value).strip()) if not isinstance(value, bool) else Decimal(value)
+    text = str(int(value)) if isinstance(value, bool) else str(value)
+    if "_" in text or not text.isascii():  # which Python reads
+        raise ValueError("is no number")
+    number = Decimal(text.strip())
     if number != number.to_integral_value() or abs(number) >= 2**64:
         raise ValueError("is no whole number of 64 bits")
     return number.to_integral_value()
@@ -63,20 +67,27 @@ def _truth(value: object) -> bool:
 def _moment(value: object) -> datetime:
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day)
+    if value != value or re.search(r"[.,]\d{6}\d*[1-9]", str(value)):
+        raise ValueError("is no time, or has more than six decimals")
     moment = value if isinstance(value, datetime) else None
     moment = moment or datetime.fromisoformat(str(value).replace("Z", "+00:00"))
     return moment if moment.tzinfo is None else moment.astimezone(timezone.utc).replace(tzinfo=None)
 
 
+_TIMES = "dates or timestamps"
 _MOMENTS = ("dates or times without a zone", "times with a zone")
 TYPES = {
     "text": ValueType(pa.string(), ("text", "bytes"), "strings", _text, pa.large_binary()),
-    "integer": ValueType(pa.int64(), ("integers",), "whole numbers", _whole, pa.decimal128(38, 0)),
-    "boolean": ValueType(pa.bool_(), ("truth values",), "truth values", _truth, pa.bool_()),
-    "date": ValueType(pa.date32(), _MOMENTS, "dates or timestamps", _moment, pa.timestamp("us")),
-    "timestamp": ValueType(
-        pa.timestamp("us"), _MOMENTS, "dates or timestamps", _moment, pa.timestamp("us")
+    "integer": ValueType(
+        pa.int64(),
+        ("integers", "halffloat", "float", "double"),
+        "whole numbers",
+        _whole,
+        pa.decimal128(38, 0),
     ),
+    "boolean": ValueType(pa.bool_(), ("truth values",), "truth values", _truth, pa.bool_()),
+    "date": ValueType(pa.date32(), _MOMENTS, _TIMES, _moment, pa.timestamp("us")),
+    "timestamp": ValueType(pa.timestamp("us"), _MOMENTS, _TIMES, _moment, pa.timestamp("us")),
 }
 
 
@@ -227,8 +238,8 @@ class SketchDomain(Coded):
             level = codes.height
             whole = text if self.notation == "ipv4" and "." in text else None
             try:
-                column = pa.array([whole]) if whole else pa.array([int(text)], pa.uint64())
-            except (ValueError, OverflowError):
+                column = pa.array([whole]) if whole else pa.array([int(_whole(text))], pa.uint64())
+            except (ValueError, ArithmeticError):
                 column = pa.nulls(1)
             keys = codes.leaf_keys({self.column: column})
         if level == 0 or keys.null_count:

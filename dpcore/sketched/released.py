@@ -21,18 +21,19 @@ from dptrees.dpcore.sketches.estimates import (
     combined,
     kind_estimators,
 )
-from dptrees.dpcore.sketches.heavy_hitters import heavy_hitters
+from dptrees.dpcore.sketches.heavy_hitters import MAX_CHILDREN, heavy_hitters
 from dptrees.dpcore.sketches.sketch import Codes, SketchHashes
 from dptrees.dpcore.trees.chunks import SPINE
 
 # Order statistics are computed from at most so many cells, of evenly spaced ranks.
 _CELLS = 2**20
-# Prefixes of a level that a descent goes on with, and that it looks at below them.
-_KEPT, _BELOW = 2**12, 2**20
+# Prefixes of a level that a descent goes on with, and whose cells it reads at once.
+_KEPT, _BLOCK = 2**12, 2**20
 CHOSEN = (
     "the largest of many estimates were chosen, so their errors tend upwards; intervals are those "
     "of values that were named beforehand"
 )
+FOLLOWED = "the largest {} prefixes of each level were followed, and a code below others is missed"
 
 
 class ReleasedSketch(Released):
@@ -81,7 +82,7 @@ class ReleasedSketch(Released):
         Raises:
             ValueError: as of `counts`.
         """
-        answers = self.counts(list(dict.fromkeys(values)), key)
+        answers = list({each.label: each for each in self.counts(values, key)}.values())
         answers.sort(key=lambda answer: -(answer.estimate or 0.0))
         return [_chosen(each) for each in answers[:count]]
 
@@ -102,17 +103,22 @@ class ReleasedSketch(Released):
             raise ValueError(f"level: {level} is not between 1 and {self.height}")
         lengths = domain.levels[:level]
         steps = np.diff(lengths, prepend=0)
-        most = min(_KEPT, _BELOW >> int(steps[1:].max(initial=0)))
+        most = MAX_CHILDREN >> int(steps[1:].max(initial=0))
+        if count > most:
+            raise ValueError(f"n: {count} is more than {most}, the most prefixes of a descent here")
+        most = max(count, min(_KEPT, most))
         found = heavy_hitters(
             lambda bits, codes: self._raw(lengths.index(bits), codes),
             lengths,
             threshold=-math.inf,
-            most=max(count, most),
+            most=most,
         )
         order = np.argsort(-found.counts, kind="stable")[:count]
         labels = domain.codes.paths(level, pa.array(found.codes[order])).to_pylist()
         answers = self._answers(level - 1, found.codes[order], labels)
-        return [_chosen(each) for each in answers]
+        missed = level > 1 and most < 2 ** lengths[-2]
+        remark = f"{CHOSEN}; {FOLLOWED.format(most)}" if missed else CHOSEN
+        return [_chosen(each, remark) for each in answers]
 
     def rare_error(self) -> tuple[float, float]:
         """The standard error of the count of a value that is rare, and how far its interval reaches
@@ -154,8 +160,10 @@ class ReleasedSketch(Released):
 
     def _raw(self, level: int, codes: Codes) -> Floats:
         """The estimates of codes of a level, before their bias is taken off."""
-        cells, hashes = self._cells(level, codes), self._hashes[level]
-        return combined(self._best(level)[0], cells, self._totals(level), hashes)
+        estimator, totals, hashes = self._best(level)[0], self._totals(level), self._hashes[level]
+        blocks = (codes[at : at + _BLOCK] for at in range(0, codes.size, _BLOCK))
+        found = [combined(estimator, self._cells(level, each), totals, hashes) for each in blocks]
+        return np.concatenate(found)
 
     def _cells(self, level: int, codes: Codes) -> Floats:
         """The cells of codes, with their signs, (rows, n)."""
@@ -229,5 +237,5 @@ class ReleasedSketch(Released):
         return estimator, replace(moments, bias=0.0) if self.question.shape.signed else moments
 
 
-def _chosen(answer: Answer) -> Answer:
-    return replace(answer, remark=CHOSEN)
+def _chosen(answer: Answer, remark: str = CHOSEN) -> Answer:
+    return replace(answer, remark=remark)

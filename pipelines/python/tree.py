@@ -386,8 +386,7 @@ class TreeAnswers:
         """
 
         def ask(each: object) -> list[Answer]:
-            if n < 1:
-                raise ValueError(f"n: {n} is not above 0")
+            _check_number(n)
             chosen_level = self._tree.height if level is None else self._tree.find_level(str(level))
             return self._tree.top(n, chosen_level, each)
 
@@ -418,7 +417,12 @@ class TreeAnswers:
             Error: if the tree is no sketch, or the column cannot have such a value.
         """
         asked = _several(values)
-        return self._counts("top", key, lambda each: self._tree.top_among(asked, n, each))
+
+        def ask(each: object) -> list[Answer]:
+            _check_number(n)
+            return self._tree.top_among(asked, n, each)
+
+        return self._counts("top", key, ask)
 
     def above(
         self,
@@ -635,9 +639,19 @@ def _several(values: Any) -> list[Any]:
     return [_plain(each) for each in values]
 
 
+def _check_number(n: int) -> None:
+    """Refuse what is no number of answers."""
+    if n < 1:
+        raise ValueError(f"n: {n} is not above 0")
+    if n != int(n):
+        raise ValueError(f"n: {n} is no whole number")
+
+
 def _plain(value: Any) -> Any:
     """Convert a value of NumPy or pandas to a value of Python."""
     if hasattr(value, "to_pydatetime"):  # pandas
+        if value != value or value.nanosecond:  # NaT, and what a time of Python cannot hold
+            return value
         value = value.to_pydatetime()
         midnight = value.time() == datetime.time() and value.tzinfo is None
         return value.date() if midnight else value

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -143,6 +144,60 @@ def test_csv_columns_are_read_as_the_type_says(tmp_path: Path) -> None:
     release = dptrees.release(None, config)
     for name, (_, values, counts) in asked.items():
         assert release[name].count(values)["estimate"] == counts, name
+
+
+def test_values_that_are_none_of_the_column_are_refused() -> None:
+    """Digits behind the microsecond would be another value's."""
+    moments = pa.array([1577836800000000001, 1577836800000000000], pa.timestamp("ns"))
+    table = pa.table({"day": moments, "word": ["a", "b"], "code": [10.0, 10.5]})
+    config = {
+        "privacy": EXACT,
+        "trees": [
+            tree("day", column="day", type="timestamp"),
+            tree("word", column="word"),
+            tree("whole", column="code", type="integer"),
+            tree("code", column="code", bits=[4, 4]),
+        ],
+    }
+    made = dptrees.release(table, config)
+    assert made["day"].count(["2020-01-01", "2020-01-01T00:00:00.000000000"])["estimate"] == [1, 1]
+    # Floats are read as whole numbers, as a column of pandas with missing integers is.
+    assert made["whole"].count([10, "10.0", 10.0])["estimate"] == [1, 1, 1]
+    assert made["code"].count(["10", "10.0"])["estimate"] == [1, 1]
+    assert made["word"].top_among(["a", "b", "a"], 5)["label"] == ["a", "b"]
+    written = "2020-01-01 00:00:00.000000001"
+    bad: list[tuple[str, Any]] = [
+        *(("day", each) for each in (written, pd.Timestamp(written), pd.NaT, "1.1")),
+        *(("word", each) for each in (pd.NaT, pd.Timestamp(written), ["a"])),
+        *((name, each) for name in ("whole", "code") for each in ("1_0", "\uff11", "x", "1.5")),
+    ]
+    for name, value in bad:
+        for query in (made[name].count, lambda each, of=name: made[of].top_among(each, 1)):
+            with pytest.raises(dptrees.Error, match=r"^value: .* is (not one of|no code or)"):
+                query([value])
+    for number, words in ((0, "0 is not above 0"), (-1, "-1 is not above"), (1.5, "1.5 is no wh")):
+        with pytest.raises(dptrees.Error, match=f"^n: {words}"):
+            made["word"].top_among(["a"], number)
+        with pytest.raises(dptrees.Error, match=f"^n: {words}"):
+            made["code"].top(number)
+
+
+def test_the_heaviest_code_below_a_light_prefix_of_a_wide_level() -> None:
+    """More than sixteen prefixes are heavier than its own."""
+    spread = np.arange(40).repeat(1000) * 2**16 + np.arange(40_000) % 1009
+    heavy = np.full(900, 200 * 2**16 + 7)
+    trees = [tree("codes", column="code", bits=[16, 16])]
+    made = dptrees.release(
+        pa.table({"code": np.concatenate([spread, heavy])}), {"privacy": EXACT, "trees": trees}
+    )
+    codes = made["codes"]
+    assert codes.top(1)["label"] == ["0.200.0.7/32"]
+    with pytest.raises(dptrees.Error, match=r"^n: 257 is more than 256, the most prefixes"):
+        codes.top(257)
+    (answer,) = codes._tree.top(1, 2)
+    assert "the largest 256 prefixes of each level were followed" in str(answer.remark)
+    (answer,) = codes._tree.top(1, 1)
+    assert "followed" not in str(answer.remark)
 
 
 def test_bad_input() -> None:
