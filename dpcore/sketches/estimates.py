@@ -370,9 +370,7 @@ class RowError:
         lower, upper = (
             atoms[at + (starts <= at).sum(axis=0)] for at in np.minimum([low, high], size - 1)
         )
-        bias, lower, upper = (
-            each * scale + shift / shape.width for each in (means, lower, upper)
-        )
+        bias, lower, upper = (each * scale + shift / shape.width for each in (means, lower, upper))
         return bias, variance, lower, upper
 
     def best_estimator(self) -> SketchEstimator:

@@ -120,15 +120,24 @@ class DenseTree:
         return float(flat @ self.covariance @ flat)
 
 
-def sum_variance(found: GrownEstimate, weights: Sequence[Floats]) -> float:
-    """Return the variance of a weighted sum of all leaves, family by family."""
+def sum_variance(
+    found: GrownEstimate, weights: Sequence[Floats], other: GrownEstimate | None = None
+) -> float:
+    """Return the variance of a weighted sum of all leaves, family by family; under other variances
+    than those that gave the estimates where there are some."""
+    own = other or found
     alphas, spread = [np.array(each, np.float64) for each in weights], 0.0
+    taus = [np.zeros(len(each)) for each in alphas]
     for place, above, level in reversed(list(found.tree.pairs())):
-        shape = -1, level.fanout(above)
-        a, alpha = found.below[place].reshape(shape), alphas[place].reshape(shape)
-        up, tau, more = weighted_families(alpha, np.zeros(a.shape), a, a)
-        # Nothing turns where the variances are those that gave the weights.
-        assert np.allclose(tau, 0.0)
+        columns = alphas[place], taus[place], found.below[place], own.below[place]
+        up, turned, more = weighted_families(
+            *(each.reshape(-1, level.fanout(above)) for each in columns)
+        )
         alphas[place - 1][level.split(above)] = up
+        taus[place - 1][level.split(above)] = turned
         spread += more
-    return max(0.0, float(alphas[0][0] ** 2 * found.estimates[0].variance[0]) + spread)
+    # Nothing turns where the variances are those that gave the weights.
+    assert other is not None or np.allclose(np.concatenate(taus), 0.0)
+    root, own_root = (float(each.estimates[0].variance[0]) for each in (found, own))
+    alpha, tau = float(alphas[0][0]), float(taus[0][0])
+    return max(0.0, alpha * alpha * own_root + 2 * alpha * tau * root + spread)

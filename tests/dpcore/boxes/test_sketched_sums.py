@@ -24,7 +24,7 @@ from dptrees.dpcore.privacy.unit import Measure
 from dptrees.dpcore.sketches.estimates import SketchEstimator, row_variance
 from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape
 from tests.dpcore.boxes.boxes import box_domain, covered_shares, plan_question, released, rows_in
-from tests.dpcore.boxes.grown_trees import ROOTS, random_tree
+from tests.dpcore.boxes.grown_trees import ROOTS, random_tree, sum_variance
 from tests.dpcore.boxes.test_sketched import make_plan
 
 FALSE_ALARM = 1e-6
@@ -117,7 +117,7 @@ def measured(tree: GrownTree, variances: Sequence[float]) -> Floats:
 
 @pytest.mark.parametrize("root", ROOTS)
 def test_other_variances_are_sums_of_squared_weights(root: str) -> None:
-    rng = np.random.default_rng(ROOTS.index(root))
+    rng, apart = np.random.default_rng(ROOTS.index(root)), 0
     for _ in range(12):
         tree = random_tree(rng, root)
         found, others = least_squares(tree), rng.uniform(0, 9, len(tree.levels))
@@ -126,6 +126,12 @@ def test_other_variances_are_sums_of_squared_weights(root: str) -> None:
         flat = measured(tree, others)
         for own, weight in zip(spread.estimates, weights, strict=True):
             assert np.allclose(own.variance, np.square(weight) @ flat)
+        leaves = [ends * rng.normal(size=len(ends)) for ends in tree.leaves()]
+        summed = sum(each @ weight for each, weight in zip(leaves, weights, strict=True))
+        exact = float(np.square(summed) @ flat)
+        assert sum_variance(found, leaves, spread) == pytest.approx(exact)
+        # Planted: what least squares would have; some trees are known exactly.
+        apart += sum_variance(found, leaves) != pytest.approx(exact)
         # The variances that gave the weights are the least squares ones.
         same = with_variances(
             found,
@@ -136,6 +142,7 @@ def test_other_variances_are_sums_of_squared_weights(root: str) -> None:
         )
         for own, level in zip(same.estimates, found.estimates, strict=True):
             assert np.allclose(own.variance, level.variance)
+    assert apart > 8
 
 
 def test_boxes_have_the_variance_of_their_weights() -> None:
