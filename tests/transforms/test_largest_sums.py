@@ -51,6 +51,7 @@ DRAWING = {
     "noise/truncated_laplace.py": "a law made of another one",
     "thresholds/sparse_vector.py": "decisions, of counts that are at most 2^40",
     "uniform/intervals.py": "simulated noise, of no data",
+    "sketched/workload.py": "the same, for a predicted error",
     "tables/released.py": "synthetic rows",
 }
 
