@@ -50,6 +50,7 @@ DRAWING = {
     "noise/source.py": "add_noise itself",
     "noise/truncated_laplace.py": "a law made of another one",
     "thresholds/sparse_vector.py": "decisions, of counts that are at most 2^40",
+    "papers/ghazi.py": "algorithms as published, which no release runs",
     "uniform/intervals.py": "simulated noise, of no data",
     "sketched/workload.py": "the same, for a predicted error",
     "tables/released.py": "synthetic rows",
