@@ -31,13 +31,10 @@ the projection of a point onto the canonical simplex of R^n, 1986.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dptrees.dpcore.arithmetic.elementary import exp
-from dptrees.dpcore.arithmetic.normal import normal_cdf
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.trees.shapes import IrregularTree, Shape, UniformTree
 
@@ -176,42 +173,13 @@ def _fewest(fanouts: Integers, estimates: Floats, below: Floats, totals: Integer
     mean = np.maximum(0.0, totals[nodes] - over) / left
     squared = mean * mean / (largest[nodes] * (spread / _REMAINDERS) / left)
     squared *= np.minimum(1.0, (fanouts[nodes] + 1 - left) / left)
-    least = _least_squared(squared)
+    least = _MOST_SQUARED * squared / (squared + _HALF_WAY)
     stays = (share > 0) & (share * share >= least * error * (1 - weight / spread))
     kept = np.maximum.reduceat(np.where(stays, left, 1), starts)
     shares = np.empty_like(estimates)
     final = (value - multiplier[starts + kept - 1][nodes] * weight) / unit[nodes]
     shares[order] = np.where(left <= kept[nodes], np.maximum(0.0, final), 0.0)
     return shares
-
-
-def _least_squared(squared: Floats) -> Floats:
-    """L of q: the squared standard errors that a share must have."""
-    return _MOST_SQUARED * squared / (squared + _HALF_WAY)
-
-
-def expected_in_empty(mean: Floats, error: float, empty: float) -> tuple[Floats, Floats]:
-    """What `consistent_counts` with ``fewest`` is expected to give the empty children of a node.
-
-    With L as above, at the number of children that are not empty: an empty child gets rows where
-    its noise, taken as normal, is above sqrt(L) standard errors s, with probability Q(sqrt L), and
-    on average s phi(sqrt L) rows. Derived here, for a node of many children.
-
-    Args:
-        mean: the rows of a child that is not empty, all having as many.
-        error: the standard error of a child, above 0.
-        empty: the part of the children that are empty, above 0 and below 1.
-
-    Returns:
-        the part of the empty children that get rows, and the rows of an empty child.
-
-    >>> part, rows = expected_in_empty(np.array([10.0, 100.0]), 3.0, 0.5)
-    >>> part.round(3).tolist(), rows.round(2).tolist()
-    ([0.115, 0.042], [0.58, 0.27])
-    """
-    least = _least_squared(np.square(mean / error) * min(1.0, empty / (1 - empty)))
-    density = exp(-least / 2) / math.sqrt(2 * math.pi)
-    return normal_cdf(-np.sqrt(least)), error * density
 
 
 def _sums_within(values: Integers, starts: Integers, fanouts: Integers) -> Integers:

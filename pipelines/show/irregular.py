@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, TypeVar
 
-import numpy as np
-
 from dptrees.dpcore.hierarchy.question import HierarchyQuestion
+from dptrees.dpcore.irregular.empty_leaves import expected_in_empty
 from dptrees.dpcore.irregular.forest import AsMeasuredForest, measured_level_rmse
 from dptrees.dpcore.irregular.plan import IrregularPlan, plan_errors
 from dptrees.dpcore.irregular.planner import predicted_level_rmse, with_equal_shares
@@ -22,7 +22,6 @@ from dptrees.dpcore.levels.irregular import (
 )
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.source import MAX_COUNT
-from dptrees.dpcore.trees.consistency import expected_in_empty
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.show.description import (
     LEVEL_ERRORS,
@@ -185,32 +184,34 @@ def _split_errors(mechanism: IrregularMechanism, entry: Mapping[str, Any]) -> Er
 
 
 # Rows of a leaf that is not empty, for which the counts of empty leaves are predicted.
-_MEANS = (10.0, 100.0, 1000.0)
+_ROWS = (10, 100, 1000)
+# Leaves with a smaller part of the budget are measured for form: estimates split their parent's.
+_LEAST_MEASURED = Fraction(1, 1000)
 
 
 def _empty_leaves(mechanism: IrregularMechanism) -> list[dict[str, float]]:
-    """Return what empty leaves are expected to get, if half of the leaves are empty."""
+    """Return what empty leaves are expected to get, if every second leaf is empty."""
     plan = mechanism.plan
-    widths = plan.tree.fanouts[-1] if plan.tree.height else np.ones(1)
-    variance = float((plan.leaf_variances * widths).sum()) / plan.tree.leaves
-    if mechanism.consistency != FEWEST or variance == 0:
+    measured = plan.level_amounts[-1] >= _LEAST_MEASURED * plan.budget.amount
+    ruled = (mechanism.consistency, mechanism.estimation) == (FEWEST, LEAST_SQUARES)
+    if not (measured and ruled and plan.tree.height):
         return []
-    parts, rows = expected_in_empty(np.array(_MEANS), math.sqrt(variance), 0.5)
+    found = zip(_ROWS, expected_in_empty(plan, _ROWS), strict=True)
     return [
-        {"rows_of_others": mean, "part_with_rows": part, "rows": count}
-        for mean, part, count in zip(_MEANS, parts.tolist(), rows.tolist(), strict=True)
+        {"rows_of_others": n, "part_with_rows": part, "rows": rows} for n, (part, rows) in found
     ]
 
 
 def _in_empty_leaves(found: Sequence[Mapping[str, float]]) -> Iterator[str]:
     if not found:
         return
-    means = ", ".join(f"{each['rows_of_others']:,.0f}" for each in found)
-    parts = ", ".join(f"{100 * each['part_with_rows']:.2g}" for each in found)
-    rows = ", ".join(f"{each['rows']:.2g}" for each in found)
-    yield "counts of empty leaves, by a model, if half of the leaves are empty:"
-    yield f"  if the others have {means} rows each, {parts} % of the empty ones get rows,"
-    yield f"  and an empty one has {rows} rows on average"
+    others, parts, rows = (
+        "{}, {} or {}".format(*(significant(scale * each[name], 2) for each in found))
+        for name, scale in (("rows_of_others", 1), ("part_with_rows", 100), ("rows", 1))
+    )
+    yield "counts of empty leaves, simulated with every second leaf empty:"
+    yield f"  if each other leaf has {others} rows, {parts} % of the empty leaves get rows,"
+    yield f"  and an empty leaf has {rows} rows on average"
 
 
 def irregular_target(target: ErrorTarget) -> dict[str, Any]:

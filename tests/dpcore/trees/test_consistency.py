@@ -14,7 +14,6 @@ import pytest
 from dptrees.dpcore.trees import consistency
 from dptrees.dpcore.trees.consistency import (
     consistent_counts,
-    expected_in_empty,
     root_count,
     split_among_children,
     split_counts,
@@ -421,18 +420,3 @@ def test_few_empty_nodes_get_rows_at_no_greater_error() -> None:
         square[kind] = np.square(errors).mean()
     # The standard error of a part of 60,000 is below .002, that of a mean square .03 of it.
     assert wrong[True] < 0.5 * wrong[False] and square[True] < 1.1 * square[False]
-
-
-@for_each(("mean", "error"), [(20, 3.0), (100, 3.0), (100, 30.0), (1000, 30.0)])
-def test_empty_children_get_what_is_expected(mean: int, error: float) -> None:
-    """The model is of one node's sum as it is; within a quarter."""
-    rng = np.random.default_rng(5)
-    truth = np.tile([0, mean], 500)
-    noise = np.rint(rng.normal(0, error, (40, 1000)))
-    counts = fewest(
-        [1000] * 40, (truth + noise).ravel(), [500 * mean] * 40, np.full(40_000, error**2)
-    ).reshape(40, 1000)[:, truth == 0]
-    (part,), (rows,) = expected_in_empty(np.array([float(mean)]), error, 0.5)
-    # Of 20,000 empty children some 800 get rows: standard errors are 4 % of either figure.
-    assert (counts > 0).mean() == pytest.approx(part, rel=0.25)
-    assert counts.mean() == pytest.approx(rows, rel=0.25)

@@ -18,6 +18,7 @@ import yaml
 from dptrees.dpcore.release.guarantee import guarantee_in_words
 from dptrees.pipelines.run import releasing
 from dptrees.pipelines.sections.document import ConfigurationError
+from dptrees.pipelines.show.irregular import irregular_description
 from examples.census import write_census
 from tests.pipelines.conftest import NONCE, PROJECT, Workspace
 from tests.pipelines.plans import plan_of
@@ -313,6 +314,21 @@ def test_configurations_that_are_refused(make_plan: Plan) -> None:
     assert not not_refused(
         lambda privacy, changes: make_plan(privacy, **changes), rows, ConfigurationError
     )
+
+
+def test_counts_of_empty_leaves_are_predicted_where_the_rule_decides(make_plan: Plan) -> None:
+    """Not where leaves are measured for form alone, nor for other rules."""
+    without: list[dict[str, Any]] = [
+        {"level_weights": {"state": 1, "county": 1, "block": 0}},
+        {"consistency": "top_down"},
+        {"mechanism": "tree", "estimation": "none"},
+        {"measure": MEASURE},
+    ]
+    for changes, predicted in (({}, True), *((each, False) for each in without)):
+        description = irregular_description(make_plan(ADD, **changes).questions[0])
+        entry = description.entry()
+        said = any("empty leaves" in note for note in description.errors(entry).notes)
+        assert ("empty_leaves" in entry, said) == (predicted, predicted), changes
 
 
 def test_invariants_weaken_the_guarantee_in_words(make_plan: Plan) -> None:
