@@ -123,9 +123,9 @@ def worked_examples() -> list[tuple[str, str, str, str]]:
         ),
         ("limit of sigma(t-)", "sigma/sqrt(2) = 0.7071 sigma", f"{below:.4f} sigma", "agrees"),
         ("sigma^2/sigma^2(t10+), eq. 12", "11/4", f"{1 / eq_12:.4f}", "agrees"),
-        ("limit of sigma(t+)", "sigma/sqrt(3) = 0.5774 sigma", f"{above:.4f} sigma", "agrees"),
+        ("sigma(t+) of depth 1", "sigma/sqrt(3) = 0.5774 sigma", f"{above:.4f} sigma", "agrees"),
         (
-            "limit of `sigma(t*)`, eq. 13",
+            "`sigma(t*)` of depth 2, eq. 13",
             "sqrt(2)/7 sigma = 0.202 sigma",
             f"{math.sqrt(full):.4f} sigma",
             "erratum",
@@ -208,5 +208,6 @@ def section(errors: NodeErrors, figure: str) -> str:
         beside ours from trees of depth 4 (examples) and 31 (limits), N known:""",
         table(("what", "printed", "ours", "verdict"), worked_examples()),
         """The limit of equation 13 is misprinted: precisions add, 1 / (1/3 + 1/2) + 2 = 16/5, so
-        `sigma(t*)` is sqrt(5/16) sigma = 0.559 sigma and the variance falls by 3.2, not by 25.""",
+        `sigma(t*)` is sqrt(5/16) sigma = 0.559 sigma and the variance falls by 3.2, not by 25. This
+        is at depth 2: it is 0.5 sigma at depth 1 and 0.577 sigma far down.""",
     )

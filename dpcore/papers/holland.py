@@ -173,11 +173,12 @@ def privhp(
 def sampled_leaf(tree: GrownTree, counts: Sequence[Integers], u: float) -> tuple[int, int]:
     """Section 6 (corrected): the leaf that a root-to-leaf walk ends in, for u in [0, root's count].
 
-    A branch to the right subtracts the count of the left child, not of the node.
+    A branch to the right subtracts the count of the left child, not of the node. At u = 0 a left
+    child without rows is passed over.
 
     Args:
         tree: halved level by level.
-        counts: of each level (n,), consistent.
+        counts: of each level (n,), consistent; the root's above 0.
         u: uniform.
 
     Returns:
@@ -199,7 +200,7 @@ def sampled_leaf(tree: GrownTree, counts: Sequence[Integers], u: float) -> tuple
             return number - 1, place
         place = 2 * at
         left = float(counts[number][place])
-        if u > left:
+        if u > left or not left:
             u, place = u - left, place + 1
     return len(tree.levels) - 1, place
 

@@ -29,7 +29,7 @@ Corrections:
 - Equation 8: t_{2^{j+i+k}} means t_{2^j i + k}. It equals equation 10 only where the standard error
   depends on the depth alone; otherwise equation 10 is closer (`below_by_levels`).
 - Equation 13: the limit is printed as sigma sqrt(2) / 7, a variance 25 times smaller. Precisions
-  add, 1 / (1/3 + 1/2) + 2 = 16 / 5, so near the top of a tall tree sigma(t*) = sqrt(5 / 16) sigma =
+  add, 1 / (1/3 + 1/2) + 2 = 16 / 5, so at depth 2 of a tall tree sigma(t*) = sqrt(5 / 16) sigma =
   .559 sigma, a variance 3.2 times smaller (`tall_tree_limits`).
 
 Source: Honaker, equations 4 to 13; Rameshwar, Tandon, Sharma, equation 5 (none), appendix B step 1
@@ -200,11 +200,17 @@ def node_estimates(
 def tall_tree_limits(sigma: float = 1.0) -> tuple[float, float, float]:
     """Sections 3.2 to 3.4, corrected: sigma(t^-), sigma(t^+), sigma(t^*) near a tall tree's top.
 
+    They are at the depths of the limits that the paper prints (children of the root: 1): any for
+    t^-, 1 for t^+, 2 for t^*. Elsewhere sigma(t^+) is .674 sigma (depth 2), .699 (3), and
+    sigma / sqrt(2) far down; sigma(t^*) is .5 sigma (depth 1), .573 (3), and sigma / sqrt(3) far
+    down.
+
     Args:
         sigma: of every node; N is known.
 
     Returns:
-        sigma / sqrt(2), sigma / sqrt(3), and sqrt(5 / 16) sigma, which is printed as sqrt(2) / 7.
+        sigma / sqrt(2); sigma / sqrt(3), of depth 1; and sqrt(5 / 16) sigma, of depth 2, which is
+        printed as sqrt(2) / 7.
 
     >>> [round(each, 3) for each in tall_tree_limits()]
     [0.707, 0.577, 0.559]

@@ -13,10 +13,11 @@ and not measured. Every formula holds for zCDP too where it takes a `Measure`: t
 level is 8 / epsilon_i^2, or 1 / rho_i. Functions that end in `_from_variance` take any noise.
 
 What releases use in place of the paper's: integer noise that is drawn once (`dpcore.noise`);
-least squares (`dpcore.trees.estimation`), whose error is two thirds of Lemma IV.4's, with a closed
-form (`dpcore.uniform.prefix_errors.mean_prefix_variance`); trees and budgets that are best after
-least squares (`dpcore.uniform.strategies`); the closest CDF by prefix minima and isotonic
-regression in place of a trellis (`dpcore.trees.closest_cdf`).
+least squares (`dpcore.trees.estimation`), whose error is two thirds to three quarters of Lemma
+IV.4's (K = 256, one level to eight), with a closed form
+(`dpcore.uniform.prefix_errors.mean_prefix_variance`); trees and budgets that are best after least
+squares (`dpcore.uniform.strategies`); the closest CDF by prefix minima and isotonic regression in
+place of a trellis (`dpcore.trees.closest_cdf`).
 
 Corrections: Section III ("K >= 4"), Lemma B.1 (the empty covering).
 """
@@ -291,11 +292,22 @@ def unequal_budgets_loss(epsilons: Sequence[Amount]) -> Amount:
     """Remark after Definition IV.1: the loss of a histogram whose bins have budgets of their own.
 
     A row leaves one bin and enters another, so it is the largest epsilon_i + epsilon_j. Equal
-    budgets of epsilon / 2 therefore have the least error.
+    budgets of epsilon / 2 therefore have the least error of the histogram, all bins weighted
+    equally. For the CDF's E_2, which sums the first bins more often, they may not: with three bins
+    and epsilon 1, (.557, .443, .443) has 2 / .557^2 + 1 / .443^2 = 11.54 where halves have 12, in
+    units of a variance at epsilon_i = 1 (N is known).
+
+    Args:
+        epsilons: of at least two bins.
+
+    Raises:
+        ValueError: fewer bins.
 
     >>> unequal_budgets_loss([0.5, 0.25, 0.5])
     1.0
     """
+    if len(epsilons) < 2:
+        raise ValueError(f"epsilons: has {len(epsilons)}; a row needs two bins to move between")
     first, second, *_ = sorted(epsilons, reverse=True)
     return first + second
 

@@ -29,6 +29,7 @@ from dptrees.dpcore.papers.rameshwar import (
     l1_error,
     level_variance,
     privacy_loss,
+    refined_error,
     refined_prefixes,
     right_cover_sums,
     right_covering,
@@ -150,6 +151,45 @@ def test_unequal_budgets_of_bins_lose_the_largest_pair() -> None:
         epsilons = rng.uniform(0.1, 2, 5).tolist()
         pairs = [a + b for a, b in itertools.combinations(epsilons, 2)]
         assert unequal_budgets_loss(epsilons) == pytest.approx(max(pairs))
+    for few in ([], [0.5]):
+        with pytest.raises(ValueError, match="a row needs two bins"):
+            unequal_budgets_loss(few)
+
+
+def test_equal_budgets_are_best_for_a_histogram_but_not_for_a_cdf() -> None:
+    """By a grid of budgets of three bins with loss 1, N known: bins 1 and 2 make up two prefixes,
+    in which bin 1 is twice."""
+    grid = np.linspace(0.3, 0.7, 401)
+    for weights, best, least in (((1, 1, 1), 0.5, 12), ((2, 1, 0), 0.557, 11.54)):
+        errors = []
+        for first in grid:
+            budgets = np.minimum([first, 1 - first, 1 - first], 0.5 if first < 0.5 else 1)
+            assert unequal_budgets_loss(budgets.tolist()) <= 1 + 1e-12
+            errors.append((np.array(weights) / budgets**2).sum())
+        assert min(errors) == pytest.approx(least, abs=0.005)
+        assert grid[np.argmin(errors)] == pytest.approx(best, abs=0.002)
+
+
+def test_least_squares_has_two_thirds_to_three_quarters_of_lemma_iv_4() -> None:
+    """By dense algebra, K = 256 and equal budgets: the module's docstring."""
+    leaves = 256
+    prefixes = np.tril(np.ones((leaves, leaves)))
+    known = np.vstack([np.eye(leaves - 1), -np.ones(leaves - 1)])  # N is public
+    for fanouts, expected in {
+        (256,): 0.669,
+        (16, 16): 0.688,
+        (8, 4, 8): 0.706,
+        (4,) * 4: 0.720,
+        (2,) * 8: 0.751,
+    }.items():
+        sizes = np.cumprod(fanouts)
+        nodes = [np.kron(np.eye(size), np.ones(leaves // size)) for size in sizes]
+        precision = sum(each.T @ each for each in nodes) / level_variance(1 / len(fanouts))
+        errors = (
+            prefixes @ known @ np.linalg.inv(known.T @ precision @ known) @ (prefixes @ known).T
+        )
+        refined = refined_error(leaves, fanouts, [1 / len(fanouts)] * len(fanouts))
+        assert np.trace(errors) / refined == pytest.approx(expected, abs=0.001), fanouts
 
 
 def test_convexity_is_the_hessians() -> None:
@@ -240,3 +280,15 @@ def test_the_limits_are_those_of_a_tall_tree() -> None:
         found = node_estimates(estimator, t, sigmas, total=0)[1][node]
         assert found == pytest.approx(limit, rel=1e-3)
     assert full == pytest.approx(3 * math.sqrt(5 / 16))
+
+
+def test_elsewhere_in_a_tall_tree() -> None:
+    """The figures in the docstring of `tall_tree_limits`, of depths 1, 2, 3 and 7."""
+    t, sigmas = np.zeros(2**17), [1.0] * 17
+    for estimator, expected in [
+        (Estimator.ABOVE, (0.577, 0.674, 0.699, math.sqrt(1 / 2))),
+        (Estimator.FULL, (0.5, 0.559, 0.573, math.sqrt(1 / 3))),
+    ]:
+        errors = node_estimates(estimator, t, sigmas, total=0)[1]
+        for level, each in zip((1, 2, 3, 7), expected, strict=True):
+            assert errors[2**level] == pytest.approx(each, abs=0.001)

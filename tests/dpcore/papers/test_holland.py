@@ -257,6 +257,20 @@ def test_the_walk_ends_in_leaves_as_often_as_they_count() -> None:
     walks = [sampled_leaf(tree, counts, (place + 0.5) / 10) for place in range(200)]
     found = [walks.count((2, place)) for place in range(4)]
     assert found == [90, 0, 40, 70]
+    # At both ends, and where counts meet, the leaf has rows.
+    assert [sampled_leaf(tree, counts, u)[1] for u in (0, 9, 9.1, 13, 13.1, 20)] == [
+        0,
+        0,
+        2,
+        2,
+        3,
+        3,
+    ]
+    for left, right in ((0, 9), (9, 0)):
+        halves = GrownTree(levels=tree.levels[:2])
+        for u in (0.0, 4.5, 9.0):
+            found = sampled_leaf(halves, [np.array([9]), np.array([left, right])], u)
+            assert found == (1, int(left == 0))
     deeper = GrownTree(levels=(*tree.levels, level(3, [2, 2])))
     walks = [sampled_leaf(deeper, [*counts, np.array([1, 3])], place + 0.5) for place in range(20)]
     expected = {(2, 0): 9, (3, 0): 1, (3, 1): 3, (2, 3): 7}
