@@ -77,9 +77,9 @@ def closest_cdf(
     ...
     ValueError: metric: is not additive: it must give one cost for each pair (x, h)
     """
-    if not isinstance(metric, str):
+    if callable(metric):
         return _closest_by(metric, estimates, total)
-    if metric not in CDF_METRICS:
+    if not isinstance(metric, str) or metric not in CDF_METRICS:
         raise ValueError(f"metric: must be one of {', '.join(CDF_METRICS)}, or a function")
     return CDF_METRICS[metric](estimates, total)
 

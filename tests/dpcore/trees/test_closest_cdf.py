@@ -112,7 +112,7 @@ def test_fast_ones_are_optimal_for_any_reals(
 
 
 def largest_differences(cdfs: Array, h: list[float]) -> Any:
-    """Of all but the last cell, which is no choice."""
+    """The largest differences of all but the last cell, which is no choice."""
     return np.abs(cdfs - np.array(h))[:, :-1].max(axis=1, initial=0)
 
 
@@ -146,8 +146,9 @@ def test_a_metric_is_chosen_by_its_name() -> None:
     for name, closest in zip(("l1", "l2", "linf"), named, strict=True):
         assert closest_cdf(h, 8, name).tolist() == closest(h, 8).tolist()
     assert closest_cdf(h, 8).tolist() == closest_cdf_l2(h, 8).tolist() != [4, 4, 4, 4, 8]
-    with pytest.raises(ValueError, match="metric: must be one of l1, l2, linf, or a function"):
-        closest_cdf(h, 8, "l3")
+    for unknown in ("l3", None, 2, ["l2"]):
+        with pytest.raises(ValueError, match="metric: must be one of l1, l2, linf, or a function"):
+            closest_cdf(h, 8, unknown)
 
 
 @pytest.mark.parametrize("distance", [absolute, squared, hamming, uneven, mixed])
