@@ -53,6 +53,8 @@ from dptrees.dpcore.trees.shapes import IrregularTree
 # Of one level: errors, and how many nodes have each.
 LevelErrors = tuple[Floats, Floats]
 
+# In rows. Variances are divided by its square, which float64 holds for every budget.
+LEAST_KAPPA = 1e-9
 METRICS = ("alpha_rmse", "alpha_mrmse", "rel_kappa", "rms_rel_kappa")
 _SLOPE_STEP = 0.01
 
@@ -69,7 +71,7 @@ class RelativeObjective(Coded):
     Args:
         metric: "alpha_rmse", "alpha_mrmse", "rel_kappa" or "rms_rel_kappa".
         alpha: the forgiven multiple of a count, at least 0; for the first two.
-        kappa: the count below which errors are not relative, above 0; for the last two.
+        kappa: the count below which errors are not relative, at least 1e-9; for the last two.
         guess: (h + 1,) a public guess of the rows of a node of each level, root first; None for the
             worst counts that there can be.
         level_weights: (h + 1,) root first; None for all levels alike.
@@ -97,9 +99,9 @@ class RelativeObjective(Coded):
                 "metric", f"is {self.metric!r}; it must be one of {', '.join(METRICS)}"
             )
         if self.parameter == "kappa":
-            if self.kappa is None or not 0 < self.kappa < math.inf:
+            if self.kappa is None or not LEAST_KAPPA <= self.kappa < math.inf:
                 raise Refusal.from_value(
-                    "kappa", f"is {self.kappa}; {self.metric} needs one above 0"
+                    "kappa", f"is {self.kappa}; {self.metric} needs one of at least {LEAST_KAPPA:g}"
                 )
         elif self.alpha is None or not 0 <= self.alpha < math.inf:
             raise Refusal.from_value(

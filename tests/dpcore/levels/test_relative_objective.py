@@ -321,6 +321,7 @@ def test_specifications_are_read_back(objective: RelativeObjective) -> None:
         (lambda: RelativeObjective(metric="alpha_mrmse", alpha=-0.1), "alpha is -0.1"),
         (lambda: RelativeObjective(metric="rel_kappa"), "kappa is None"),
         (lambda: RelativeObjective(metric="rel_kappa", kappa=0.0), "kappa is 0"),
+        (lambda: RelativeObjective(metric="rms_rel_kappa", kappa=9e-10), "at least 1e-09"),
         (
             lambda: RelativeObjective(metric="alpha_rmse", alpha=0.1, guess=(-1.0,)),
             "guess: each",

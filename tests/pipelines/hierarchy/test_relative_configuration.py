@@ -216,6 +216,8 @@ def test_refusals(folder: Path) -> None:
             {"metric": "median", "alpha": 1},
             "metric: 'median' must be alpha_rmse, alpha_mrmse, rel_kappa or",
         ),
+        ({"metric": "rms_rel_kappa", "kappa": 1e-300}, "needs one of at least 1e-09"),
+        ({"metric": "rel_kappa", "kappa": 0}, "needs one of at least 1e-09"),
         ({"alpha": -1}, "alpha: "),
         ({"alpha": 0.5, "mechanism": "privhp"}, "mechanism: 'privhp' must be planned, tree"),
         ({"alpha": 0.5, "estimation": "full"}, "estimation: 'full' must be least_squares"),
