@@ -8,6 +8,7 @@ strings, so leading zeros are kept.
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -193,7 +194,7 @@ def _key_column(path: str, name: str, column: pa.ChunkedArray) -> pa.ChunkedArra
 
 
 def _csv_table(text: str, path: str) -> pa.Table:
-    rows = csv.reader(text.splitlines(keepends=True), strict=True)
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         heading, *lines = (row for row in rows if row)
     except csv.Error:

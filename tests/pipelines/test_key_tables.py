@@ -82,6 +82,14 @@ def test_a_changed_table_is_noticed(parted: Workspace) -> None:
     assert_refused(parted, outcome, "it does not match its checksum in the manifest")
 
 
+@pytest.mark.parametrize("broken", ["x\u2028y", "x\x85y", "x\vy", "x\fy", "x\x1cy", '"x\r\ny"'])
+def test_lines_of_a_file_end_as_csv_has_it(tmp_path: Path, broken: str) -> None:
+    path = tmp_path / "keys.csv"
+    path.write_bytes(f"a,b\r\n1,{broken}\r\n2,z\r\n".encode())
+    found = public_tables.read_key_table(str(path), ["a", "b"])
+    assert found.to_pydict() == {"a": [1, 2], "b": [broken.strip('"'), "z"]}
+
+
 def refused_keys(path: Path, columns: str = "columns: [a, b]") -> str:
     return refusal(tree_with(group_by=f"{{{columns}, keys_file: '{path}'}}"))
 
