@@ -201,7 +201,7 @@ class ReleasedHypercube(ReleasedColumns):
     def named(self, name: str, key: object = None) -> Answer:
         raise ValueError(f"path: the nodes of partition {self._name} have no names; query a box")
 
-    def unpublished(self, level: int) -> list[Answer]:
+    def unpublished(self, level: int | None, path: str | None = None) -> list[Answer]:
         return [unpublished_answer(math.inf)] if level else []
 
     def _rows(self, level: int) -> pa.Table:

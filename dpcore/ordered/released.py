@@ -45,6 +45,7 @@ _INTERVAL = re.compile(r"\[(.+), (.+)\)")
 class ReleasedCdf(ReleasedTree):
     """The answers about one tree over an ordered domain, by any mechanism."""
 
+    empty_label = '""'
     question: OrderedQuestion[Any]
 
     def __init__(

@@ -253,6 +253,8 @@ class Released(ABC):
 
     # How messages say that the tree has no order, where it has none.
     unordered: ClassVar[str] = "has no order"
+    # What people read for an empty label: the root's path, or a value.
+    empty_label: ClassVar[str] = "(all)"
     # Whether synthetic rows can be drawn from it.
     draws_rows: ClassVar[bool] = False
     # What it has of its values, where it has no order and still has something.
@@ -401,8 +403,9 @@ class Released(ABC):
         """
         return self.at_path(name, key)
 
-    def unpublished(self, level: int) -> list[Answer]:
-        """Return what each node of a level has that was not published; nothing if all were."""
+    def unpublished(self, level: int | None, path: str | None = None) -> list[Answer]:
+        """Return what each node of a level has that was not published; nothing if all were. With
+        a path it is of nodes below, on the level that `top_below` takes."""
         return []
 
     def children(self, path: str, key: object = None) -> list[Answer]:

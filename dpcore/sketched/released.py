@@ -40,6 +40,7 @@ class ReleasedSketch(Released):
     """The answers about one sketch; its cells are read as a query needs them."""
 
     unordered = "is a sketch, and has no order"
+    empty_label = '""'
     question: SketchQuestion
 
     @property
@@ -73,8 +74,11 @@ class ReleasedSketch(Released):
     def named(self, name: str, key: object = None) -> Answer:
         return self.counts([name], key)[0]
 
-    def unpublished(self, level: int) -> list[Answer]:
-        raise ValueError(f"above: tree {self._name} is a sketch, which lists no values: use --by")
+    def unpublished(self, level: int | None, path: str | None = None) -> list[Answer]:
+        raise ValueError(
+            f"above: tree {self._name} is a sketch, where only values named beforehand have "
+            "verdicts: use --by"
+        )
 
     def top_among(self, values: Sequence[object], count: int, key: object = None) -> list[Answer]:
         """The values with the largest estimates among given ones.

@@ -52,7 +52,8 @@ class ReleasedSparse(Released):
         found.confidence = self._confidence_among(count)
         return found
 
-    def unpublished(self, level: int) -> list[Answer]:
+    def unpublished(self, level: int | None, path: str | None = None) -> list[Answer]:
+        level = level if path is None else self._levels_below(path, level)[2]
         return [unpublished_answer(self.question.unpublished_most(level))] if level else []
 
     def named(self, name: str, key: object = None) -> Answer:
@@ -122,13 +123,8 @@ class ReleasedSparse(Released):
     ) -> list[Answer]:
         """Return the largest published nodes below a path, as `Released.top_below` does."""
         self._check_no_key(key)
-        domain = self.question.domain
-        path = domain.as_written(path)
-        above = domain.level_of_path(path)
-        level = min(above + 1, self.height) if level is None else level
-        if level <= above:
-            raise ValueError(f"level: {self.level_names[level]} is not below path {path!r}")
-        rows = self.rows(level)
+        path, above, level = self._levels_below(path, level)
+        domain, rows = self.question.domain, self.rows(level)
         if above:
             paths = rows["label"].combine_chunks()
             for at in range(level, above, -1):
@@ -136,6 +132,19 @@ class ReleasedSparse(Released):
             rows = rows.filter(pc.equal(paths, path))
         order = np.argsort(-rows["count"].to_numpy(), kind="stable")[:count]
         return self._answers(rows.take(pa.array(order)))
+
+    def _levels_below(self, path: str, level: int | None) -> tuple[str, int, int]:
+        """A path as labels are written, its level, and a level below it, if none is given the next.
+
+        Raises:
+            ValueError: the tree can have no node of this path, or the level is not below it.
+        """
+        path = self.question.domain.as_written(path)
+        above = self.question.domain.level_of_path(path)
+        level = min(above + 1, self.height) if level is None else level
+        if level <= above:
+            raise ValueError(f"level: {self.level_names[level]} is not below path {path!r}")
+        return path, above, level
 
     def sum(self, paths: Sequence[object], key: object = None) -> Answer:
         """Return the sum of published nodes, as `Released.sum` does.

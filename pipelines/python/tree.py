@@ -436,8 +436,8 @@ class TreeAnswers:
         """Return whether nodes hold at least so many rows: surely, surely not, or undecided.
 
         Args:
-            rows: the number of rows; or a mapping from the paths of some nodes (values or intervals
-                of an ordered tree) to a number of rows for each.
+            rows: the number of rows; or a mapping (a Series too) from the paths of some nodes
+                (values or intervals of an ordered tree) to a number of rows for each.
             level: the number or name of the level; None: the leaves, or the level below the path.
             path: only nodes below this one.
             key: a key, in a tree with keys; None: all keys.
@@ -452,6 +452,10 @@ class TreeAnswers:
                 are too many nodes for verdicts that hold together.
         """
         name = None if level is None else str(level)
+        if hasattr(rows, "items"):
+            rows = dict(pairs := [(_plain(node), each) for node, each in rows.items()])
+            if len(rows) < len(pairs):  # of a Series
+                raise Error("by: a node is there twice")
         keys = self.keys if key is None and self.keys else [_plain(key)]
         with user_errors(is_query=True):
             found = statements(self._tree, keys, rows, name, path, among=int(simultaneous))

@@ -15,8 +15,11 @@ threshold (Problem 4.2) and thresholds of their own for each node (Problem 3.1, 
 from __future__ import annotations
 
 import csv
+import io
 import math
+import numbers
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -89,23 +92,23 @@ def statements(
     """
     if isinstance(rows, Mapping) and (not rows or level is not None or path is not None):
         raise ValueError("by: must name at least one node; leave level and path out")
-    for each in rows.values() if isinstance(rows, Mapping) else [rows]:
-        if isinstance(each, bool) or not isinstance(each, (int, float)) or not math.isfinite(each):
-            raise ValueError(f"threshold: {each!r} is not a number of rows")
-        if each <= 0 and not getattr(tree.question, "is_signed", False):
-            raise ValueError(f"threshold: {each:g} must be above 0: every count is at least 0")
+    signed = getattr(tree.question, "is_signed", False)
+    if isinstance(rows, Mapping):
+        rows = {name: _threshold(each, signed) for name, each in rows.items()}
+    else:
+        rows = _threshold(rows, signed)
 
     def stated(tree: Released, key: object) -> list[Statement]:
         if isinstance(rows, Mapping):
             return [Statement(each, tree.named(name, key)) for name, each in rows.items()]
         number = None if level is None else tree.find_level(level)
         if path is not None:
-            found = tree.top_below(path, _ALL, number, key)
+            found, rest = tree.top_below(path, _ALL, number, key), tree.unpublished(number, path)
         else:
             number = tree.height if number is None else number
             rest = tree.unpublished(number)  # refuses where nodes cannot be listed
-            found = [*tree.top(_ALL, number, key), *rest]
-        return [Statement(rows, answer) for answer in found]
+            found = tree.top(_ALL, number, key)
+        return [Statement(rows, answer) for answer in (*found, *rest)]
 
     found = [stated(tree, key) for key in keys]
     if any(each.answer.ci_low == -math.inf for own in found for each in own):
@@ -133,14 +136,32 @@ def read_rows(threshold: str | None, file: str | None) -> Thresholds:
     if threshold is not None or file is None:
         raise ValueError("above: needs either a number of rows, or --by and a file of thresholds")
     result: dict[str, float] = {}
-    for line, fields in enumerate(csv.reader(read_lines("--by", file)), 1):
-        where = f"by: line {line} of {file}"
-        if len(fields) != 2:
-            raise ValueError(f"{where}: has {len(fields)} fields; it must be PATH,THRESHOLD")
-        if fields[0] in result:
-            raise ValueError(f"{where}: {fields[0]!r} is there twice")
-        result[fields[0]] = _number(fields[1], where)
+    lines = csv.reader(io.StringIO(_text("--by", file), newline=""), strict=True)
+    try:
+        for fields in filter(None, lines):
+            where = f"by: line {lines.line_num} of {file}"
+            if len(fields) != 2:
+                raise ValueError(f"{where}: has {len(fields)} fields; it must be PATH,THRESHOLD")
+            if fields[0] in result:
+                raise ValueError(f"{where}: {fields[0]!r} is there twice")
+            result[fields[0]] = _number(fields[1], where)
+    except csv.Error as error:
+        raise ValueError(f"by: line {lines.line_num} of {file}: is not CSV: {error}") from None
     return result
+
+
+def _threshold(value: object, signed: bool) -> float:
+    """A number of rows of any type, NumPy's too, as one that every output can hold."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError(f"threshold: {value!r} is not a number of rows")
+    number = math.inf
+    with suppress(OverflowError):
+        number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"threshold: {number} is not a number of rows")
+    if number <= 0 and not signed:
+        raise ValueError(f"threshold: {number:g} must be above 0: every count is at least 0")
+    return int(value) if isinstance(value, numbers.Integral) and abs(number) < 2**53 else number
 
 
 def _number(text: str, field: str) -> float:
@@ -152,7 +173,7 @@ def _number(text: str, field: str) -> float:
 
 
 def read_lines(option: str, file: str) -> list[str]:
-    """Return the lines of a text file that are not empty.
+    """Return the lines of a text file that are not empty; they end in LF, CR LF or CR.
 
     Args:
         option: how messages name the file.
@@ -161,9 +182,14 @@ def read_lines(option: str, file: str) -> list[str]:
     Raises:
         UserError: it cannot be read.
     """
+    text = io.StringIO(_text(option, file), newline=None).read()
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def _text(option: str, file: str) -> str:
+    """The text of a file, with its line ends."""
     try:
-        text = Path(file).read_text(encoding="utf-8-sig")
+        return Path(file).read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UserError(f"{option} {file}: cannot be read: {why}") from None
-    return [line for line in text.splitlines() if line.strip()]

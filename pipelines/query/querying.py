@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dptrees.dpcore.questions.released import StatisticKind
@@ -189,18 +190,17 @@ def _entries(
 ) -> Iterator[AnswerEntry]:
     """The answers of one key, or of all; `among` folders, if verdicts hold for all at once."""
     noun, bounded = _NOUNS[chosen.kind]
+    entry = partial(AnswerEntry, noun=noun, bounded=bounded, empty=tree.empty_label)
     keys = _keys(tree, chosen.key)
     abouts = [before | ({"key": key} if chosen.key == ALL_KEYS else {}) for key in keys]
     if chosen.kind == ABOVE:
         rows = read_rows(chosen.threshold, chosen.by)
         found = statements(tree, keys, rows, chosen.level, chosen.path, among=among)
         for about, own in zip(abouts, found, strict=True):
-            for each in own:
-                yield AnswerEntry(before=about | each.about, answer=each.answer, noun=noun)
+            yield from (entry(before=about | each.about, answer=each.answer) for each in own)
         return
     for about, key in zip(abouts, keys, strict=True):
-        for answer in _answers(tree, key, chosen):
-            yield AnswerEntry(before=about, answer=answer, noun=noun, bounded=bounded)
+        yield from (entry(before=about, answer=answer) for answer in _answers(tree, key, chosen))
 
 
 def _keys(tree: Released, requested_key: str | None) -> Sequence[str | None]:

@@ -123,8 +123,6 @@ def _is_number(text: str) -> bool:
 
 # Fields of the error of a rank, where that is known instead.
 _MARGIN = ("rank_rows", "rank_share")
-# What the root is called, whose path is empty.
-_ROOT = "(all)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,12 +134,14 @@ class AnswerEntry:
         answer: a count; or a row of the quantiles table.
         noun: what is counted: a node, a range, ...
         bounded: the question had bounds, which may have been rounded.
+        empty: what is shown for an empty label, such as the root's.
     """
 
     before: Mapping[str, object]
     answer: Answer | Mapping[str, Any]
     noun: str = "node"
     bounded: bool = False
+    empty: str = "-"
 
     @property
     def rounding(self) -> tuple[str, str] | None:
@@ -186,7 +186,8 @@ def narrow_table(answers: Sequence[AnswerEntry], confidence: float) -> TextTable
         columns += [Column("requested", labels, is_text=True)]
         columns += [Column("answered", [each.shown for each in counts], is_text=True)]
     else:
-        columns += [Column(first.noun, [each.shown or _ROOT for each in counts], is_text=True)]
+        labels = [own.shown or each.empty for own, each in zip(counts, answers, strict=True)]
+        columns += [Column(first.noun, labels, is_text=True)]
     columns += [
         Column("estimate", [figure(each.estimate, _error(each)) for each in counts]),
         Column("standard error", [error_figure(each.std_error) for each in counts]),
@@ -233,7 +234,7 @@ def _line(entry: AnswerEntry) -> tuple[str, ...]:
     """What an answer is about, beside its key."""
     about = [str(value) for name, value in entry.before.items() if name != "key"]
     if isinstance(entry.answer, Answer):
-        return (*about, entry.answer.shown or _ROOT)
+        return (*about, entry.answer.shown or entry.empty)
     return (*about, f"{entry.answer['q']:g}")
 
 
@@ -274,8 +275,9 @@ def _quantile(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def _known(value: object) -> object:
-    """Return the end of an interval, None where it is unbounded: JSON has no infinity."""
-    return None if isinstance(value, float) and math.isinf(value) else value
+    """Return a number without a negative zero, None for an end of an interval that is unbounded:
+    JSON has no infinity."""
+    return value if not isinstance(value, float) else None if math.isinf(value) else value + 0.0
 
 
 def _error(answer: Answer) -> float | None:

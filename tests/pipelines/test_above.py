@@ -3,13 +3,16 @@ false."""
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from scipy import stats
@@ -19,6 +22,7 @@ from dptrees.dpcore.questions.answer_errors import NOT_PUBLISHED
 from dptrees.dpcore.questions.released import Answer
 from dptrees.pipelines.python.answers import Answers
 from dptrees.pipelines.query.above import SURELY, SURELY_NOT, UNDECIDED, Statement
+from dptrees.pipelines.show.answers import AnswerEntry, csv_lines
 from tests.pipelines.conftest import ROWS as EACH
 from tests.pipelines.conftest import Workspace, assert_refused, update
 
@@ -231,6 +235,48 @@ def test_nodes_that_were_not_published(released: Workspace) -> None:
     assert verdicts(released, "box", 5)[NOT_PUBLISHED] == UNDECIDED
 
 
+@pytest.fixture(scope="module")
+def unpublished() -> tuple[Any, int]:
+    """A sparse tree of 400 nodes below p and one below r, of 36 rows each; and the most rows of a
+    node that was not published. Some of these have as many rows."""
+    rows = [f"p/q{node}" for node in range(400) for _ in range(36)] + ["r/s"] * 500
+    domain = {"kind": "sparse", "column": "c", "separator": "/", "depth": 2}
+    privacy = {"epsilon": 1, "delta": 1e-6, "neighbors": "add_remove"}
+    config = {"privacy": privacy, "trees": [{"name": "t", "domain": domain}]}
+    tree = dptrees.release(pa.table({"c": rows}), config)["t"]
+    return tree, tree.above(36).table["ci_high"].to_pylist()[-1]
+
+
+@pytest.mark.parametrize(
+    "below", [{"path": "p"}, {"path": "p", "level": 2}, {"path": ""}, {"path": "", "level": 2}]
+)
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_nodes_below_a_path_that_were_not_published(
+    unpublished: tuple[Any, int], below: dict[str, Any], simultaneous: bool
+) -> None:
+    """What is true of all nodes of a level is true of those below a path."""
+    tree, most = unpublished
+    found = tree.above(36, **below, simultaneous=simultaneous)
+    assert len(found["label"]) - 1 < 400  # some of 36 rows are not there
+    assert (found["label"][-1], found["verdict"][-1]) == (NOT_PUBLISHED, UNDECIDED)
+    assert found["ci_high"][-1] == most
+    for rows, verdict in ((most, UNDECIDED), (most + 1, SURELY_NOT)):
+        assert tree.above(rows, **below, simultaneous=simultaneous)["verdict"][-1] == verdict
+
+
+def test_a_page_claims_nothing_of_unpublished_nodes_below_a_path(
+    unpublished: tuple[Any, int], tmp_path: Path
+) -> None:
+    tree, most = unpublished
+    tree._owner.save(tmp_path / "out")
+    made = Workspace(tmp_path)
+    for rows in (36, int(most)):
+        outcome = made.succeed("query", tmp_path / "out", "above", rows, "--path", "p")
+        assert NOT_PUBLISHED in outcome.out
+    outcome = made.succeed("query", tmp_path / "out", "above", int(most) + 1, "--path", "p")
+    assert NOT_PUBLISHED not in outcome.out and "nodes surely hold fewer." in outcome.out
+
+
 def test_thresholds_of_their_own(released: Workspace, tmp_path: Path) -> None:
     file = tmp_path / "by.csv"
     file.write_text('n/b,300\n"n",5000\n\ns/d,1.5\n')
@@ -304,6 +350,8 @@ def test_refused(released: Workspace, tmp_path: Path, arguments: tuple[str, ...]
         ("n,5\nn,6\n", "line 2 of .*: 'n' is there twice"),
         ("path,threshold\n", "line 1 of .*: 'threshold' is not a number"),
         ("zz,4\n", "no node of this path"),
+        ('n,5\n\n"n/a,5\n', "line 3 of .*: is not CSV"),
+        ('"n"x,5\n', "line 1 of .*: is not CSV"),
     ],
 )
 def test_files_that_are_refused(
@@ -315,9 +363,124 @@ def test_files_that_are_refused(
     assert outcome.code == 2 and re.search(sentence, outcome.err)
 
 
+# Text breaks at each, by `str.splitlines`.
+BREAKS = ("\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
+# One of them in the middle of a value, or no character.
+NAMES = [f"w1{each}x" for each in BREAKS] + ["w1", "", "w1x"]
+
+
+@pytest.fixture(scope="module")
+def sketched(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A sketch in which the i-th name has 10 (i + 1) rows, and one with bits."""
+    made = Workspace(tmp_path_factory.mktemp("sketched"))
+    names = [name for place, name in enumerate(NAMES) for _ in range(10 * (place + 1))]
+    sketch = {"kind": "sketch", "column": "name"}
+    codes = {"kind": "sketch", "column": "code", "bits": [8, 8]}
+    config = {
+        "privacy": {"epsilon": 4000, "neighbors": "add_remove"},
+        "trees": [
+            {"name": "s", "domain": sketch, "memory": "64 KiB"},
+            {"name": "codes", "domain": codes, "memory": "64 KiB"},
+            {"name": "kinds", "domain": {"column": "kind", "categories": ["", "a"]}},
+        ],
+    }
+    table = pa.table({"name": names, "code": [7] * len(names), "kind": ["", "a"] * 525})
+    dptrees.release(table, config).save(made.output)
+    return made
+
+
+def test_names_of_a_file_are_values_to_the_letter(sketched: Workspace, tmp_path: Path) -> None:
+    file = tmp_path / "by.csv"
+    with open(file, "w", encoding="utf-8", newline="") as written:
+        csv.writer(written).writerows([name, 5] for name in NAMES)
+    arguments = ("query", sketched.output, "above", "--by", file, "--tree", "s", "--json")
+    found = json.loads(sketched.succeed(*arguments).out)["answers"]
+    assert [each["label"] for each in found] == NAMES
+    assert [each["count"] for each in found] == [10 * (place + 1) for place in range(len(NAMES))]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_file_of_values_has_one_a_line(sketched: Workspace, tmp_path: Path, end: str) -> None:
+    names = [name for name in NAMES if name and "\n" not in name and "\r" not in name]
+    file = tmp_path / "among.txt"
+    file.write_bytes(end.join([*names, ""]).encode())
+    arguments = ("query", sketched.output, "top", "-n", 99, "--among", file, "--tree", "s")
+    found = json.loads(sketched.succeed(*arguments, "--json").out)["answers"]
+    assert {each["label"]: each["count"] for each in found} == {
+        name: 10 * (NAMES.index(name) + 1) for name in names
+    }
+
+
+def test_an_empty_value_is_not_all_rows(sketched: Workspace, tmp_path: Path) -> None:
+    file = tmp_path / "by.csv"
+    file.write_text('"",3\n')
+    for question in (
+        ("count", "w1", "", "--tree", "s"),
+        ("above", "--by", file, "--tree", "s"),
+        ("top", "--tree", "kinds"),
+        ("above", 5, "--tree", "kinds"),
+    ):
+        outcome = sketched.succeed("query", sketched.output, *question)
+        assert re.search(r'(^|  )""  ', outcome.out, re.MULTILINE), outcome.out
+        assert "(all)" not in outcome.out
+
+
+def test_no_zero_is_negative() -> None:
+    answer = Answer(
+        label="", estimate=-0.0, std_error=0.0, ci_low=-0.0, ci_high=-0.0, count=0, fraction=-0.0
+    )
+    found = AnswerEntry(before={}, answer=answer).to_program()
+    assert "-" not in json.dumps(found)
+    assert "-" not in "".join(csv_lines([found]))
+
+
+def test_a_sketch_has_verdicts_of_named_values_alone(sketched: Workspace) -> None:
+    """The largest codes of a sketch with bits are listed, but chosen by their estimates."""
+    for tree in ("s", "codes"):
+        outcome = sketched.run("query", sketched.output, "above", 5, "--tree", tree)
+        assert_refused(sketched, outcome, "a sketch, where only values named beforehand have")
+
+
+@pytest.mark.parametrize(
+    ("rows", "written"),
+    [
+        (2**63, 2.0**63),
+        (10**30, 1e30),
+        (Fraction(5, 2), 2.5),
+        (np.int64(30), 30),
+        (np.uint8(30), 30),
+        (np.float32(2.5), 2.5),
+        (2**53 - 1, 2**53 - 1),
+    ],
+)
+def test_thresholds_are_numbers_of_any_type(released: Workspace, rows: Any, written: float) -> None:
+    tree = dptrees.open(released.output)["towns"]
+    for given in (rows, {"n/a": rows}, pd.Series({"n/a": rows}), {"n/a": rows, "n/b": 0.5}):
+        found = tree.above(given)
+        assert found["threshold"][0] == written
+        assert found["verdict"][0] == (SURELY if rows < 600 else SURELY_NOT)
+
+
+def test_names_of_a_series(released: Workspace) -> None:
+    tree = dptrees.open(released.output)["cells"]
+    assert tree.above(pd.Series([1, 5000.5], index=[30, 80]))["threshold"] == [1, 5000.5]
+    with pytest.raises(dptrees.Error, match="a node is there twice"):
+        tree.above(pd.Series([1, 2], index=["30", "30"]))
+
+
+def test_a_large_threshold_is_printed_in_short(released: Workspace) -> None:
+    verdict = verdicts(released, "towns", "1e30")
+    assert set(verdict.values()) == {SURELY_NOT}
+    by = ("--by", released.folder / "by.csv")
+    by[1].write_text("n/a,1e30\n")
+    for form in ((), ("--json",), ("--csv",)):
+        outcome = released.succeed("query", released.output, "above", *by, "--tree", "towns", *form)
+        assert "1e+30" in outcome.out
+
+
 def test_python_refuses_what_is_no_number(released: Workspace) -> None:
     tree = dptrees.open(released.output)["towns"]
-    for rows in (True, "5", {"n": None}, float("nan")):
+    for rows in (True, np.True_, "5", {"n": None}, float("nan"), 10**400, 10**5000, -(10**400)):
         with pytest.raises(dptrees.Error, match=r"threshold: .* is not a number of rows"):
             tree.above(rows)
     assert dptrees.open(released.output)["keyed"].above(1)["key"][0] == "north"
