@@ -53,6 +53,7 @@ DRAWING = {
     "papers/ghazi.py": "algorithms as published, which no release runs",
     "uniform/intervals.py": "simulated noise, of no data",
     "sketched/workload.py": "the same, for a predicted error",
+    "irregular/empty_leaves.py": "the same, of rows that are assumed",
     "tables/released.py": "synthetic rows",
 }
 
