@@ -173,6 +173,8 @@ class NewUnitsDomain(CategoryDomain):
 
     Attributes:
         column: of the privacy unit; it has no other.
+        periods: the first and the last one of a window of a series that a tree is of, for words;
+            None: the period of a run.
 
     Raises:
         ValueError: naming the field, the value and the rule.
@@ -180,6 +182,8 @@ class NewUnitsDomain(CategoryDomain):
     >>> people = NewUnitsDomain(column="person")
     >>> people.cells, people.unit_cells(np.array([1, 7])).tolist()
     (1, [0, 0])
+    >>> people.noun, NewUnitsDomain(column="person", periods=(1, 9)).noun
+    ('values of person new in this period', 'different values of person so far, to period 9')
     >>> people.cell_ids(pa.array(["Ann", None])).tolist()
     [0, -1]
     """
@@ -193,6 +197,28 @@ class NewUnitsDomain(CategoryDomain):
     missing: str = field(default="drop", init=False, repr=False)
     ordered: bool = field(default=False, init=False, repr=False)
     value_names: tuple[str, ...] = field(default=(), init=False, repr=False)
+    periods: tuple[int, int] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def noun(self) -> str:
+        """What a count is of, in words."""
+        first, last = self.periods or (0, 0)
+        if first == 1:
+            return f"different values of {self.column} so far, to period {last}"
+        window = f"period {last}" if first == last else f"periods {first} to {last}"
+        window = window if last else "this period"
+        return f"values of {self.column} new in {window}"
+
+    @property
+    def note(self) -> str:
+        """Why counts of periods add up to the number of different units."""
+        return (
+            f"each {self.column} counts in the first period with rows of it alone, so the sum of "
+            "periods 1 to t is the number of different ones to date"
+        )
+
+    def clamped_label(self, start: int, stop: int) -> str | None:
+        return self.noun
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:

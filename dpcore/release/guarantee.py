@@ -9,7 +9,7 @@ from dptrees.dpcore import __version__
 from dptrees.dpcore.privacy.conversion import zcdp_epsilon
 from dptrees.dpcore.privacy.unit import Measure, Neighbors, NullUnits, amount_text
 from dptrees.dpcore.release.plan import ReleasePlan
-from dptrees.dpcore.series.runs import protected_period, run_in_words, run_numbers
+from dptrees.dpcore.series.runs import counts_new_units, protected_period, run_in_words, run_numbers
 
 # Raised when a version computes floats of the same plan and counts with other bits. Releases
 # without it are of versions whose last digits depended on the processor.
@@ -112,9 +112,9 @@ def guarantee_in_words(plan: ReleasePlan) -> str:
     of_period = plan.run is not None and plan.run.max_periods is None
     if of_period and not plan.unit.is_row:
         neighbors = _UNITS_OF_PERIODS[plan.unit.neighbors]
-    sentence = (
-        f"{_chosen(plan)}{_selected(plan)}{_bounds(plan)}{run_in_words(plan.run)}{_unit(plan)}"
-    )
+    new = [each.name for each in plan.remembering if counts_new_units(each.measured_trees[0])]
+    run = run_in_words(plan.run, new)
+    sentence = f"{_chosen(plan)}{_selected(plan)}{_bounds(plan)}{run}{_unit(plan)}"
     return (
         f"For any two data sets of which {neighbors}{_agreement(plan)}, {law}. "
         f"{sentence}. Noise is derived from a secret key: whoever "

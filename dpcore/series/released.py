@@ -9,6 +9,7 @@ tree would have if the window had been released as one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -22,7 +23,7 @@ from dptrees.dpcore.questions.released import ReadPart, Released
 from dptrees.dpcore.questions.tree_question import TreeQuestion
 from dptrees.dpcore.rows.columns import pack
 from dptrees.dpcore.series.question import SeriesQuestion
-from dptrees.dpcore.series.runs import select_span
+from dptrees.dpcore.series.runs import counts_new_units, select_span
 from dptrees.dpcore.series.temporal import Span, Window
 from dptrees.dpcore.trees.chunks import SPINE, Chunk
 from dptrees.dpcore.trees.forests import Known, LevelSolution, LinearForest, RootSolutions
@@ -128,6 +129,10 @@ class WindowTables:
     def question(self) -> TreeQuestion[Any]:
         """The tree as one over the window, for the errors of its answers."""
         question = self._series.window_tree(self._window)
+        if counts_new_units(question):
+            own: Any = question
+            periods = (self._window.first, self._window.last)
+            question = replace(own, domain=replace(own.domain, periods=periods))
         self._forest = take_estimates(question)
         return question
 

@@ -7,7 +7,7 @@ That follows from the row and the period alone, so a unit adds to the counts as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
@@ -256,21 +256,25 @@ def check_whole_units(unit: PrivacyUnit) -> None:
         )
 
 
-def run_in_words(run: SeriesRun | None) -> str:
+def run_in_words(run: SeriesRun | None, new_units: Sequence[str] = ()) -> str:
     """State what one budget covers, and whom it protects how much; nothing about an existing
     release alone.
 
     Args:
         run: of a series.
+        new_units: the names of the trees that count units in the first period with rows of them.
     """
     if run is None:
         return ""
+    of_first = ""
+    if run.max_periods != 1 and new_units:
+        of_first = f"Of these periods {', '.join(new_units)} counts it in the first alone. "
     if run.max_periods is not None:
         return (
             f"This is run {run.period} of a series of {run.periods} periods. The data sets are "
             "those of all periods together, and differ in one unit's rows of all periods. "
-            f"{counted_in_words(run)} The budget is spent once for the whole series: it bounds "
-            "what all its runs reveal together. "
+            f"{counted_in_words(run)} {of_first}The budget is spent once for the whole series: it "
+            "bounds what all its runs reveal together. "
         )
     return (
         f"This is run {run.period} of a series of {run.periods} periods. The data sets are those "

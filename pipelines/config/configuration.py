@@ -539,7 +539,7 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
         section = release_section(kinds_in(values)).model_validate(values)
     except ValidationError as error:
         raise parameters.named(configuration_error(source, error)) from None
-    series = None if section.series is None else section.series.series
+    series = section.runs
     formats = section.input.options
     configuration = Configuration(
         source=source,

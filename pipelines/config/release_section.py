@@ -6,6 +6,7 @@ import inspect
 import json
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from itertools import combinations
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -310,7 +311,22 @@ class ReleaseSection(Section):
                     "values of each period are counted",
                     at,
                 )
+        if self._only_new_units and self.series is not None and self.series.max_periods is not None:
+            raise RuleBroken(
+                "has no effect: to_date counts each unit in one period", at=".series.max_periods"
+            )
         return self
+
+    @property
+    def _only_new_units(self) -> bool:
+        return all(getattr(tree, "to_date", False) for tree in self.trees)
+
+    @property
+    def runs(self) -> Series | None:
+        """The runs of the series; a unit counts in one of them if all trees count it to date."""
+        if self.series is None or not self._only_new_units:
+            return None if self.series is None else self.series.series
+        return replace(self.series.series, max_periods=1)
 
     @section_rule(mode="after")
     def _bounds_of_keys(self) -> Self:

@@ -186,7 +186,8 @@ def _headline(
         name, figure = largest_node(levels[-1])
         label = f"{noun} of {name}, the largest of {question.domain.cells:,} categories"
         return Headline(figure=figure, label=label, **total)
-    return Headline(figure=total.get("rows", ""), label=f"{noun}, by {column}", **total)
+    by = "" if hasattr(question.domain, "noun") else f", by {column}"
+    return Headline(figure=total.get("rows", ""), label=f"{noun}{by}", **total)
 
 
 def _medians(

@@ -67,7 +67,7 @@ from dptrees.pipelines.show.description import (
     largest_line,
     totals,
 )
-from dptrees.pipelines.show.figures import counted_noun, quantile_texts
+from dptrees.pipelines.show.figures import counted_note, counted_noun, quantile_texts
 from dptrees.pipelines.show.mechanisms import KindLines, mechanism_description, mechanism_target
 from dptrees.pipelines.show.page_nodes import clip
 from dptrees.pipelines.terminal_text import escaped
@@ -519,6 +519,7 @@ def ordered_description(question: TreeQuestion[Any]) -> Description:
     """Describe the plan of a tree over an ordered domain."""
     domain: Any = question.domain
     size = f"{domain.cells:,} {'cells' if domain.is_ordered else 'categories without an order'}"
+    size = getattr(domain, "noun", size)
     description = mechanism_description(question)
     facts = {"Tree": f"{size}{description.method}"}
     return replace(description, size=size, domain_facts=facts)
@@ -527,6 +528,8 @@ def ordered_description(question: TreeQuestion[Any]) -> Description:
 def cells_in_words(question: TreeQuestion[Any]) -> str:
     """Return the column of a tree and its cells, and how many keys there are, in a sentence."""
     domain: Any = question.domain
+    if (noun := getattr(domain, "noun", None)) is not None:
+        return f"{clip(noun)}: {counted_note(question)}."
     text = f"Column {clip(domain.column)} ({domain.kind}) in {domain.cells:,} cells"
     if question.keys is not None:
         by = clip(", ".join(question.keys.columns))
@@ -544,7 +547,9 @@ def ordered_summary(tree: ReleasedCdf) -> Iterator[str]:
             yield f"  {blanks}{100 * row['q']:>6g} %  {escaped(value):>10}  [{escaped(span)}]"
 
     def categories(label: str | None, _: str) -> Iterator[str]:
-        return map(largest_line, tree.top(NODES_SHOWN, tree.height, label))
+        # One alone is the total.
+        shown = NODES_SHOWN if getattr(tree.question.domain, "noun", None) is None else 0
+        return map(largest_line, tree.top(shown, tree.height, label))
 
     yield from heading(tree.question, tree.question.domain.columns)
     below = quantiles if tree.question.is_ordered else categories

@@ -17,6 +17,7 @@ from dptrees.dpcore.series.temporal import mean_variance
 from dptrees.dpcore.series.totals_to_date import WeightedPeriods
 from dptrees.dpcore.series.workload import whole_units_cost
 from dptrees.pipelines.process import UserError
+from dptrees.pipelines.show.charts import capitalized
 from dptrees.pipelines.show.description import Description
 from dptrees.pipelines.show.mechanisms import ErrorTarget
 from dptrees.pipelines.show.page_nodes import ReleasedTables, clip
@@ -37,7 +38,8 @@ def series_description(question: SeriesQuestion, period: Description) -> Descrip
     if question.max_periods is not None:
         series["max_periods"] = question.unit_periods
         run = question.run._replace(max_periods=question.unit_periods)
-        counted = [f"  {counted_in_words(run)}"]
+        note = getattr(question.shown(0).domain, "note", None)
+        counted = [f"  {capitalized(note)}." if note else f"  {counted_in_words(run)}"]
         counted += [f"  {words}" for words in cost_in_words([question])]
     if question.lateness is not None:
         late = question.lateness

@@ -348,6 +348,7 @@ def counted_noun(question: Question) -> str:
     if measure is not None:
         return f"sum of {measure.column}"
     noun: str | None = getattr(question, "noun", None)
+    noun = getattr(getattr(question, "domain", None), "noun", noun)
     if noun is not None:
         return noun
     unit = _unit(question)
@@ -358,6 +359,9 @@ def counted_noun(question: Question) -> str:
 
 def counted_note(question: Question) -> str | None:
     """Return which rows a tree counts, where it does not count all of them."""
+    note: str | None = getattr(getattr(question, "domain", None), "note", None)
+    if note is not None:
+        return note
     unit = _unit(question)
     if unit is None or unit.is_row or not question.counts_rows:
         return None

@@ -69,7 +69,7 @@ def uniform_description(question: OrderedQuestion[UniformMechanism]) -> Descript
         table=_uniform_table(plan, error_column(errors)),
         facts=_uniform_facts(mechanism),
         predicted=predicted,
-        notes=linear_notes(),
+        notes=linear_notes(f"number of {getattr(question.domain, 'noun', 'rows')}"),
         level_errors=errors,
     )
 

@@ -177,7 +177,9 @@ class NewPeople(People):
     @property
     def settings(self) -> dict[str, Any]:
         tree = {"domain": {"kind": "distinct", "column": "person"}, "to_date": True}
-        return super().settings | {"trees": [{"name": "different"} | tree]}
+        settings = super().settings | {"trees": [{"name": "different"} | tree]}
+        del settings["series"]["max_periods"]
+        return settings
 
 
 # What an engine may do to what a step yields.
