@@ -23,7 +23,7 @@ from dptrees.dpcore.noise.randomness import public_stream
 from dptrees.dpcore.numbers import NumberWorkload
 from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.sketched.domain import SketchDomain
-from dptrees.dpcore.sketched.question import SketchQuestion
+from dptrees.dpcore.sketched.question import MOST_CELLS, SketchQuestion
 from dptrees.dpcore.sketches.estimates import RowError, SketchEstimator, kind_estimators
 from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape, update
 from dptrees.dpcore.specification import Refusal
@@ -89,14 +89,20 @@ class SketchWorkload(NumberWorkload):
 
     def _width(self, hashes: int) -> int:
         """The largest power of two that the memory allows."""
-        tables = max(1, len(self.domain.names)) * hashes
-        columns = (self.memory or DEFAULT_MEMORY) // (CELL_BYTES * tables)
+        columns = (self.memory or DEFAULT_MEMORY) // (CELL_BYTES * self._tables * hashes)
         return 1 << columns.bit_length() >> 1
+
+    @property
+    def _tables(self) -> int:
+        """The tables of one hash function: of each level one."""
+        return len(self.domain.levels)
 
     @property
     def _shapes(self) -> Iterator[SketchShape]:
         for hashes in _HASHES if self.hashes is None else (self.hashes,):
             width = self.width or self._width(hashes)
+            if 1 != hashes != self.hashes and self._tables * hashes * width > MOST_CELLS:
+                return
             for kind in SketchKind if self.type is None else (self.type,):
                 if width >= 2:
                     yield SketchShape(kind=kind, rows=hashes, width=width)

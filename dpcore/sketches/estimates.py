@@ -16,7 +16,7 @@ is a random cell, so the cells of a noisy table are the law of a row's error, an
 of that law give the bias and variance of minimum and median.
 
 A code with rows has them in one cell C of each row and in T. Without them, C is one of w cells of
-equal law, of which the w - 1 others are in the table unchanged. So the law of its error is that of
+equal law, and the w - 1 others are in the table unchanged. So the law of its error is that of
 the others alone (`RowError.of_values`): of the minimum that of another cell; of the unbiased
 estimate, C less the mean M = (T - C) / (w - 1) of the others, that of another cell less M. With A =
 (w C' - T) / (w - 1) for another cell C' and u the code's unbiased estimate,
@@ -152,7 +152,7 @@ def combined(
 
 # Atoms that represent a normal law: bias and variance are then right to 1e-3.
 _ATOMS = 2**13
-# Atoms by rows of which a code's own are left out.
+# Atoms by rows: a code's own are left out up to this product.
 _LEFT_OUT = 2**26
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
@@ -96,6 +97,18 @@ def _number(most: int) -> Callable[[object], int]:
     return rule
 
 
+def _width(value: object) -> int:
+    """A power of two, as far as cells of all tables go.
+
+    >>> _width(1024)
+    1024
+    """
+    width = value if isinstance(value, int) else 0
+    if width not in (1 << bits for bits in range(1, MOST_CELLS.bit_length())):
+        raise RuleBroken(f"{shown(value)} must be a power of two from 2 to 2^30")
+    return width
+
+
 def _memory(value: object) -> int:
     """A number of bytes: a whole number, or one of KiB, MiB or GiB.
 
@@ -142,7 +155,7 @@ class SketchTree(TreeSection):
         int, PlainValidator(_number(_GUESS)), WithJsonSchema(whole(minimum=1, maximum=_GUESS))
     ] = 2**20
     width: Annotated[
-        int | None, PlainValidator(_number(MOST_CELLS)), WithJsonSchema(whole(minimum=2))
+        int | None, PlainValidator(_width), WithJsonSchema(whole(minimum=2))
     ] = None
     hashes: Annotated[
         int | None,
@@ -237,7 +250,9 @@ def sketch_summary(tree: ReleasedSketch) -> Iterator[str]:
     yield f"  a value's count has a standard error of {significant(error)} rows"
     yield f"  and is within {significant(margin)} rows of a rare value's estimate"
     if tree.height:
-        yield from map(largest_line, tree.top(NODES_SHOWN, tree.height))
+        # Without the error, since noise that left equal cells does not make them exact.
+        heaviest = tree.top(NODES_SHOWN, tree.height)
+        yield from (largest_line(replace(each, std_error=None)) for each in heaviest)
 
 
 SKETCH_LINES = KindLines(describe=sketch_description, summary=sketch_summary)

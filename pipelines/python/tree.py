@@ -386,9 +386,8 @@ class TreeAnswers:
         """
 
         def ask(each: object) -> list[Answer]:
-            _check_number(n)
             chosen_level = self._tree.height if level is None else self._tree.find_level(str(level))
-            return self._tree.top(n, chosen_level, each)
+            return self._tree.top(_number(n), chosen_level, each)
 
         return self._counts("top", key, ask)
 
@@ -417,12 +416,7 @@ class TreeAnswers:
             Error: if the tree is no sketch, or the column cannot have such a value.
         """
         asked = _several(values)
-
-        def ask(each: object) -> list[Answer]:
-            _check_number(n)
-            return self._tree.top_among(asked, n, each)
-
-        return self._counts("top", key, ask)
+        return self._counts("top", key, lambda each: self._tree.top_among(asked, _number(n), each))
 
     def above(
         self,
@@ -643,19 +637,17 @@ def _several(values: Any) -> list[Any]:
     return [_plain(each) for each in values]
 
 
-def _check_number(n: int) -> None:
-    """Refuse what is no number of answers."""
-    if n < 1:
-        raise ValueError(f"n: {n} is not above 0")
-    if n != int(n):
-        raise ValueError(f"n: {n} is no whole number")
+def _number(n: int) -> int:
+    """Return a number of answers; refuse what is none."""
+    if n < 1 or n != int(n):
+        raise ValueError(f"n: {n} is " + ("not above 0" if n < 1 else "no whole number"))
+    return int(n)
 
 
 def _plain(value: Any) -> Any:
     """Convert a value of NumPy or pandas to a value of Python."""
-    if hasattr(value, "to_pydatetime"):  # pandas
-        if value != value or value.nanosecond:  # NaT, and what a time of Python cannot hold
-            return value
+    # Of pandas, but NaT, and what a time of Python cannot hold.
+    if hasattr(value, "to_pydatetime") and value == value and not value.nanosecond:
         value = value.to_pydatetime()
         midnight = value.time() == datetime.time() and value.tzinfo is None
         return value.date() if midnight else value

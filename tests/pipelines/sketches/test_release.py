@@ -214,12 +214,31 @@ def test_bad_input() -> None:
         (tree() | {"quantiles": [0.5]}, "quantiles: belongs to an ordered domain; a sketch has"),
         (tree() | {"memory": "1 MiB"}, "memory: goes without width"),
         (tree(size={"memory": "1 MB"}), "memory: '1 MB' must be a number of bytes from 16 to 8"),
-        (tree(size={"width": 100}), "width: 100 is not a power of two from 2 to 2^33"),
+        *(
+            (tree(size={"width": width}), f"width: {shown} must be a power of two from 2 to 2^30")
+            for width, shown in ((100, "100"), (1, "1"), (2**31, "2147483648"), (True, "true"))
+        ),
         (tree(size={"width": 2**30, "hashes": 3}), "width: 3221225472 cells of all tables are"),
         (tree(size={"type": "minimum"}), "type: 'minimum' must be count_min or count_sketch"),
     ]
     rows = [(bad, f"x.yaml: trees[0].{words}") for bad, words in rows]
     assert not not_refused(lambda bad: plan_of(bad, **EXACT), rows, ConfigurationError)
+
+
+def test_the_widest_table_has_one_hash_function() -> None:
+    (planned,) = plan_of(tree(size={"width": 2**30}), **EXACT).questions
+    assert (planned.shape.rows, planned.cells) == (1, 2**30)
+
+
+def test_counts_of_equal_cells_are_not_exact(tmp_path: Path) -> None:
+    """Noise that is 0 but for one draw of 10^12 may leave all cells 0."""
+    workspace = Words(tmp_path)
+    one = tree("none", column="less", bits=[1], size={"hashes": 1, "width": 2})
+    for index in range(3):
+        pq.write_table(pa.table({"less": pa.array([-1, -2])}), workspace.file(index))
+    summary = workspace.succeed("release", workspace.configured(one), *NONCE).out
+    assert "0 ± 0" in summary and "exact" not in summary, summary
+    assert "0, exact" not in (workspace.output / "report.html").read_text()
 
 
 def test_types_of_columns_are_refused_in_words(tmp_path: Path) -> None:
