@@ -98,7 +98,7 @@ def _number(most: int) -> Callable[[object], int]:
 
 
 def _width(value: object) -> int:
-    """A power of two, as far as cells of all tables go.
+    """A power of two from 2 to 2^30.
 
     >>> _width(1024)
     1024
