@@ -183,8 +183,8 @@ def test_values_that_are_none_of_the_column_are_refused() -> None:
 
 
 def test_the_heaviest_code_below_a_light_prefix_of_a_wide_level() -> None:
-    """More than sixteen prefixes are heavier than its own. One of 2^24 codes shares three of its five
-    cells with a chance of 2^24 * 10 / 2^48 < 1e-6."""
+    """More than sixteen prefixes are heavier than its own."""
+    # One of 2^24 codes shares three of its five cells with a chance of 2^24 * 10 / 2^48 < 1e-6.
     size = {"hashes": 5, "width": 2**16, "type": "count_sketch"}
     spread = np.arange(40).repeat(1000) * 2**16 + np.arange(40_000) % 1009
     heavy = np.full(900, 200 * 2**16 + 7)
