@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -503,3 +503,22 @@ def numeric_quantile(row: Mapping[str, Any]) -> dict[str, Any]:
         return numbers
     value, span = quantile_texts(row)
     return numbers | {"in_words": value if span in ("-", value) else f"{value} ({span})"}
+
+
+def several(values: Any) -> list[Any]:
+    """Return one value, or the values of any sequence, as a list."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        return [plain(values)]
+    return [plain(each) for each in values]
+
+
+def plain(value: Any) -> Any:
+    """Convert a value of NumPy or pandas to a value of Python."""
+    # Of pandas, but NaT, and what a time of Python cannot hold.
+    if hasattr(value, "to_pydatetime") and value == value and not value.nanosecond:
+        value = value.to_pydatetime()
+        midnight = value.time() == datetime.time() and value.tzinfo is None
+        return value.date() if midnight else value
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -23,7 +22,9 @@ from dptrees.pipelines.python.answers import (
     QUANTILES,
     Answers,
     numeric_quantile,
+    plain,
     quantile_table,
+    several,
     to_table,
 )
 from dptrees.pipelines.python.answers import NODES as BARS
@@ -162,7 +163,7 @@ class TreeAnswers:
             "cdf",
             key,
             lambda each: [
-                self._tree.cdf(value, each, simultaneous=simultaneous) for value in _several(values)
+                self._tree.cdf(value, each, simultaneous=simultaneous) for value in several(values)
             ],
         )
 
@@ -191,13 +192,13 @@ class TreeAnswers:
             Error: if the tree has no order or no such key or quantile, or a fraction is not between
                 0 and 1.
         """
-        found = self._looked_up(quantiles, _plain(key))
+        found = self._looked_up(quantiles, plain(key))
         if found is not None:
             return found
         if quantiles is None:
             listed = getattr(self._tree.question, "quantiles", ())
             quantiles = self._tree.released_quantiles or listed or _DECILES
-        rows = self._quantile_rows(_several(quantiles), key)
+        rows = self._quantile_rows(several(quantiles), key)
         table = quantile_table(rows, self._key_column(key))
         return self._answers("quantiles", table, QUANTILES)
 
@@ -208,7 +209,7 @@ class TreeAnswers:
             return None
         if manifest["spec"]["unit"] != "row":
             return None
-        values = lookup.quantiles if quantiles is None else _several(quantiles)
+        values = lookup.quantiles if quantiles is None else several(quantiles)
         with suppress(*OTHER_FORM):  # the plan says what is wrong
             rows = lookup.rows(values, key)
         if rows is None:
@@ -254,7 +255,7 @@ class TreeAnswers:
         Raises:
             Error: if the tree has no order, or no such values or key.
         """
-        bounds = _plain(lower), _plain(upper)
+        bounds = plain(lower), plain(upper)
         return self._counts("range", key, lambda each: [self._tree.range(*bounds, each)])
 
     def mean(self, lower: object = None, upper: object = None, *, key: object = None) -> Answers:
@@ -332,7 +333,7 @@ class TreeAnswers:
     def _statistics(
         self, kind: StatisticKind, lower: object, upper: object, key: object
     ) -> Answers:
-        bounds = _plain(lower), _plain(upper)
+        bounds = plain(lower), plain(upper)
         rows = self._rows(key, lambda each: [asdict(self._tree.statistic(kind, *bounds, each))])
         for row in rows:
             row["std_error"] = None if math.isnan(row["std_error"]) else row["std_error"]
@@ -356,7 +357,7 @@ class TreeAnswers:
             if level is None:
                 return [self._tree.at_path(str(node), each)]
             number = self._tree.numbered_level(str(level))
-            return [self._tree.node(number, self._tree.find_node(_plain(node), number), each)]
+            return [self._tree.node(number, self._tree.find_node(plain(node), number), each)]
 
         return self._counts("node", key, ask)
 
@@ -401,7 +402,7 @@ class TreeAnswers:
         Raises:
             Error: if the tree is no sketch, or the column cannot have such a value.
         """
-        asked = _several(values)
+        asked = several(values)
         return self._counts("count", key, lambda each: self._tree.counts(asked, each))
 
     def top_among(self, values: Any, n: int = 10, *, key: object = None) -> Answers:
@@ -415,7 +416,7 @@ class TreeAnswers:
         Raises:
             Error: if the tree is no sketch, or the column cannot have such a value.
         """
-        asked = _several(values)
+        asked = several(values)
         return self._counts("top", key, lambda each: self._tree.top_among(asked, _number(n), each))
 
     def above(
@@ -447,10 +448,10 @@ class TreeAnswers:
         """
         name = None if level is None else str(level)
         if hasattr(rows, "items"):
-            rows = dict(pairs := [(_plain(node), each) for node, each in rows.items()])
+            rows = dict(pairs := [(plain(node), each) for node, each in rows.items()])
             if len(rows) < len(pairs):  # of a Series
                 raise Error("by: a node is there twice")
-        keys = self.keys if key is None and self.keys else [_plain(key)]
+        keys = self.keys if key is None and self.keys else [plain(key)]
         with user_errors(is_query=True):
             found = statements(self._tree, keys, rows, name, path, among=int(simultaneous))
         lines = [
@@ -472,7 +473,7 @@ class TreeAnswers:
         Raises:
             Error: if there is no such node or key, or the tree cannot add up nodes.
         """
-        return self._counts("sum", key, lambda each: [self._tree.sum(_several(nodes), each)])
+        return self._counts("sum", key, lambda each: [self._tree.sum(several(nodes), each)])
 
     def box(self, sides: Mapping[str, tuple[object, object]], *, key: object = None) -> Answers:
         """Return the number of rows in a box of several columns.
@@ -485,7 +486,7 @@ class TreeAnswers:
             Error: if the tree has no boxes, or no such column, values or key.
         """
         bounds = {
-            column: ("" if low is None else _plain(low), "" if high is None else _plain(high))
+            column: ("" if low is None else plain(low), "" if high is None else plain(high))
             for column, (low, high) in sides.items()
         }
         return self._counts("box", key, lambda each: [self._tree.box(bounds, each)])
@@ -533,7 +534,7 @@ class TreeAnswers:
                     table.column_names.index("key"), "key", table["key"].cast(pa.string())
                 )
                 if key is not None:
-                    label = question.key_label(question.keys.find_code(_plain(key)))
+                    label = question.key_label(question.keys.find_code(plain(key)))
                     table = table.filter(pc.equal(table["key"], label))
         form = CURVES if kind == CDF else BARS
         return self._answers(kind, table.select([*self._key_column(key), *columns]), form)
@@ -565,7 +566,7 @@ class TreeAnswers:
         labels = self.keys if key is None else []
         with user_errors(is_query=True):
             if not labels:
-                return answer_rows(_plain(key))
+                return answer_rows(plain(key))
             return [{"key": label} | row for label in labels for row in answer_rows(label)]
 
     def _key_column(self, key: object) -> tuple[str, ...]:
@@ -628,27 +629,8 @@ def _text(value: object) -> str | None:
     return None if value is None else f"{value:,.0f}" if isinstance(value, float) else str(value)
 
 
-def _several(values: Any) -> list[Any]:
-    """Return one value, or the values of any sequence, as a list."""
-    if hasattr(values, "tolist"):
-        values = values.tolist()
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        return [_plain(values)]
-    return [_plain(each) for each in values]
-
-
 def _number(n: int) -> int:
     """Return a number of answers; refuse what is none."""
     if n < 1 or n != int(n):
         raise ValueError(f"n: {n} is " + ("not above 0" if n < 1 else "no whole number"))
     return int(n)
-
-
-def _plain(value: Any) -> Any:
-    """Convert a value of NumPy or pandas to a value of Python."""
-    # Of pandas, but NaT, and what a time of Python cannot hold.
-    if hasattr(value, "to_pydatetime") and value == value and not value.nanosecond:
-        value = value.to_pydatetime()
-        midnight = value.time() == datetime.time() and value.tzinfo is None
-        return value.date() if midnight else value
-    return value.tolist() if hasattr(value, "tolist") else value
