@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
-from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.bounding.unit_ids import unit_family, value_ids
 from dptrees.dpcore.noise.randomness import KeyedBlocks
-from dptrees.dpcore.rows.columns import fixed_width_values
 from dptrees.dpcore.rows.policies import MISSING_VALUE, RowOutcome, check_column, missing_flags
 from dptrees.dpcore.sketches.sketch import CODE_BITS, Codes
 from dptrees.dpcore.sparse.domain import CodeDomain
@@ -32,63 +30,41 @@ class ValueType(NamedTuple):
         arrow: where a file states none.
         families: of the types that columns may have (`dpcore.bounding.unit_ids.unit_family`).
         needed: the same in words.
-        read: a value of a query; a `ValueError` where it is none.
-        asked: the type in which queries are hashed.
+        asked: the types as which values of a query are read, the first that fits them.
     """
 
     arrow: pa.DataType
     families: tuple[str, ...]
     needed: str
-    read: Callable[[Any], object]
-    asked: pa.DataType
+    asked: tuple[pa.DataType, ...]
 
 
-def _text(value: object) -> object:
-    if not isinstance(value, (str, bytes)):
-        raise ValueError("is no text")
-    return value.encode() if isinstance(value, str) else value
-
-
-def _whole(value: object) -> Decimal:
-    text = str(int(value)) if isinstance(value, bool) else str(value)
-    if "_" in text or not text.isascii():  # which Python reads
-        raise ValueError("is no number")
-    number = Decimal(text.strip())
-    if number != number.to_integral_value() or abs(number) >= 2**64:
-        raise ValueError("is no whole number of 64 bits")
-    return number.to_integral_value()
-
-
-def _truth(value: object) -> bool:
-    known = {"true": True, "false": False}
-    return known[str(value).lower()]
-
-
-def _moment(value: object) -> datetime:
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return datetime(value.year, value.month, value.day)
-    if value != value or re.search(r"[.,]\d{6}\d*[1-9]", str(value)):
-        raise ValueError("is no time, or has more than six decimals")
-    moment = value if isinstance(value, datetime) else None
-    moment = moment or datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-    return moment if moment.tzinfo is None else moment.astimezone(timezone.utc).replace(tzinfo=None)
-
-
-_TIMES = "dates or timestamps"
 _MOMENTS = ("dates or times without a zone", "times with a zone")
+# Times beyond the years of nanoseconds have microseconds.
+_ASKED = tuple(pa.timestamp(unit, zone) for zone in (None, "UTC") for unit in ("us", "ns"))
+_NUMBERS = ("integers", "halffloat", "float", "double")
 TYPES = {
-    "text": ValueType(pa.string(), ("text", "bytes"), "strings", _text, pa.large_binary()),
-    "integer": ValueType(
-        pa.int64(),
-        ("integers", "halffloat", "float", "double"),
-        "whole numbers",
-        _whole,
-        pa.decimal128(38, 0),
-    ),
-    "boolean": ValueType(pa.bool_(), ("truth values",), "truth values", _truth, pa.bool_()),
-    "date": ValueType(pa.date32(), _MOMENTS, _TIMES, _moment, pa.timestamp("us")),
-    "timestamp": ValueType(pa.timestamp("us"), _MOMENTS, _TIMES, _moment, pa.timestamp("us")),
+    "text": ValueType(pa.string(), ("text", "bytes"), "strings", (pa.large_binary(),)),
+    "integer": ValueType(pa.int64(), _NUMBERS, "whole numbers", (pa.decimal128(20, 0),)),
+    "boolean": ValueType(pa.bool_(), ("truth values",), "truth values", (pa.bool_(),)),
+    "date": ValueType(pa.date32(), _MOMENTS, "dates or timestamps", _ASKED),
+    "timestamp": ValueType(pa.timestamp("us"), _MOMENTS, "dates or timestamps", _ASKED),
 }
+
+
+def _read(values: Sequence[Any], type: pa.DataType) -> pa.Array:
+    """Values of a query as a column; an error where one is none of the type.
+
+    >>> _read(["7.0", 8], pa.decimal128(20, 0)).to_pylist()
+    [Decimal('7'), Decimal('8')]
+    """
+    if pa.types.is_large_binary(type):
+        texts = [each.encode() if isinstance(each, str) else memoryview(each) for each in values]
+        return pa.array(texts, type)
+    found = pa.array([str(each).strip() for each in values], pa.string()).cast(type)
+    if pa.types.is_decimal(type) and any(abs(each) >= 2**64 for each in found.to_pylist()):
+        raise ValueError("there are numbers beyond 64 bits")
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,13 +149,13 @@ class SketchDomain(Coded):
         Raises:
             ValueError: naming the column, the type and what is needed.
         """
-        needed = self.codes.needed if self.widths else f"{TYPES[self.type].needed} (its type)"
-        if self.widths and self.codes.accepts(type):
-            return
-        family = unit_family(str(type))
-        if not self.widths and (family is None or family in TYPES[self.type].families):
-            return
-        raise ValueError(f"column {column!r} has type {type}, but this sketch needs {needed}.")
+        if self.widths:
+            needed, fits = self.codes.needed, self.codes.accepts(type)
+        else:
+            _, families, needed, _ = TYPES[self.type]
+            needed, fits = f"{needed} (its type)", unit_family(str(type)) in (None, *families)
+        if not fits:
+            raise ValueError(f"column {column!r} has type {type}, but this sketch needs {needed}.")
 
     def row_outcomes(self, columns: Mapping[str, pa.Array]) -> list[RowOutcome]:
         """Rows without a code, by cause."""
@@ -200,48 +176,47 @@ class SketchDomain(Coded):
         ids, missing = value_ids(columns[self.column], blocks)
         return pa.array(ids[:, 0].copy(), mask=missing)
 
-    def asked(self, values: Sequence[object], blocks: KeyedBlocks) -> list[tuple[int, Codes]]:
-        """The codes of the values of a query, by level: (the place of a level, its codes).
+    def asked(self, values: Sequence[object], blocks: KeyedBlocks) -> tuple[Integers, Codes]:
+        """The level and the code of each value of a query, (n,) and uint64 (n,).
 
         Args:
             values: as the column has them, or written out; of codes also prefixes ("10.1.0.0/16").
             blocks: what values are hashed with.
 
-        Returns:
-            one for each value, of one code.
-
         Raises:
             ValueError: one is no value of the column.
         """
-        if self.widths:
-            return [self._prefix(value) for value in values]
-        kind = TYPES[self.type]
-        read = []
-        for value in values:
-            try:
-                read.append(kind.read(value))
-            except (ValueError, ArithmeticError, KeyError):
-                raise ValueError(
-                    f"value: {value!r} is not one of {kind.needed}, as column {self.column} has"
-                ) from None
-        ids, _ = value_ids(pa.array(read, kind.asked), blocks)
-        last = len(self.levels) - 1
-        return [(last, ids[at : at + 1, 0]) for at in range(len(read))]
+        if not self.widths:
+            return np.zeros(len(values), np.int64), self._codes_of(values, blocks)
+        levels, codes = zip(*map(self._prefix, values), strict=True) if values else ((), ())
+        return np.array(levels, np.int64), np.array(codes, np.uint64)
 
-    def _prefix(self, value: object) -> tuple[int, Codes]:
+    def _codes_of(self, values: Sequence[object], blocks: KeyedBlocks) -> Codes:
+        """The codes of values, read together where one type fits them all."""
+        for type in TYPES[self.type].asked:
+            with suppress(pa.ArrowException, TypeError, ValueError):
+                column = _read(values, type)
+                codes: Codes = value_ids(column, blocks)[0][:, 0].copy()
+                return codes
+        if len(values) != 1:
+            return np.concatenate([self._codes_of([value], blocks) for value in values])
+        raise ValueError(
+            f"value: {values[0]!r} is not one of {TYPES[self.type].needed}, as column "
+            f"{self.column} has"
+        )
+
+    def _prefix(self, value: object) -> tuple[int, int]:
         """The level and the code of a prefix, or of a whole code."""
         codes, text = self.codes, str(value)
+        if self.notation == "ipv4" and "." in text and "/" not in text:
+            text += "/32"
         if "/" in text:
             level = codes.level_of_path(text)
-            keys = codes._prefix_keys(level, pa.array([text], pa.large_string()))
+            code = codes._prefix_keys(level, pa.array([text], pa.large_string()))[0].as_py()
         else:
-            level = codes.height
-            whole = text if self.notation == "ipv4" and "." in text else None
-            try:
-                column = pa.array([whole]) if whole else pa.array([int(_whole(text))], pa.uint64())
-            except (ValueError, ArithmeticError):
-                column = pa.nulls(1)
-            keys = codes.leaf_keys({self.column: column})
-        if level == 0 or keys.null_count:
+            level, code = codes.height, -1
+            with suppress(pa.ArrowException, ValueError):
+                code = int(_read([text], pa.decimal128(20, 0))[0].as_py())
+        if level == 0 or not 0 <= code < 2**codes.bits:
             raise ValueError(f"value: {text!r} is no code or prefix of column {self.column}")
-        return level - 1, fixed_width_values(keys).astype(np.uint64)
+        return level - 1, code

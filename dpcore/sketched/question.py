@@ -18,7 +18,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -236,35 +235,25 @@ class SketchQuestion(NumberQuestion):
         exact = unpack(counts)
         stream = noise.for_counts(exact).stream(self.name, *place, 0)
         noisy = add_noise(self.law, exact, stream)
-        cells = self.place_cells(place)
-        edges = [cells.start, *range(*self._row_edges(cells)), cells.stop]
-        laws = [_values(noisy[a - cells.start : b - cells.start]) for a, b in pairwise(edges)]
-        rows = np.array(edges[:-1]) // self.shape.width
-        sent = pack_many([pack(rows), *(pack(each) for law in laws for each in law)])
-        return Drawn(sent=sent, kept=pack(noisy))
-
-    def _row_edges(self, cells: range) -> tuple[int, int, int]:
-        """Where rows of a table begin inside some cells, as of a range."""
-        width = self.shape.width
-        return (cells.start // width + 1) * width, cells.stop, width
+        row, column = divmod(self.place_cells(place).start, self.shape.width)
+        starts = range(self.shape.width - column, len(noisy), self.shape.width)
+        laws = [_values(row + at, own) for at, own in enumerate(np.split(noisy, starts))]
+        return Drawn(sent=pack_many([*map(pack, _joined(laws))]), kept=pack(noisy))
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
         """The seed of the hash functions, and the values that the cells of each row have."""
-        laws: dict[int, list[Integers]] = {}
-        for _, data in sorted(sent.items()):
-            rows, *found = map(unpack, unpack_many(data))
-            for at, row in enumerate(rows.tolist()):
-                laws.setdefault(row, []).append(np.stack(found[2 * at : 2 * at + 2]))
-        columns = [_merged(row, each) for row, each in sorted(laws.items())]
-        row, value, cells = (np.concatenate(each) for each in zip(*columns, strict=True))
-        seed = sketch_seed(noise.choices, self.name).hex()
+        laws = [tuple(map(unpack, unpack_many(data))) for data in sent.values()]
+        row, value, cells = _joined(laws)
+        order = np.lexsort((value, row))
+        row, value = row[order], value[order]
+        first = np.flatnonzero((np.diff(row, prepend=-1) != 0) | (np.diff(value, prepend=0) != 0))
         table = pa.table(
             {
-                "tree": _constant(self.name, len(row)),
-                "seed": _constant(seed, len(row)),
-                "row": row.astype(np.int32),
-                "value": value,
-                "cells": cells,
+                "tree": _constant(self.name, len(first)),
+                "seed": _constant(sketch_seed(noise.choices, self.name).hex(), len(first)),
+                "row": row[first].astype(np.int32),
+                "value": value[first],
+                "cells": np.add.reduceat(cells[order], first),
             }
         )
         part = replace(HASHES, tree=self.name)
@@ -296,25 +285,22 @@ def _constant(text: str, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([text]))
 
 
-def _values(cells: Integers) -> tuple[Integers, Integers]:
-    """The values that cells have, and how many have each; of very many values some at
-    evenly spaced ranks."""
+# A row, a value and how many of the row's cells have it, each (n,).
+_Law = tuple[Integers, ...]
+
+
+def _values(row: int, cells: Integers) -> _Law:
+    """The values that cells of a row have; of very many values some at evenly spaced ranks."""
     values, counts = np.unique(cells, return_counts=True)
-    if len(values) <= _ATOMS:
-        return values, counts
-    rising, step = np.sort(cells), -(-len(cells) // _ATOMS)
-    starts = np.arange(0, len(cells), step)
-    sizes = np.diff(starts, append=len(cells))
-    return rising[starts + sizes // 2], sizes
+    if len(values) > _ATOMS:
+        starts = np.arange(0, len(cells), -(-len(cells) // _ATOMS))
+        counts = np.diff(starts, append=len(cells))
+        values = np.sort(cells)[starts + counts // 2]
+    return np.full(len(values), row), values, counts
 
 
-def _merged(row: int, laws: Sequence[Integers]) -> tuple[Integers, Integers, Integers]:
-    """The row, the values of its cells, and how many cells have each."""
-    found, counts = np.concatenate(laws, axis=1)
-    values, places = np.unique(found, return_inverse=True)
-    sums = np.zeros(len(values), np.int64)
-    np.add.at(sums, places, counts)
-    return np.full(len(values), row), values, sums
+def _joined(laws: Sequence[_Law]) -> _Law:
+    return tuple(np.concatenate(each) for each in zip(*laws, strict=True))
 
 
 class SketchCounter(Counter):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,6 @@ from dptrees.dpcore.sketches.estimates import (
     RowError,
     SketchEstimator,
     combined,
-    kind_estimators,
 )
 from dptrees.dpcore.sketches.heavy_hitters import MAX_CHILDREN, heavy_hitters
 from dptrees.dpcore.sketches.sketch import Codes, SketchHashes
@@ -34,6 +34,16 @@ CHOSEN = (
     "of values that were named beforehand"
 )
 FOLLOWED = "the largest {} prefixes of each level were followed, and a code below others is missed"
+
+
+class _Level(NamedTuple):
+    """What the cells of a level's table show: the totals of its rows, the law of a row's error, and
+    the estimator of the smallest variance with its bias and variance."""
+
+    totals: Floats
+    error: RowError
+    estimator: SketchEstimator
+    moments: ErrorMoments
 
 
 class ReleasedSketch(Released):
@@ -61,15 +71,13 @@ class ReleasedSketch(Released):
             ValueError: a key, or a value that the column cannot have.
         """
         self._check_no_key(key)
-        asked = self.question.domain.asked(values, value_blocks(self._seed))
-        result: list[Answer | None] = [None] * len(asked)
-        for level in {level for level, _ in asked}:
-            rows = [at for at, (own, _) in enumerate(asked) if own == level]
-            codes = np.concatenate([asked[at][1] for at in rows])
-            labels = [str(values[at]) for at in rows]
-            for at, answer in zip(rows, self._answers(level, codes, labels), strict=True):
-                result[at] = answer
-        return [answer for answer in result if answer is not None]
+        levels, codes = self.question.domain.asked(values, value_blocks(self._seed))
+        found: dict[int, Answer] = {}
+        for level in np.unique(levels).tolist():
+            here = np.flatnonzero(levels == level).tolist()
+            labels = [str(values[at]) for at in here]
+            found |= zip(here, self._answers(level, codes[here], labels), strict=True)
+        return [found[at] for at in range(len(values))]
 
     def named(self, name: str, key: object = None) -> Answer:
         return self.counts([name], key)[0]
@@ -88,7 +96,7 @@ class ReleasedSketch(Released):
         """
         answers = list({each.label: each for each in self.counts(values, key)}.values())
         answers.sort(key=lambda answer: -(answer.estimate or 0.0))
-        return [_chosen(each) for each in answers[:count]]
+        return [replace(each, remark=CHOSEN) for each in answers[:count]]
 
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
         """The codes, or prefixes of a level, with the largest estimates, by descent.
@@ -106,8 +114,7 @@ class ReleasedSketch(Released):
         if not 1 <= level <= self.height:
             raise ValueError(f"level: {level} is not between 1 and {self.height}")
         lengths = domain.levels[:level]
-        steps = np.diff(lengths, prepend=0)
-        most = MAX_CHILDREN >> int(steps[1:].max(initial=0))
+        most = MAX_CHILDREN >> int(np.diff(lengths).max(initial=0))
         if count > most:
             raise ValueError(f"n: {count} is more than {most}, the most prefixes of a descent here")
         most = max(count, min(_KEPT, most))
@@ -122,14 +129,15 @@ class ReleasedSketch(Released):
         answers = self._answers(level - 1, found.codes[order], labels)
         missed = level > 1 and most < 2 ** lengths[-2]
         remark = f"{CHOSEN}; {FOLLOWED.format(most)}" if missed else CHOSEN
-        return [_chosen(each, remark) for each in answers]
+        return [replace(each, remark=remark) for each in answers]
 
     def rare_error(self) -> tuple[float, float]:
         """The standard error of the count of a value that is rare, and how far its interval reaches
         from the estimate at most."""
-        estimator, moments = self._best(len(self._hashes) - 1)
-        low, high = self._error(len(self._hashes) - 1).ends(estimator, self.confidence)
-        return math.sqrt(moments.variance), max(high - moments.bias, moments.bias - low)
+        found = self._level(len(self._hashes) - 1)
+        low, high = found.error.ends(found.estimator, self.confidence)
+        bias = found.moments.bias
+        return math.sqrt(found.moments.variance), max(high - bias, bias - low)
 
     def at_path(self, path: str, key: object = None) -> Answer:
         """Refuse paths: a sketch has no nodes.
@@ -143,9 +151,9 @@ class ReleasedSketch(Released):
         return ValueError(f"node: tree {self._name} is a sketch, without nodes; use count VALUE")
 
     def _answers(self, level: int, codes: Codes, labels: Sequence[str]) -> list[Answer]:
-        cells, totals, estimator = self._cells(level, codes), self._totals(level), self._best(level)
-        raw = combined(estimator[0], cells, totals, self._hashes[level])
-        law = self._error(level).of_values(estimator[0], cells, totals, self.confidence)
+        found, cells = self._level(level), self._cells(level, codes)
+        raw = combined(found.estimator, cells, found.totals, self._hashes[level])
+        law = found.error.of_values(found.estimator, cells, found.totals, self.confidence)
         if self.question.shape.signed:
             law = (np.zeros(len(raw)), *law[1:])
         values = np.stack([raw, *law], axis=1).tolist()
@@ -164,10 +172,16 @@ class ReleasedSketch(Released):
 
     def _raw(self, level: int, codes: Codes) -> Floats:
         """The estimates of codes of a level, before their bias is taken off."""
-        estimator, totals, hashes = self._best(level)[0], self._totals(level), self._hashes[level]
+        found = self._level(level)
         blocks = (codes[at : at + _BLOCK] for at in range(0, codes.size, _BLOCK))
-        found = [combined(estimator, self._cells(level, each), totals, hashes) for each in blocks]
-        return np.concatenate(found)
+        return np.concatenate(
+            [
+                combined(
+                    found.estimator, self._cells(level, each), found.totals, self._hashes[level]
+                )
+                for each in blocks
+            ]
+        )
 
     def _cells(self, level: int, codes: Codes) -> Floats:
         """The cells of codes, with their signs, (rows, n)."""
@@ -205,41 +219,12 @@ class ReleasedSketch(Released):
     def _hashes(self) -> tuple[SketchHashes, ...]:
         return self.question.hashes(self._seed)
 
-    def _level_law(self, level: int) -> tuple[Integers, Integers, Integers]:
-        """The rows of a level's table, the values of their cells, and how many have each."""
-        rows = self.question.shape.rows
-        row, value, cells = (self._law[name].to_numpy() for name in ("row", "value", "cells"))
-        own = (row >= level * rows) & (row < (level + 1) * rows)
-        return row[own] - level * rows, value[own], cells[own]
-
-    def _totals(self, level: int) -> Floats:
-        """The sums of the rows of a level's table."""
-        row, value, cells = self._level_law(level)
-        totals = np.zeros(self.question.shape.rows)
-        np.add.at(totals, row, value.astype(np.float64) * cells)
-        return totals
-
     @lru_cache(maxsize=64)  # noqa: B019 - as above
-    def _error(self, level: int) -> RowError:
-        """The law of a row's error, which the noisy cells show."""
-        row, value, cells = self._level_law(level)
-        return RowError.from_values(
-            self.question.shape, row, value, cells, self._totals(level), most=_CELLS
-        )
-
-    @lru_cache(maxsize=64)  # noqa: B019 - as above
-    def _best(self, level: int) -> tuple[SketchEstimator, ErrorMoments]:
-        """The estimator of the smallest variance, with the bias and variance of its error."""
-        error = self._error(level)
-        found = [
-            (each, error.moments(each))
-            for each in kind_estimators(self.question.shape.kind)
-            if each is not SketchEstimator.MEAN
-        ]
-        estimator, moments = min(found, key=lambda each: each[1].variance)
-        # The law of signed cells is symmetric: its bias is 0 but for rounding.
-        return estimator, replace(moments, bias=0.0) if self.question.shape.signed else moments
-
-
-def _chosen(answer: Answer, remark: str = CHOSEN) -> Answer:
-    return replace(answer, remark=remark)
+    def _level(self, level: int) -> _Level:
+        shape = self.question.shape
+        law = [self._law[name].to_numpy() for name in ("row", "value", "cells")]
+        own = law[0] // shape.rows == level
+        row, value, cells = law[0][own] % shape.rows, law[1][own], law[2][own]
+        totals = np.bincount(row, value.astype(np.float64) * cells, shape.rows).astype(np.float64)
+        error = RowError.from_values(shape, row, value, cells, totals, most=_CELLS)
+        return _Level(totals, error, *error.best_order())

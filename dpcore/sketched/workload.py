@@ -24,7 +24,7 @@ from dptrees.dpcore.numbers import NumberWorkload
 from dptrees.dpcore.questions.planning import Setting
 from dptrees.dpcore.sketched.domain import SketchDomain
 from dptrees.dpcore.sketched.question import MOST_CELLS, SketchQuestion
-from dptrees.dpcore.sketches.estimates import RowError, SketchEstimator, kind_estimators
+from dptrees.dpcore.sketches.estimates import RowError
 from dptrees.dpcore.sketches.sketch import SketchKind, SketchShape, update
 from dptrees.dpcore.specification import Refusal
 
@@ -163,13 +163,7 @@ def predicted_error(shape: SketchShape, law: NoiseLaw, rows: int, values: int) -
     noise = law.sample(public_stream("predicted noise", width), width)
     simulated = replace(shape, rows=1, width=width)
     error = replace(RowError.from_table(simulated, counted + noise), shape=shape)
-    return math.sqrt(
-        min(
-            error.moments(each).variance
-            for each in kind_estimators(shape.kind)
-            if each is not SketchEstimator.MEAN
-        )
-    )
+    return math.sqrt(error.best_order()[1].variance)
 
 
 @lru_cache(maxsize=64)

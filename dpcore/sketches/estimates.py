@@ -34,14 +34,12 @@ Statistics", sections 2.1 and 2.2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from functools import lru_cache
 from itertools import product
 
 import numpy as np
 
-from dptrees.dpcore.arithmetic.normal import normal_quantiles
 from dptrees.dpcore.arithmetic.sums import dot, integer_power
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.sketches.sketch import Codes, SketchHashes, SketchKind, SketchShape
@@ -150,8 +148,6 @@ def combined(
     return np.asarray(found, np.float64)
 
 
-# Atoms that represent a normal law: bias and variance are then right to 1e-3.
-_ATOMS = 2**13
 # Atoms by rows: a code's own are left out up to this product.
 _LEFT_OUT = 2**26
 
@@ -209,16 +205,9 @@ class RowError:
             shape: of the sketch.
             table: int64 (rows, width), noisy: what is chosen by an exact table reveals of the data.
         """
-        cells = table.astype(np.float64)
-        if shape.signed:
-            both = np.sort(np.concatenate([cells, -cells], axis=None))
-            return cls(shape=shape, unbiased=both, counted=both)
-        centered = (cells * shape.width - cells.sum(axis=1, keepdims=True)) / (shape.width - 1)
-        return cls(
-            shape=shape,
-            unbiased=np.sort(centered, axis=None),
-            counted=np.sort(cells, axis=None),
-        )
+        row, once = np.repeat(np.arange(len(table)), table.shape[1]), np.ones(table.size, np.int64)
+        totals = table.sum(axis=1, dtype=np.float64)
+        return cls.from_values(shape, row, table.reshape(-1), once, totals, most=2 * table.size)
 
     @classmethod
     def from_values(
@@ -248,37 +237,15 @@ class RowError:
             laws = [_atoms(np.append(counted, -counted), np.append(cells, cells), most)] * 2
         return cls(shape=shape, unbiased=laws[0], counted=laws[1])
 
-    @classmethod
-    def planned(
-        cls, shape: SketchShape, *, total: float, f2: float, noise_variance: float
-    ) -> RowError:
-        """The normal law of what is known before there is a table.
-
-        Collisions with few large counts have longer tails, which the median and the minimum bear
-        better than this says.
-
-        Args:
-            shape: of the sketch.
-            total: n, the sum of all counts.
-            f2: the sum of all squared counts.
-            noise_variance: of a cell.
-        """
-        deviation = math.sqrt(row_variance(shape, f2=f2, noise_variance=noise_variance))
-        unbiased = deviation * _standard_atoms()
-        # C = ((w - 1) of the unbiased estimate + n) / w, for the exact n.
-        excess = 0.0 if shape.signed else 1.0
-        counted = unbiased * (1 - excess / shape.width) + excess * total / shape.width
-        return cls(shape=shape, unbiased=unbiased, counted=counted)
-
     def moments(self, estimator: SketchEstimator) -> ErrorMoments:
         """The bias and the variance of an estimator of the sketch.
 
         >>> from dptrees.dpcore.sketches.sketch import SketchKind
         >>> shape = SketchShape(kind=SketchKind.COUNT_SKETCH, rows=3, width=16)
-        >>> law = RowError.planned(shape, total=0, f2=16.0, noise_variance=0.0)
+        >>> law = RowError.from_table(shape, np.array([[0, 3]]))
         >>> [round(law.moments(each).variance, 3) for each in (SketchEstimator.MEAN,
         ...     SketchEstimator.MEDIAN)]
-        [0.333, 0.449]
+        [1.5, 2.812]
         """
         rows = self.shape.rows
         if estimator is SketchEstimator.MEAN:
@@ -373,6 +340,14 @@ class RowError:
         bias, lower, upper = (each * scale + shift / shape.width for each in (means, lower, upper))
         return bias, variance, lower, upper
 
+    def best_order(self) -> tuple[SketchEstimator, ErrorMoments]:
+        """The minimum or the median, whichever has the smaller variance, with its errors."""
+        kinds = kind_estimators(self.shape.kind)
+        found = [(each, self.moments(each)) for each in kinds if each is not SketchEstimator.MEAN]
+        estimator, moments = min(found, key=lambda each: each[1].variance)
+        # The law of signed cells is symmetric: its bias is 0 but for rounding.
+        return estimator, replace(moments, bias=0.0) if self.shape.signed else moments
+
     def best_estimator(self) -> SketchEstimator:
         """The estimator of the least predicted mean square error; of equal ones the first."""
         return min(
@@ -404,13 +379,6 @@ def _atoms(values: Floats, weights: Integers, most: int) -> Floats:
     ranks = (2 * np.arange(size) + 1) * int(ends[-1]) // (2 * size)
     found: Floats = values[order][np.searchsorted(ends, ranks, side="right")]
     return found
-
-
-@lru_cache(maxsize=1)
-def _standard_atoms() -> Floats:
-    """Quantiles of the normal law, of variance 1."""
-    atoms = normal_quantiles((np.arange(_ATOMS) + 0.5) / _ATOMS)
-    return atoms / math.sqrt(float(np.mean(np.square(atoms))))
 
 
 def _moments(atoms: Floats, weights: Floats) -> ErrorMoments:

@@ -29,7 +29,7 @@ factors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NoReturn
@@ -324,19 +324,6 @@ def _increments(signs: Integers | None, counts: Integers | None) -> Integers | i
     return signs if counts is None else signs * counts
 
 
-def merged(shape: SketchShape, tables: Iterable[Integers]) -> Integers:
-    """The table of all rows of data of several tables: their sum.
-
-    >>> from dptrees.dpcore.sketches.sketch import SketchKind
-    >>> merged(SketchShape(kind=SketchKind.COUNT_MIN, rows=1, width=2), []).tolist()
-    [[0, 0]]
-    """
-    total = shape.empty()
-    for table in tables:
-        total += table
-    return total
-
-
 def to_bytes(table: Integers) -> bytes:
     """A table as bytes in flight; `from_bytes` gives it back."""
     return pack(table)
@@ -450,21 +437,6 @@ class PrefixSketches:
             codes, counts = np.unique(codes, return_counts=True)
         for level, functions, table in zip(self.levels, hashes, tables, strict=True):
             update(functions, table, self.prefixes(level, codes), counts)
-
-    def to_bytes(self, tables: Integers) -> bytes:
-        """The counters as bytes in flight; `from_bytes` gives them back."""
-        return pack(tables)
-
-    def from_bytes(self, data: bytes) -> Integers:
-        """The counters of `to_bytes`.
-
-        Raises:
-            ValueError: the bytes are of another number of cells.
-        """
-        flat = unpack(data)
-        if flat.size != self.cells:
-            raise ValueError(f"counters of {flat.size} cells are not of {self.cells}")
-        return flat.reshape(self.empty().shape)
 
 
 def repeats(codes: Codes) -> bool:

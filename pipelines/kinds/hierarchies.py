@@ -44,7 +44,6 @@ from dptrees.pipelines.sections.tree import (
     TreeSection,
     rules_schema,
     several,
-    whole,
 )
 from dptrees.pipelines.show.description import (
     NODES_SHOWN,
@@ -282,12 +281,6 @@ class HierarchyTree(KnownLeavesSection):
 _KNOWN_ONLY = "needs a domain whose leaves are public"
 
 
-def _depth(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 64:
-        raise RuleBroken(f"{shown(value)} must be a whole number from 1 to 64")
-    return value
-
-
 def _rows(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 2**40:
         raise RuleBroken(f"{shown(value)} must be a whole number from 0 to 2^40")
@@ -301,11 +294,11 @@ _RULES: dict[str, Callable[[object], Any]] = {
     "bits": rules.whole_numbers,
     "notation": rules.choice(*NOTATIONS),
     "separator": rules.text,
-    "depth": _depth,
+    "depth": rules.Whole(1, 64),
 }
 
 
-_SCHEMA = rules_schema(_RULES, "sparse", columns=several(TEXT), depth=whole(minimum=1, maximum=64))
+_SCHEMA = rules_schema(_RULES, "sparse", columns=several(TEXT))
 
 
 def read_sparse(value: object) -> SparseDomain:
@@ -317,12 +310,7 @@ def read_sparse(value: object) -> SparseDomain:
     >>> read_sparse({"column": "address", "bits": [8, 8, 16]}).names
     ('/8', '/16', '/32')
     """
-    section = rules.section(value)
-    rules.known_keys(section, _RULES)
-    given: dict[str, Any] = {
-        key: rules.at(f".{key}", _RULES[key], each) for key, each in section.items()
-    }
-    given.pop("kind", None)
+    given = rules.fields(value, _RULES)
     make, fields = _form(given)
     try:
         return make(**fields)

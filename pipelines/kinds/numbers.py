@@ -39,8 +39,8 @@ from dptrees.dpcore.questions.planning import Noise, Workload
 from dptrees.dpcore.questions.released import StatisticKind
 from dptrees.pipelines.kinds.ordered import cells_in_words, ordered_description
 from dptrees.pipelines.sections import rules
-from dptrees.pipelines.sections.document import RuleBroken, from_dpcore, shown
-from dptrees.pipelines.sections.tree import TEXT, KnownLeavesSection, rules_schema, whole, words
+from dptrees.pipelines.sections.document import RuleBroken, from_dpcore
+from dptrees.pipelines.sections.tree import TEXT, KnownLeavesSection, rules_schema, words
 from dptrees.pipelines.show.charts import capitalized
 from dptrees.pipelines.show.description import (
     KEYS_SHOWN,
@@ -86,12 +86,6 @@ from dptrees.pipelines.terminal_text import escaped
 _TYPES = ("text", "integer", "number")
 
 
-def _most(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ROWS:
-        raise RuleBroken(f"{shown(value)} must be a whole number from 1 to 2^20")
-    return value
-
-
 _RULES: dict[str, Callable[[object], Any]] = {
     "kind": rules.choice("distinct"),
     "column": rules.text,
@@ -109,12 +103,7 @@ def read_distinct(value: object) -> DistinctDomain:
     >>> read_distinct({"kind": "distinct", "column": "city"}).column
     'city'
     """
-    section = rules.section(value)
-    rules.known_keys(section, _RULES)
-    given: dict[str, Any] = {
-        key: rules.at(f".{key}", _RULES[key], each) for key, each in section.items()
-    }
-    given.pop("kind", None)
+    given = rules.fields(value, _RULES)
     if "column" not in given:
         raise RuleBroken("is required", at=".column")
     try:
@@ -139,9 +128,7 @@ class DistinctTree(KnownLeavesSection):
         **dict.fromkeys(("measure", "invariants", "node_weights"), "belongs to a hierarchy"),
     }
     domain: Annotated[DistinctDomain, PlainValidator(read_distinct), WithJsonSchema(_SCHEMA)]
-    max_values: Annotated[
-        int | None, PlainValidator(_most), WithJsonSchema(whole(minimum=1, maximum=MOST_ROWS))
-    ] = None
+    max_values: Annotated[int | None, PlainValidator(rules.Whole(1, MOST_ROWS))] = None
     to_date: Annotated[bool, PlainValidator(rules.truth)] = False
 
     @section_rule(mode="after")
@@ -197,23 +184,25 @@ def number_target(target: ErrorTarget) -> dict[str, Any]:
     return target.to_entry(unit)
 
 
+def noise_table(question: NumberQuestion, row: str, *, title: str, of: str = "") -> Table:
+    """The table of a plan whose numbers have noise of one law."""
+    noise = [level_noise(question.law, public=False)]
+    columns = (
+        Column(f"Noise{of}", noise, Unit.LAW),
+        Column("Noise, standard deviation", noise, Unit.DEVIATION, "std error {}"),
+    )
+    return Table(columns=columns, rows=[row], title=title, caption="Noise")
+
+
 def distinct_description(question: DistinctQuestion) -> Description:
     """Describe the plan of a number of different values: the bound and the noise."""
-    noise, is_row = [level_noise(question.law, public=False)], question.unit.is_row
+    is_row = question.unit.is_row
     return Description(
         entry=lambda: plan_of_number(question, "std_error"),
         errors=lambda entry: Errors(notes=() if is_row else (BOUNDED,)),
         size=f"the number of different values of {clip(question.domain.column)}",
         budget=question.budget,
-        table=Table(
-            columns=(
-                Column("Noise", noise, Unit.LAW),
-                Column("Noise, standard deviation", noise, Unit.DEVIATION, "std error {}"),
-            ),
-            rows=["different values"],
-            title="Number",
-            caption="Noise",
-        ),
+        table=noise_table(question, "different values", title="Number"),
         facts={} if is_row else {"Values that count": values_in_words(question)},
     )
 

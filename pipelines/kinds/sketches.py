@@ -12,7 +12,6 @@ from pydantic import PlainValidator, WithJsonSchema
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.dpcore.questions.planning import Noise
 from dptrees.dpcore.sketched.domain import TYPES, SketchDomain
 from dptrees.dpcore.sketched.question import MOST_CELLS, SketchQuestion
@@ -25,21 +24,18 @@ from dptrees.dpcore.sketched.workload import (
 )
 from dptrees.dpcore.sketches.sketch import MAX_ROWS, SketchKind
 from dptrees.dpcore.sparse.domain import NOTATIONS
+from dptrees.pipelines.kinds.numbers import noise_table, plan_of_number
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.document import RuleBroken, from_dpcore, shown
 from dptrees.pipelines.sections.rules import Amount
 from dptrees.pipelines.sections.tree import TEXT, TreeSection, rules_schema, whole, words
 from dptrees.pipelines.show.description import (
     NODES_SHOWN,
-    Column,
     Description,
     Errors,
-    Table,
-    Unit,
     described_page,
     heading,
     largest_line,
-    level_noise,
 )
 from dptrees.pipelines.show.figures import significant, with_margin
 from dptrees.pipelines.show.mechanisms import KindLines
@@ -66,12 +62,7 @@ def read_sketch(value: object) -> SketchDomain:
     >>> read_sketch({"kind": "sketch", "column": "address", "bits": [16, 16]}).notation
     'ipv4'
     """
-    section = rules.section(value)
-    rules.known_keys(section, _RULES)
-    given: dict[str, Any] = {
-        key: rules.at(f".{key}", _RULES[key], each) for key, each in section.items()
-    }
-    given.pop("kind", None)
+    given = rules.fields(value, _RULES)
     if "column" not in given:
         raise RuleBroken("is required", at=".column")
     if "bits" in given:
@@ -86,15 +77,6 @@ def read_sketch(value: object) -> SketchDomain:
     except ValueError as error:
         refused = from_dpcore(error, given)
         raise RuleBroken(str(refused), at=refused.at.replace(".widths", ".bits")) from None
-
-
-def _number(most: int) -> Callable[[object], int]:
-    def rule(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise RuleBroken(f"{shown(value)} must be a whole number from 1 to {most}")
-        return value
-
-    return rule
 
 
 def _width(value: object) -> int:
@@ -124,7 +106,7 @@ def _memory(value: object) -> int:
     return size
 
 
-_GUESS = 2**40
+_GUESS = rules.Whole(1, 2**40)
 _SIZE = {"anyOf": [whole(minimum=16), TEXT]}
 
 
@@ -148,20 +130,10 @@ class SketchTree(TreeSection):
         "prune_below": "belongs to a sparse tree; a sketch lists no values",
     }
     domain: Annotated[SketchDomain, PlainValidator(read_sketch), WithJsonSchema(_SCHEMA)]
-    rows: Annotated[
-        int, PlainValidator(_number(_GUESS)), WithJsonSchema(whole(minimum=1, maximum=_GUESS))
-    ] = 10**6
-    values: Annotated[
-        int, PlainValidator(_number(_GUESS)), WithJsonSchema(whole(minimum=1, maximum=_GUESS))
-    ] = 2**20
-    width: Annotated[
-        int | None, PlainValidator(_width), WithJsonSchema(whole(minimum=2))
-    ] = None
-    hashes: Annotated[
-        int | None,
-        PlainValidator(_number(MAX_ROWS)),
-        WithJsonSchema(whole(minimum=1, maximum=MAX_ROWS)),
-    ] = None
+    rows: Annotated[int, PlainValidator(_GUESS)] = 10**6
+    values: Annotated[int, PlainValidator(_GUESS)] = 2**20
+    width: Annotated[int | None, PlainValidator(_width), WithJsonSchema(whole(minimum=2))] = None
+    hashes: Annotated[int | None, PlainValidator(rules.Whole(1, MAX_ROWS))] = None
     memory: Annotated[int | None, PlainValidator(_memory), WithJsonSchema(_SIZE)] = None
     type: Annotated[
         str | None, PlainValidator(rules.choice(*(each.value for each in SketchKind)))
@@ -194,10 +166,8 @@ class SketchTree(TreeSection):
 
 def sketch_plan(question: SketchQuestion) -> dict[str, Any]:
     """Return the plan as plain values, with what it takes."""
-    own = {"noise": exact_scale(question.law), "cell_std_error": question.std_error}
     return {
-        "mechanism": question.mechanism,
-        **question.facts(own),
+        **plan_of_number(question, "cell_std_error"),
         "memory_bytes": CELL_BYTES * question.cells,
         "std_error": predicted_error(question.shape, question.law, *question.guess),
         "guess": dict(zip(("rows", "values"), question.guess, strict=True)),
@@ -207,7 +177,6 @@ def sketch_plan(question: SketchQuestion) -> dict[str, Any]:
 def sketch_description(question: SketchQuestion) -> Description:
     """Describe the plan of a sketch: its tables and their noise."""
     shape, levels = question.shape, len(question.sketches.levels)
-    noise = [level_noise(question.law, public=False)]
     tables = "one table" if levels == 1 else f"{levels} tables, one for each length of prefixes,"
 
     def errors(entry: Mapping[str, Any]) -> Errors:
@@ -223,15 +192,7 @@ def sketch_description(question: SketchQuestion) -> Description:
         errors=errors,
         size=f"a {_NAMES[shape.kind]} of the values of {clip(question.domain.column)}",
         budget=question.budget,
-        table=Table(
-            columns=(
-                Column("Noise of a cell", noise, Unit.LAW),
-                Column("Noise, standard deviation", noise, Unit.DEVIATION, "std error {}"),
-            ),
-            rows=["each cell"],
-            title="Cells",
-            caption="Noise",
-        ),
+        table=noise_table(question, "each cell", title="Cells", of=" of a cell"),
         facts={
             "Size": f"{tables} of {shape.rows} hash function{'s' * (shape.rows > 1)} by "
             f"{shape.width:,} columns, {CELL_BYTES * question.cells:,} bytes",

@@ -119,6 +119,31 @@ def whole_number(value: object) -> int:
     return value
 
 
+@dataclass(frozen=True)
+class Whole:
+    """The rule that a value is a whole number in a range.
+
+    >>> Whole(1, 2**40)(7)
+    7
+    """
+
+    least: int
+    most: int
+
+    def __call__(self, value: Any) -> int:
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if is_number and self.least <= value <= self.most:
+            return int(value)
+        raise RuleBroken(f"{shown(value)} must be {self.words}")
+
+    @property
+    def words(self) -> str:
+        """What it takes."""
+        exponent = self.most.bit_length() - 1
+        most = f"2^{exponent}" if self.most == 2**exponent >= 2**20 else self.most
+        return f"a whole number from {self.least} to {most}"
+
+
 def weight(value: object) -> float:
     """A number from 0 up."""
     number = _number(value)
@@ -380,6 +405,14 @@ def known_keys(given: Mapping[str, object], known: Iterable[str]) -> None:
             raise RuleBroken(unknown_key(key, names), at=f".{key}")
         if value is None:
             raise RuleBroken("has no value", at=f".{key}")
+
+
+def fields(value: object, by_key: Mapping[str, Callable[[object], Any]]) -> dict[str, Any]:
+    """The values of a section, each by its rule, without the kind that it names."""
+    given = section(value)
+    known_keys(given, by_key)
+    found = {key: at(f".{key}", by_key[key], each) for key, each in given.items()}
+    return {key: each for key, each in found.items() if key != "kind"}
 
 
 def exactly_one(**values: object) -> None:

@@ -145,6 +145,8 @@ def rule_schema(rule: Callable[..., object], type: object = None) -> Schema:
     """
     if isinstance(rule, rules.Choice):
         return words(*rule.allowed)
+    if isinstance(rule, rules.Whole):
+        return whole(minimum=rule.least, maximum=rule.most)
     return _RULES.get(rule, _TYPES.get(type, {}))
 
 

@@ -88,8 +88,6 @@ WORDS: dict[str, str] = {
     "input.connection_place": "`env:NAME` or `file:PATH`",
     "input._driver": "the name of an ADBC driver, or the path of its library",
     "input._three_names": "`PROJECT.DATASET.TABLE`",
-    "hierarchies._depth": "a whole number from 1 to 64",
-    "numbers._most": "a whole number from 1 to 2^20",
     "hierarchies._rows": "a whole number from 0 to 2^40",
     "boxes._whole": "a whole number from 1 to 2^50",
     "boxes.memory_bytes": "a number of bytes, or a size such as `64 MiB`",
@@ -323,6 +321,8 @@ def _rule_words(rule: Callable[..., Any]) -> str | None:
     """Describe the values that a rule accepts: its words, its choices, or its docstring."""
     if isinstance(rule, rules.Choice):
         return _choices(rule.allowed)
+    if isinstance(rule, rules.Whole):
+        return rule.words
     name = f"{rule.__module__.rpartition('.')[2]}.{getattr(rule, '__name__', '')}"
     if name in WORDS:
         return WORDS[name]

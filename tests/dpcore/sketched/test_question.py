@@ -325,10 +325,10 @@ def test_the_law_in_the_release_is_that_of_its_cells(kind: SketchKind) -> None:
     tree = released(question, texts(zipf_rows(2000)))
     table = np.concatenate([tree._chunk(place.number) for place in question.places])
     expected = RowError.from_table(question.shape, table.reshape(3, 128))
-    found = tree._error(0)
+    found = tree._level(0).error
     assert np.allclose(found.unbiased, expected.unbiased)
     assert np.allclose(found.counted, expected.counted)
-    assert tree._totals(0).tolist() == table.reshape(3, 128).sum(axis=1).tolist()
+    assert tree._level(0).totals.tolist() == table.reshape(3, 128).sum(axis=1).tolist()
 
 
 def test_the_heaviest_codes_are_found_by_descent() -> None:

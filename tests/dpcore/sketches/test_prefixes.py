@@ -36,7 +36,6 @@ def test_each_level_is_the_sketch_of_its_prefixes(kind: str) -> None:
             expected = SHAPE.empty()
             update(hashes[place], expected, codes >> np.uint64(50 - level), counts)
             assert (tables[place] == expected).all()
-        assert (sketches.from_bytes(sketches.to_bytes(tables)) == tables).all()
         assert tables.size == sketches.cells
 
 
@@ -66,9 +65,7 @@ def test_levels_that_are_none_and_codes_of_no_bits_or_too_many() -> None:
             make_sketches(1, bits=bits)
 
 
-def test_what_cannot_be_read_or_counted() -> None:
+def test_what_cannot_be_counted() -> None:
     sketches = make_sketches(3, 50)
-    with pytest.raises(ValueError, match="counters of 64 cells are not of 128"):
-        sketches.from_bytes(make_sketches(50).to_bytes(make_sketches(50).empty()))
     with pytest.raises(ValueError, match="one has more than 3 bits"):
         sketches.update(sketches.hashes(KEY), sketches.empty(), np.array([2**50], np.uint64))

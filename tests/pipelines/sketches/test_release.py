@@ -147,7 +147,7 @@ def test_csv_columns_are_read_as_the_type_says(tmp_path: Path) -> None:
 
 
 def test_values_that_are_none_of_the_column_are_refused() -> None:
-    """Digits behind the microsecond would be another value's."""
+    """Of times all digits are read: those behind the microsecond are another value's."""
     moments = pa.array([1577836800000000001, 1577836800000000000], pa.timestamp("ns"))
     table = pa.table({"day": moments, "word": ["a", "b"], "code": [10.0, 10.5]})
     config = {
@@ -161,13 +161,15 @@ def test_values_that_are_none_of_the_column_are_refused() -> None:
     }
     made = dptrees.release(table, config)
     assert made["day"].count(["2020-01-01", "2020-01-01T00:00:00.000000000"])["estimate"] == [1, 1]
+    written = "2020-01-01 00:00:00.000000001"
+    asked = [written, pd.Timestamp(written), f"{written[:-1]}2", "2020-01-01T01:00:00.000000001+01"]
+    assert made["day"].count(asked)["estimate"] == [1, 1, 0, 1]
     # Floats are read as whole numbers, as a column of pandas with missing integers is.
     assert made["whole"].count([10, "10.0", 10.0])["estimate"] == [1, 1, 1]
     assert made["code"].count(["10", "10.0"])["estimate"] == [1, 1]
     assert made["word"].top_among(["a", "b", "a"], 5)["label"] == ["a", "b"]
-    written = "2020-01-01 00:00:00.000000001"
     bad: list[tuple[str, Any]] = [
-        *(("day", each) for each in (written, pd.Timestamp(written), pd.NaT, "1.1")),
+        *(("day", each) for each in (f"{written}1", pd.NaT, "1.1")),
         *(("word", each) for each in (pd.NaT, pd.Timestamp(written), ["a"])),
         *((name, each) for name in ("whole", "code") for each in ("1_0", "\uff11", "x", "1.5")),
     ]
