@@ -139,7 +139,7 @@ def test_the_split_for_windows_is_the_best_for_them(power: int) -> None:
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("size", [*range(1, 13), 38, 39, 40])
 def test_the_tree_for_windows_is_near_the_best_of_all_trees(power: int, size: int) -> None:
-    """Also for windows as long as the series, of which there is one: a root and next to nothing."""
+    """Also for one window as long as the series: a root and next to nothing below it."""
     periods = 12 if size < 13 else 40
     setting = TemporalSetting(power=power, window=size)
     chains = [(1,), *((1, span) for span in range(2, periods + 1))]
