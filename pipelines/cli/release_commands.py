@@ -55,7 +55,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "dptrees query out/ages quantile --tree age 0.25 0.5 0.75",
         "dptrees query out/ages range --tree age 18 65 --json",
         "dptrees query out/ages top --tree work -n 3",
-        "dptrees query out/words count --tree words cat dog",
+        "dptrees query out/ages count --tree jobs farm office",
         "dptrees query out/ages above 500 --tree work",
         "dptrees query out/ages sum --tree work --paths office home",
         "dptrees query out/ages node --tree work --value office",

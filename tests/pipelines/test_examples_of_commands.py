@@ -19,7 +19,7 @@ from tests.pipelines.conftest import PROJECT, Outcome, Workspace
 
 DOCUMENT = PROJECT / "docs" / "reading-a-plan.md"
 BLOCK = re.compile(r"^```(yaml|text)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-# The configuration of the document is that of the examples, with a box.
+# The configuration of the document is that of the examples, with a box and a sketch.
 (AGES,) = (
     text for _, text in BLOCK.findall(DOCUMENT.read_text()) if text.startswith("release: ages")
 )
@@ -31,6 +31,7 @@ BOX = """\
         - {column: age, type: integer, lower: 0, upper: 128}
         - {column: hours, type: integer, lower: 0, upper: 64}
     rows: 1000
+  - {name: jobs, domain: {kind: sketch, column: work}, rows: 1000, values: 3, memory: 64 KiB}
 """
 # In front of it: a series of the same trees.
 DAILY = """\

@@ -38,12 +38,20 @@ def place(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return workspace
 
 
+def as_then(tree: dict[str, Any]) -> dict[str, Any]:
+    """A tree with the rule of its counts that was the default then (docs/decisions/0050)."""
+    of_counts = tree["domain"].get("kind") == "hierarchy" and "measure" not in tree
+    return tree | {"consistency": "top_down"} if of_counts else tree
+
+
 def opened(place: Workspace, name: str) -> list[str]:
     """Puts an old release, its rows, key and configuration into the working directory; returns the
     parameters of its runs."""
     _, settings, runs, _ = CONFIGURATIONS[name]
-    write_place(place.folder, settings)
     shutil.copytree(MADE / name / "release", place.folder / "out", dirs_exist_ok=True)
+    if not (place.folder / "out" / "plan.json").exists():  # no plan was kept yet
+        settings = settings | {"trees": [as_then(tree) for tree in settings["trees"]]}
+    write_place(place.folder, settings)
     if name in COUNTED:
         shutil.copy(MADE / name / LEDGER, place.folder / "budget.db")
     return runs
