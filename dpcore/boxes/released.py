@@ -75,7 +75,7 @@ class ReleasedHypercube(ReleasedColumns):
         tables = [self._rows(depth) for depth in plan.depths]
         if isinstance(plan, PartitionPlan) and MEASURED_ERROR in tables[0].column_names:
             measured = [pc.max(table[MEASURED_ERROR]).as_py() for table in tables]
-            own = tuple(math.inf if error is None else error**2 for error in measured)
+            own = tuple(math.inf if error is None else error * error for error in measured)
             variances, errors = LevelVariances(split=own, ended=own), plan.sketch_errors(own)
         return ReleasedPartition(
             domain=self.question.domain,

@@ -329,7 +329,7 @@ class RowError:
             means += np.diff(_running(first)[edges[at : at + 2]], axis=0)[0]
             second = first * atoms[at : at + size]
             squares += np.diff(_running(second)[edges[at : at + 2]], axis=0)[0]
-        variance = np.maximum(squares - means * means, 0.0) * scale**2
+        variance = np.maximum(squares - means * means, 0.0) * (scale * scale)
         if len(weights) > 1:
             variance = np.full_like(means, self.moments(estimator).variance)
         low = np.searchsorted(np.cumsum(weights[0]), half, side="right")
