@@ -147,7 +147,7 @@ def test_csv_columns_are_read_as_the_type_says(tmp_path: Path) -> None:
 
 
 def test_values_that_are_none_of_the_column_are_refused() -> None:
-    """Of times all digits are read: those behind the microsecond are another value's."""
+    """All digits of times are read: those behind the microsecond are another value's."""
     moments = pa.array([1577836800000000001, 1577836800000000000], pa.timestamp("ns"))
     table = pa.table({"day": moments, "word": ["a", "b"], "code": [10.0, 10.5]})
     config = {
