@@ -175,7 +175,7 @@ def sizes(runs: int) -> str:
     return "\n\n".join(parts)
 
 
-def rows_of_sketches(runs: int) -> str:
+def sketch_table(runs: int) -> str:
     """W1 of count sketches of as many cells in one row or more, k = 64."""
     lines = []
     for source, cells in itertools.product(LAWS, (1024, 16_384)):
@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     text = (
         f"{sizes(options.runs)}\n\nCount sketches of j rows, as many cells in all, k 64, "
-        f"epsilon 1: W1.\n\n{rows_of_sketches(options.runs)}\n\n"
+        f"epsilon 1: W1.\n\n{sketch_table(options.runs)}\n\n"
         "Count sketches by their width, a million rows, k 1,024, epsilon 1: W1. The default is "
         f"2^18.\n\n{widths(max(2, options.runs // 2))}\n"
     )

@@ -363,7 +363,7 @@ def whole_units_cost(question: SeriesQuestion) -> float | None:
     fits = question.adds_up and sums_fit(question.levels[0], periods)
     sums = PeriodSums.for_periods(periods) if fits else None
 
-    def of_totals(split: TemporalSplit, counted: int) -> float:
+    def totals_error(split: TemporalSplit, counted: int) -> float:
         found = with_shares(split.tree, split.shares, replace(setting, max_periods=counted))
         return found.error
 
@@ -372,10 +372,10 @@ def whole_units_cost(question: SeriesQuestion) -> float | None:
         is_short = counted == 1 or periods <= MOST_PERIODS_TOGETHER
         if sums is not None and is_short and sums.mean_error(counted, window) < split.error:
             return sums.mean_error(counted)
-        return of_totals(split, counted)
+        return totals_error(split, counted)
 
     if math.isclose(own, planned(most), rel_tol=1e-6):
         return own / planned(1)
     # The fan-out was given. One above the number of periods makes a tree of periods alone.
     fanout = (*question.temporal.spans, periods + 1)[1]
-    return own / of_totals(split_of_fanout(periods, fanout, replace(setting, window=window)), 1)
+    return own / totals_error(split_of_fanout(periods, fanout, replace(setting, window=window)), 1)

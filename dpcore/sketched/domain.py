@@ -187,11 +187,11 @@ class SketchDomain(Coded):
             ValueError: one is no value of the column.
         """
         if not self.widths:
-            return np.zeros(len(values), np.int64), self._codes_of(values, blocks)
+            return np.zeros(len(values), np.int64), self._value_codes(values, blocks)
         levels, codes = zip(*map(self._prefix, values), strict=True) if values else ((), ())
         return np.array(levels, np.int64), np.array(codes, np.uint64)
 
-    def _codes_of(self, values: Sequence[object], blocks: KeyedBlocks) -> Codes:
+    def _value_codes(self, values: Sequence[object], blocks: KeyedBlocks) -> Codes:
         """The codes of values, read together where one type fits them all."""
         for type in TYPES[self.type].asked:
             with suppress(pa.ArrowException, TypeError, ValueError):
@@ -199,7 +199,7 @@ class SketchDomain(Coded):
                 codes: Codes = value_ids(column, blocks)[0][:, 0].copy()
                 return codes
         if len(values) != 1:
-            return np.concatenate([self._codes_of([value], blocks) for value in values])
+            return np.concatenate([self._value_codes([value], blocks) for value in values])
         raise ValueError(
             f"value: {values[0]!r} is not one of {TYPES[self.type].needed}, as column "
             f"{self.column} has"

@@ -153,7 +153,7 @@ class ReleasedSketch(Released):
     def _answers(self, level: int, codes: Codes, labels: Sequence[str]) -> list[Answer]:
         found, cells = self._level(level), self._cells(level, codes)
         raw = combined(found.estimator, cells, found.totals, self._hashes[level])
-        law = found.error.of_values(found.estimator, cells, found.totals, self.confidence)
+        law = found.error.code_errors(found.estimator, cells, found.totals, self.confidence)
         if self.question.shape.signed:
             law = (np.zeros(len(raw)), *law[1:])
         values = np.stack([raw, *law], axis=1).tolist()

@@ -17,7 +17,7 @@ of that law give the bias and variance of minimum and median.
 
 A code with rows has them in one cell C of each row and in T. Without them, C is one of w cells of
 equal law, and the w - 1 others are in the table unchanged. So the law of its error is that of
-the others alone (`RowError.of_values`): of the minimum that of another cell; of the unbiased
+the others alone (`RowError.code_errors`): of the minimum that of another cell; of the unbiased
 estimate, C less the mean M = (T - C) / (w - 1) of the others, that of another cell less M. With A =
 (w C' - T) / (w - 1) for another cell C' and u the code's unbiased estimate,
 
@@ -287,7 +287,7 @@ class RowError:
             float(atoms[min(int(np.searchsorted(high, 1 - half)), last)]),
         )
 
-    def of_values(
+    def code_errors(
         self, estimator: SketchEstimator, cells: Floats, totals: Floats, confidence: float
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """The errors of codes: bias, variance and both ends, each (n,).
@@ -304,7 +304,8 @@ class RowError:
         >>> from dptrees.dpcore.sketches.sketch import SketchKind
         >>> shape = SketchShape(kind=SketchKind.COUNT_MIN, rows=1, width=4)
         >>> law = RowError.from_table(shape, np.array([[2, 4, 90, 3]]))
-        >>> found = law.of_values(SketchEstimator.MINIMUM, np.array([[90.0]]), np.array([99]), 0.9)
+        >>> cells, totals = np.array([[90.0]]), np.array([99])
+        >>> found = law.code_errors(SketchEstimator.MINIMUM, cells, totals, 0.9)
         >>> [round(float(each[0]), 3) for each in found]
         [3.0, 0.667, 2.0, 4.0]
         """

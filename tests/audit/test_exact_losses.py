@@ -203,7 +203,7 @@ def a_level_left_without_noise(patch: Patch) -> None:
         patch.setattr(module, "add_noise", few_without)
 
 
-def rows_of_a_sketch_forgotten(patch: Patch) -> None:
+def a_hash_function_forgotten(patch: Patch) -> None:
     own = sensitivity.sketch_sensitivity
     patch.setattr(
         partition_plan, "sketch_sensitivity", lambda near, rows, signed: own(near, 1, signed=signed)
@@ -282,7 +282,7 @@ RARE = (
     sums_inside_a_node_forgotten,
     rows_of_the_first_leaf_counted_twice,
     values_clamped_one_beyond_the_bound,
-    rows_of_a_sketch_forgotten,
+    a_hash_function_forgotten,
     signs_of_a_sketch_forgotten,
     splits_that_exact_counts_decide,
     an_unmeasured_root_read_exactly,
@@ -310,8 +310,8 @@ FAULTS: list[tuple[Callable[[Patch], None], str, str]] = [
     (a_moved_row_paid_as_an_added_one, BOXES, "epsilon"),
     (a_moved_row_paid_as_an_added_one, BOXES, "rho"),
     (a_moved_row_paid_as_an_added_one, SKETCHES, "epsilon"),
-    (rows_of_a_sketch_forgotten, SKETCHES, "epsilon"),
-    (rows_of_a_sketch_forgotten, SKETCHES, "rho"),
+    (a_hash_function_forgotten, SKETCHES, "epsilon"),
+    (a_hash_function_forgotten, SKETCHES, "rho"),
     (signs_of_a_sketch_forgotten, SKETCHES, "rho"),
     (every_tree_given_the_whole_budget, SEVERAL, "epsilon"),
     (every_tree_given_the_whole_budget, SEVERAL, "rho"),

@@ -113,7 +113,7 @@ PRIVACY = {"hierarchy": RHO, "ordered": EPSILON, "sparse": EPSILON | {"epsilon":
 
 
 @pytest.fixture(scope="module", params=TREES)
-def statements_of(request: pytest.FixtureRequest) -> tuple[Any, dict[str, int]]:
+def stated(request: pytest.FixtureRequest) -> tuple[Any, dict[str, int]]:
     rows, numbers = counted()
     config = {"privacy": PRIVACY[request.param], "trees": [{"name": "t"} | TREES[request.param]]}
     return dptrees.release(rows, config)["t"], numbers
@@ -133,10 +133,10 @@ def false_verdicts(found: Answers, numbers: dict[str, int]) -> np.ndarray[Any, A
 
 
 @pytest.mark.parametrize("confidence", [0.95, 0.6])
-def test_false_verdicts(statements_of: tuple[Any, dict[str, int]], confidence: float) -> None:
+def test_false_verdicts(stated: tuple[Any, dict[str, int]], confidence: float) -> None:
     """Counts lie at the threshold and one below it, where verdicts are most often false. Keys have
     noise of their own, so one leaf of each is an independent trial."""
-    tree, numbers = statements_of
+    tree, numbers = stated
     found = tree.at_confidence(confidence).above(ROWS)
     wrong, most = false_verdicts(found, numbers), stats.binom.isf(FALSE_ALARM, KEYS, 1 - confidence)
     assert (wrong.sum(axis=0) <= most).all()
@@ -146,9 +146,9 @@ def test_false_verdicts(statements_of: tuple[Any, dict[str, int]], confidence: f
     assert (planted.sum(axis=0) > stats.binom.isf(FALSE_ALARM, KEYS, 0.05)).any()
 
 
-def test_simultaneous_verdicts(statements_of: tuple[Any, dict[str, int]]) -> None:
+def test_simultaneous_verdicts(stated: tuple[Any, dict[str, int]]) -> None:
     """The four leaves of a key together: any false one counts."""
-    tree, numbers = statements_of
+    tree, numbers = stated
     together = tree.at_confidence(1 - 0.05 / len(LEAVES)).above(ROWS)
     wrong = false_verdicts(together, numbers).any(axis=1).sum()
     separate = false_verdicts(tree.above(ROWS), numbers).any(axis=1).sum()

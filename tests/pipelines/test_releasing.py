@@ -32,6 +32,7 @@ from dptrees.transforms.keys import KeyReference
 from dptrees.transforms.release import Release
 from tests.pipelines.conftest import (
     NONCE,
+    Change,
     Outcome,
     Workspace,
     put,
@@ -46,13 +47,22 @@ BESIDE_PARTS = {"manifest.json", "nonce.json", "plan.json", "record.json", "repo
 
 # The first tree is one of many parts, so that a process can be killed between them.
 wide = put("trees.0.domain.cells", 140_000)
+SKETCH = {"domain": {"kind": "sketch", "column": "place"}, "hashes": 7}
+sketched = update(trees=[{"name": "sketch", "width": 2**20, **SKETCH}])
+
+
+@pytest.fixture(scope="module", params=[wide, sketched], ids=["tree", "sketch"])
+def parts(request: pytest.FixtureRequest) -> Change:
+    """A configuration of many parts."""
+    change: Change = request.param
+    return change
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def undisturbed(parts: Change, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace with the release of many parts."""
     workspace = Workspace(tmp_path_factory.mktemp("undisturbed"))
-    workspace.make(wide)
+    workspace.make(parts)
     return workspace
 
 
@@ -89,9 +99,13 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_and_run_again(
-    workspace: Workspace, undisturbed: Workspace, monkeypatch: pytest.MonkeyPatch, moment: str
+    workspace: Workspace,
+    parts: Change,
+    undisturbed: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
 ) -> None:
-    path, elsewhere = workspace.configure(wide), workspace.folder / "tmp"
+    path, elsewhere = workspace.configure(parts), workspace.folder / "tmp"
     elsewhere.mkdir()
     monkeypatch.setenv("TMPDIR", str(elsewhere))
     run = (KILLED, moment, "release", path, *NONCE)

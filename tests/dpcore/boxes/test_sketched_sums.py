@@ -192,7 +192,7 @@ SIDES = ((0, 1024), (0, 512), (128, 160), (0, 17), (300, 301))
 
 
 @cache
-def rows_of(heavy: int) -> pa.RecordBatch:
+def heavy_rows(heavy: int) -> pa.RecordBatch:
     """Rows in some equally heavy values and single ones between: with the width over 9 to 30 of
     them, collisions have the tails that normal margins miss."""
     places = np.linspace(3, 1020, heavy).astype(np.int64)
@@ -211,7 +211,7 @@ def noisy_tree(
     # Nothing but sketches: what they are wrong by shows.
     plan = replace(plan, sketches=replace(plan.sketches, counters=0))
     question = replace(question, plan=plan)
-    rows = rows_of(heavy)
+    rows = heavy_rows(heavy)
     return released(question, rows, ReleaseKey(draw.to_bytes(32, "big")))
 
 
@@ -225,7 +225,7 @@ def test_intervals_of_boxes_hold_as_often_as_stated(kind: SketchKind, heavy: int
     for draw in range(draws):
         tree = noisy_tree(draw, heavy=heavy, kind=kind).at_confidence(confidence)
         for place, side in enumerate(SIDES):
-            truth, answer = rows_in(rows_of(heavy), {"c0": side}), tree.box({"c0": side})
+            truth, answer = rows_in(heavy_rows(heavy), {"c0": side}), tree.box({"c0": side})
             inner = tree.box_sums([side]).inner if answer.std_error is None else None
             held[place] += answer.ci_low <= truth <= answer.ci_high
             if inner is None and answer.std_error is not None:

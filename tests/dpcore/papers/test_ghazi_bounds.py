@@ -155,9 +155,9 @@ def test_lemma_4_3_holds_where_c_is_an_integer_already() -> None:
         cutoff = math.floor(2 * bound / Fraction(made.published_threshold))
         if cutoff >= 2:
             tau = 2 * bound / cutoff
-            Classification(**{**vars_of(made), "tau": tau}).check_accuracy()
+            Classification(**{**fields_by_name(made), "tau": tau}).check_accuracy()
 
 
-def vars_of(made: Classification) -> dict[str, object]:
+def fields_by_name(made: Classification) -> dict[str, object]:
     names = ("depth", "root_bound", "eta", "alpha", "tau", "epsilon", "delta")
     return {name: getattr(made, name) for name in names}

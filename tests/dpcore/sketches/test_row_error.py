@@ -111,7 +111,7 @@ def test_a_codes_own_rows_are_left_out_of_its_law(kind: SketchKind, rows: int) -
             draws = np.array([combine(each) for each in itertools.product(atoms, repeat=rows)])
             totals = table.sum(axis=1).astype(float)
             bias, variance, low, high = (
-                float(each[0]) for each in law.of_values(estimator, own[:, None], totals, 0.8)
+                float(each[0]) for each in law.code_errors(estimator, own[:, None], totals, 0.8)
             )
             assert bias == pytest.approx(draws.mean())
             if rows % 2:
@@ -143,7 +143,7 @@ def test_the_error_of_a_code_with_most_rows(
         estimator = min(both, key=lambda each: law.moments(each).variance)
         cells = code_cells(table, hashes, np.array([CODES[0], ABSENT[0]]))
         found = combined(estimator, cells, totals, hashes)
-        bias, variance, low, high = law.of_values(estimator, cells, totals, 0.95)
+        bias, variance, low, high = law.code_errors(estimator, cells, totals, 0.95)
         errors[draw] = found - bias - truth
         reach[draw] = np.sqrt(variance)
         holds[draw] = (found - high <= truth) & (truth <= found - low)
