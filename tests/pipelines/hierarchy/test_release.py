@@ -427,7 +427,7 @@ def test_rhode_island(census: Any) -> None:
 
 
 def test_sums_of_five_thousand_empty_blocks(census: Any, tmp_path: Path) -> None:
-    """Estimates are right for any choice of blocks; counts put a person into each."""
+    """Estimates are right for any choice of blocks; counts put people into some empty ones."""
     workspace, truth = census
     empty = [code for code, people in truth.items() if len(code) == 15 and not people][:5000]
     (tmp_path / "paths.txt").write_text("\n".join(empty))
@@ -436,7 +436,8 @@ def test_sums_of_five_thousand_empty_blocks(census: Any, tmp_path: Path) -> None
     (answer,) = json.loads(outcome.out)["answers"]
     assert abs(answer["estimate"]) < 5 * answer["std_error"]  # one false alarm in 10^6
     assert answer["ci_low"] == 0 and answer["ci_high"] < answer["count"] / 2
-    assert 0.5 < answer["count"] / len(empty) < 2.5
+    # Decision 0050 measured .24 to 1.3 people an empty block, by the budget.
+    assert 0.1 < answer["count"] / len(empty) < 1
 
 
 def test_rhode_island_adds_up_at_every_node(census: Any) -> None:
