@@ -50,6 +50,8 @@ def _bound(value: object) -> int:
 
 AUTO = "auto"
 DEFAULT_SHARE = Fraction(1, 20)
+# Of the budget, for a bound of a unit.
+UNIT_SHARE = Fraction(3, 20)
 DEFAULT_AT_MOST = 10_000
 
 
@@ -62,7 +64,7 @@ class AutoBound:
         at_most: the largest bound that may be chosen.
     """
 
-    share: Fraction = DEFAULT_SHARE
+    share: Fraction = UNIT_SHARE
     at_most: int = DEFAULT_AT_MOST
 
 

@@ -76,7 +76,7 @@ def test_keys_are_bounded_in_the_same_way(filled: Workspace) -> None:
     shutil.rmtree(filled.output)
     bounds = filled.make(keyed(max_rows="auto")).plan.bounds
     assert list(chosen(filled)) == ["max_rows", "max_keys"]
-    assert bounds is not None and bounds.plan.budget.amount == Fraction(3, 20)
+    assert bounds is not None and bounds.plan.budget.amount == Fraction(1, 4)
 
 
 def test_private_keys_are_selected_with_the_chosen_bounds(filled: Workspace) -> None:
@@ -94,7 +94,7 @@ def test_private_keys_are_selected_with_the_chosen_bounds(filled: Workspace) -> 
     assert bounds is not None and selection is not None
     assert selection.unit.rows == chosen(filled)["max_keys"]
     assert plan.promised is not None and plan.promised[0] == 4
-    assert bounds.plan.spending.epsilon == Fraction(1, 5)
+    assert bounds.plan.spending.epsilon == Fraction(3, 5)
     printed = filled.succeed("verify", filled.output).out
     assert "bounds: bounds is complete" in printed and "selection: keys is complete" in printed
     shutil.rmtree(filled.output / "bounds")
@@ -223,7 +223,7 @@ def test_every_guarantee_adds_up_with_bounds_of_values(
     guarantee: Any = numbered.make(change).manifest["guarantee"]
     values = chosen(numbered)
     assert values["range-1.lower"] < 30 < values["range-1.upper"]
-    parts = 4 if "unit" in privacy else 3
+    parts = 6 if "unit" in privacy else 3
     measure = "rho" if "rho" in privacy else "epsilon"
     assert Fraction(guarantee[f"bounds_{measure}"]) == Fraction(guarantee[measure]) * parts / 20
     numbered.succeed("verify", numbered.output, "--data", numbered.configure(change))
