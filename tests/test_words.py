@@ -39,8 +39,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tests/pipelines/ledger/asked.py": ("ask of a ledger", "asks for"),
     # A row that tests/pipelines/test_inputs_page.py reads.
     "docs/inputs.md": ("| texts, bytes |",),
-    # The titles of a table that benchmarks/rectangles.py draws; the roads are data.
-    "docs/synthetic-accuracy.md": ("over those of adaptive", "air times, roads"),
     # To be reworded with the functions of this module.
     "pipelines/show/figures.py": ("texts of what is none",),
 }

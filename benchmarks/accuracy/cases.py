@@ -140,32 +140,24 @@ _ADULT = {
 
 def found_sets(data: Path = SHARED_DATA, flights: Path = FLIGHTS) -> list[DataSet]:
     """All sets whose files exist, the sets of 4,096 cells first."""
-    made: list[tuple[str, str, Floats]] = []
+    made: list[tuple[str, Floats]] = []
     if flights.exists():
         for name, (column, lower, upper) in _FLIGHTS.items():
-            made.append((name, "4096", count_cells(_flights(flights, column), lower, upper, CELLS)))
-    native = []
+            made.append((name, count_cells(_flights(flights, column), lower, upper, CELLS)))
     if (data / "adult.csv").exists():
         columns = _adult(data / "adult.csv")
         for name, (column, codes) in _ADULT.items():
-            made.append((name, "4096", count_cells(columns[column], 0, codes, CELLS)))
-            if name != "capital gain":
-                native.append(
-                    (f"{name}, native", "native", count_cells(columns[column], 0, codes, codes))
-                )
+            made.append((name, count_cells(columns[column], 0, codes, CELLS)))
     for name, make in _SYNTHETIC.items():
-        made.append((name, "4096", make(np.random.default_rng([_SEED, *name.encode()]))))
-    found = [
-        DataSet(name=name, group=group, shape=counts / counts.sum())
-        for name, group, counts in made + native
-    ]
+        made.append((name, make(np.random.default_rng([_SEED, *name.encode()]))))
+    found = [DataSet(name=name, group="4096", shape=counts / counts.sum()) for name, counts in made]
     blocks = data / "ri_2010_blocks.csv"
     return [*found, _blocks(blocks)] if blocks.exists() else found
 
 
 PERCENTILES = tuple(Fraction(percent, 100) for percent in range(1, 100))
 # Numbers of evenly spread quantiles that a user may request.
-QUANTILES = {m: tuple(Fraction(i, m + 1) for i in range(1, m + 1)) for m in (1, 3, 9, 99)}
+QUANTILES = {m: tuple(Fraction(i, m + 1) for i in range(1, m + 1)) for m in (1, 3, 9)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,14 +245,6 @@ class Answers:
     nodes: dict[str, Floats] = field(default_factory=dict)
 
 
-class Origin(Enum):
-    """Where a method comes from."""
-
-    OURS = "this project"
-    PACKAGE = "released package"
-    PAPER = "paper"
-
-
 class Tree(Enum):
     """What is counted."""
 
@@ -285,7 +269,6 @@ class Method:
 
     Attributes:
         name: title of its lines in the tables, followed by the way in which a release is read.
-        origin: where it comes from.
         run: gives releases, or raises `Absent`.
         trees: of what it can answer: cells in a row, a hierarchy.
         quantile_counts: the numbers of quantiles that it can release, one release each; 0: it
@@ -293,7 +276,6 @@ class Method:
     """
 
     name: str
-    origin: Origin
     run: Run
     quantile_counts: tuple[int, ...] = (0,)
     trees: frozenset[Tree] = frozenset({Tree.ORDERED})
@@ -313,7 +295,6 @@ TASKS: Mapping[str, Norm] = {
     "nodes, all levels": "square",
     **{f"nodes, {level}": "square" for level in LEVELS},
     **{f"{m} quantiles, rank": "absolute" for m in QUANTILES},
-    **{f"{m} quantiles, value": "absolute" for m in QUANTILES},
 }
 
 
@@ -327,7 +308,7 @@ def draw_ranges(cells: int) -> tuple[Integers, Integers]:
 
 
 def measure_errors(case: Case, answers: Answers) -> dict[str, float]:
-    """By task, the mean error of one release: squares of rows, rows, or thousandths of the domain.
+    """By task, the mean error of one release: squares of rows, or rows.
 
     Only requested tasks are measured.
     """
@@ -345,9 +326,9 @@ def measure_errors(case: Case, answers: Answers) -> dict[str, float]:
         cells = cells_at(answers.prefixes, case.quantiles)
     for number, fractions in QUANTILES.items():
         if number in (case.quantile_count or number,) and all(each in cells for each in fractions):
-            rank, value = quantile_errors(truth, fractions, [cells[each] for each in fractions])
-            found[f"{number} quantiles, rank"] = rank
-            found[f"{number} quantiles, value"] = value
+            found[f"{number} quantiles, rank"] = rank_error(
+                truth, fractions, [cells[each] for each in fractions]
+            )
     return found
 
 
@@ -377,21 +358,16 @@ def cells_at(prefixes: Floats, quantiles: Sequence[Fraction]) -> dict[Fraction, 
     return dict(zip(quantiles, cells.tolist(), strict=True))
 
 
-def quantile_errors(
-    truth: Integers, quantiles: Sequence[Fraction], released: Sequence[int]
-) -> tuple[float, float]:
-    """Distances of requested ranks from the ranks of the released cells, in rows, and of these
-    cells from the right ones, in thousandths of the domain: means.
+def rank_error(truth: Integers, quantiles: Sequence[Fraction], released: Sequence[int]) -> float:
+    """The mean distance of requested ranks from the ranks of the released cells, in rows.
 
-    >>> quantile_errors(np.array([10, 10, 30, 40]), [Fraction(1, 2)], [1])
-    (10.0, 250.0)
+    >>> rank_error(np.array([10, 10, 30, 40]), [Fraction(1, 2)], [1])
+    10.0
     """
     cells, ranks = np.asarray(released), np.array([float(each) for each in quantiles]) * truth[-1]
     before = np.concatenate([[0], truth])[cells]
-    rank = np.maximum(0.0, np.maximum(before - ranks, ranks - truth[cells]))
-    right = np.searchsorted(truth, ranks, side="left")
-    value = np.abs(cells - right) * 1000 / truth.size
-    return float(rank.mean()), float(value.mean())
+    distances = np.maximum(0.0, np.maximum(before - ranks, ranks - truth[cells]))
+    return float(distances.mean())
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -407,7 +383,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Error:
-    """An error, in rows times epsilon (or the square root of 2 rho) or thousandths of the domain.
+    """An error, in rows times epsilon (or the square root of 2 rho).
 
     Attributes:
         mean: a root of a mean of squares, or a mean.
@@ -433,8 +409,7 @@ class Error:
         if TASKS[task] == "square":
             mean = sqrt(mean)
             deviation = deviation / (2 * mean) if mean else 0.0
-        factor = 1.0 if task.endswith("value") else scale
-        return cls(mean=mean * factor, deviation=deviation * factor, releases=found.size)
+        return cls(mean=mean * scale, deviation=deviation * scale, releases=found.size)
 
 
 class Records:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -23,7 +23,6 @@ from benchmarks.accuracy.cases import (
     Case,
     DataSet,
     Method,
-    Origin,
     Tree,
 )
 from dptrees.dpcore.noise.randomness import ReleaseKey
@@ -35,7 +34,6 @@ from dptrees.pipelines.sections.document import ConfigurationError
 
 _TREE = "x"
 _KEY = ReleaseKey(b"accuracy: a public constant key.")
-Section = Callable[[Case], Mapping[str, Any]]
 
 
 def plan_tree(tree: Mapping[str, Any], privacy: Mapping[str, Any]) -> ReleasePlan:
@@ -115,14 +113,16 @@ def _hierarchy(data: DataSet) -> Mapping[str, Any]:
     }
 
 
-def _run(section: Section, case: Case, numbers: Sequence[int]) -> list[Mapping[str, Answers]]:
+def _run(
+    keys: Mapping[str, Any], case: Case, numbers: Sequence[int]
+) -> list[Mapping[str, Answers]]:
     cells, levels = case.counts.size, tuple(case.data.levels)
     if levels:
-        tree = {"domain": _hierarchy(case.data), **section(case)}
+        tree = {"domain": _hierarchy(case.data), **keys}
     else:
         domain = {"column": "x", "type": "number", "lower": 0, "upper": cells, "cells": cells}
         quantiles = [float(each) for each in case.quantiles]
-        tree = {"domain": domain, "quantiles": quantiles, **section(case)}
+        tree = {"domain": domain, "quantiles": quantiles, **keys}
     plan = _planned(json.dumps(tree), case.privacy.measure, case.privacy.amount)
     return [
         _answers(
@@ -135,57 +135,21 @@ def _run(section: Section, case: Case, numbers: Sequence[int]) -> list[Mapping[s
 
 
 ORDERED, HIERARCHY = frozenset({Tree.ORDERED}), frozenset({Tree.HIERARCHY})
-COUNTS, ESTIMATES = {"optimize_for": "counts"}, {"optimize_for": "estimates"}
-ADAPTIVE, FACTORISED = {"mechanism": "adaptive"}, {"mechanism": "factorised"}
-RANGES, QUANTILE = {"objective": "ranges"}, {"objective": "quantiles"}
-# Whole levels for counts with the other repair.
-TOP_DOWN = {**COUNTS, "consistency": "top_down"}
-# The keys of a tree's section, whether it has a public guess of the rows, which is right, and the
-# trees that it answers. Trees for quantiles are released for each number of them.
-METHODS: dict[str, tuple[Mapping[str, Any], bool, frozenset[Tree]]] = {
-    "planned": ({}, False, ANY_TREE),
-    "planned, guess": ({}, True, ANY_TREE),
-    "planned, for counts": (COUNTS, True, ORDERED),
-    "planned, ranges, for counts": (RANGES | COUNTS, True, ORDERED),
-    "planned, for counts, top down": ({"objective": "cdf"} | TOP_DOWN, True, ORDERED),
-    "planned, ranges, for counts, top down": (RANGES | TOP_DOWN, True, ORDERED),
-    "planned, quantiles, for counts": (QUANTILE | COUNTS, True, ORDERED),
-    "planned, quantiles, guess": (QUANTILE, True, ORDERED),
-    "planned, ranges": (RANGES, False, ORDERED),
-    "planned, quantiles": (QUANTILE, False, ORDERED),
-    **{f"planned, {x}": ({"level_weights": {x: 1}}, False, HIERARCHY) for x in LEVELS},
-    **{f"planned, guess, {x}": ({"level_weights": {x: 1}}, True, HIERARCHY) for x in LEVELS},
-    **{
-        f"adaptive, for counts, {x}": (
-            ADAPTIVE | COUNTS | {"level_weights": {x: 1}},
-            True,
-            HIERARCHY,
-        )
-        for x in LEVELS
-    },
-    "tree": ({"mechanism": "tree"}, False, HIERARCHY),
-    "adaptive, for counts": (ADAPTIVE | COUNTS, False, ANY_TREE),
-    "adaptive, for counts, guess": (ADAPTIVE | COUNTS, True, ANY_TREE),
-    "adaptive, for estimates": (ADAPTIVE | ESTIMATES, True, ANY_TREE),
-    "exponential": ({"mechanism": "exponential"}, False, ORDERED),
-    "factorised": (FACTORISED, False, ORDERED),
-    "factorised, ranges": (FACTORISED | RANGES, False, ORDERED),
+# The keys of a tree's section, and the trees that it answers. Trees for quantiles are released for
+# each number of them.
+METHODS: dict[str, tuple[Mapping[str, Any], frozenset[Tree]]] = {
+    "planned": ({}, ANY_TREE),
+    "planned, ranges": ({"objective": "ranges"}, ORDERED),
+    "planned, quantiles": ({"objective": "quantiles"}, ORDERED),
+    **{f"planned, {level}": ({"level_weights": {level: 1}}, HIERARCHY) for level in LEVELS},
 }
 
 
-def _method(name: str, keys: Mapping[str, Any], guesses: bool, trees: frozenset[Tree]) -> Method:
-    def section(case: Case) -> Mapping[str, Any]:
-        return {**keys, "guess": {"rows": case.rows}} if guesses else keys
-
-    numbers = tuple(QUANTILES) if "quantiles" in name else (0,)
-    if name == "exponential":
-        # Of 99 quantiles it draws for a third of a second, and trees are closer long before.
-        numbers = (1, 3, 9)
+def _method(name: str, keys: Mapping[str, Any], trees: frozenset[Tree]) -> Method:
     return Method(
         name=name,
-        origin=Origin.OURS,
-        run=partial(_run, section),
-        quantile_counts=numbers,
+        run=partial(_run, keys),
+        quantile_counts=tuple(QUANTILES) if "quantiles" in name else (0,),
         trees=trees,
     )
 
@@ -194,29 +158,13 @@ OURS = tuple(_method(name, *own) for name, own in METHODS.items())
 
 
 def by_default(task: str) -> str:
-    """Return the method for a user who names the task and guesses nothing.
+    """Return the method for a user who names the task alone.
 
     >>> by_default("9 quantiles, rank"), by_default("ranges"), by_default("nodes, tract")
     ('planned, quantiles', 'planned, ranges', 'planned, tract')
     """
-    return _planned_for(task, "")
-
-
-def with_guess(task: str) -> str:
-    """Return the method for a user who guesses the rows too.
-
-    >>> with_guess("9 quantiles, rank"), with_guess("ranges"), with_guess("nodes, tract")
-    ('planned, quantiles, guess', 'planned, ranges, for counts', 'planned, guess, tract')
-    """
-    if task == "ranges":
-        return "planned, ranges, for counts"
-    return "planned, for counts" if task == "prefixes" else _planned_for(task, ", guess")
-
-
-def _planned_for(task: str, guess: str) -> str:
-    if task.startswith("nodes, "):
-        level = task.removeprefix("nodes, ")
-        return f"planned{guess}, {level}" if level in LEVELS else f"planned{guess}"
+    if task.startswith("nodes, ") and (level := task.removeprefix("nodes, ")) in LEVELS:
+        return f"planned, {level}"
     if "quantiles" in task:
-        return f"planned, quantiles{guess}"
-    return f"planned, ranges{guess}" if task == "ranges" else f"planned{guess}"
+        return "planned, quantiles"
+    return "planned, ranges" if task == "ranges" else "planned"

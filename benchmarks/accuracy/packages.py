@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.cases import ANY_TREE, Absent, Answers, Case, Method, Origin, Tree
+from benchmarks.accuracy.cases import ANY_TREE, Absent, Answers, Case, Method, Tree
 
 _PROGRAM = Path(__file__).with_name("package_releases.py")
 PYTHON = Path(__file__).resolve().parents[2] / "build" / "peers" / "bin" / "python"
@@ -100,7 +100,6 @@ def package_methods(python: Path) -> tuple[Method, ...]:
     return tuple(
         Method(
             name=name,
-            origin=Origin.PACKAGE,
             run=partial(packages.run, name),
             quantile_counts=numbers,
             trees=ANY_TREE if name in _HISTOGRAMS else frozenset({Tree.ORDERED}),

@@ -42,7 +42,6 @@ from benchmarks.accuracy.cases import (
     Answers,
     Case,
     Method,
-    Origin,
     Privacy,
     Tree,
     draw_ranges,
@@ -451,7 +450,6 @@ PAPERS = (
     *(
         Method(
             name=name,
-            origin=Origin.PAPER,
             run=partial(_run, name, estimate),
             trees=ANY_TREE if name in _ALSO_FOR_NODES else frozenset({Tree.ORDERED}),
         )
@@ -459,7 +457,6 @@ PAPERS = (
     ),
     Method(
         name="equal split",
-        origin=Origin.PAPER,
         run=_level_run,
         trees=frozenset({Tree.HIERARCHY}),
     ),

@@ -86,7 +86,7 @@ def falls(runs: int, most: int) -> list[Fall]:
     ]
     found = mapped(run_case, cases)
     return [
-        Fall(name=name, rows=sizes(most), means=tuple(each[name][0] for each in found))
+        Fall(name=name, rows=sizes(most), means=tuple(each[name] for each in found))
         for name in RATES
     ]
 

@@ -46,7 +46,6 @@ import numpy as np
 import pyarrow as pa
 from scipy.optimize import isotonic_regression
 
-from benchmarks.reproduction.simulation import simulate
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.boxes.domain import HypercubeDomain
 from dptrees.dpcore.boxes.plan import Holding, PartitionMechanism
@@ -56,14 +55,12 @@ from dptrees.dpcore.boxes.planner import (
     plan_partition,
 )
 from dptrees.dpcore.boxes.question import PLANNERS, HypercubeQuestion
-from dptrees.dpcore.levels.planner import plan_tree
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.ordered.numbers import NumberDomain
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.release.released import release_rows
 from dptrees.dpcore.sketches.sketch import SketchKind
-from dptrees.dpcore.uniform.plan import TreeSetting
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -236,22 +233,6 @@ def srrw_release(points: Floats, epsilon: float, rng: np.random.Generator) -> Pa
     return Partition(lower=edges[:-1, None], upper=edges[1:, None], mass=mass)
 
 
-PLANNED_LEAVES = 2**16
-
-
-@dataclass(frozen=True, kw_only=True)
-class Released:
-    """A generator, and what was held while rows were read.
-
-    Attributes:
-        partition: to sample from.
-        state_bytes: of counters, 8 bytes each, and of the codes of sparse ones, 8 bytes each.
-    """
-
-    partition: Partition
-    state_bytes: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class Generator:
     """A named mechanism.
@@ -263,57 +244,19 @@ class Generator:
     """
 
     name: str
-    release: Callable[[Floats, float, np.random.Generator], Released]
+    release: Callable[[Floats, float, np.random.Generator], Partition]
     columns: int = 62
 
 
-def _uniform(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
+def _uniform(points: Floats, epsilon: float, rng: np.random.Generator) -> Partition:
     shape = (1, points.shape[1])
-    whole = Partition(lower=np.zeros(shape), upper=np.ones(shape), mass=np.ones(1))
-    return Released(partition=whole, state_bytes=0)
-
-
-def _privtree(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
-    state = sparse_bytes(ExactCounts(points), DEEPEST)
-    partition = privtree_release(points, epsilon, rng)
-    return Released(partition=partition, state_bytes=state)
-
-
-def _srrw(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
-    partition = srrw_release(points, epsilon, rng)
-    return Released(partition=partition, state_bytes=8 * len(partition.mass))
-
-
-def _planned(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
-    """This project's tree of one column, planned for its CDF, by its own code.
-
-    Over PMM's cells, but no more than one chunk of a release holds.
-    """
-    leaves = min(2 ** effective_depth(len(points), epsilon), PLANNED_LEAVES)
-    budget = Budget(measure=Measure.EPSILON, amount=Fraction(epsilon).limit_denominator(10**6))
-    setting = TreeSetting(leaves=leaves, budget=budget, unit=ADD_REMOVE_ROW)
-    counts = np.histogram(points[:, 0], leaves, (0, 1))[0]
-    # Noise is of the name, the plan and the counts: the rng makes it that of one run.
-    name = f"planned, {rng.integers(2**62)}"
-    found = simulate(plan_tree(setting), counts[None].astype(np.int64), name=name)
-    mass = np.diff(found.counts[0].astype(np.float64), prepend=0.0)
-    edges = np.arange(leaves + 1)[:, None] / leaves
-    partition = Partition(lower=edges[:-1], upper=edges[1:], mass=mass)
-    return Released(partition=partition, state_bytes=8 * leaves)
-
-
-def sparse_bytes(counts: ExactCounts, level: int) -> int:
-    """Return the bytes of exact counts at a level: a table, or codes and counts where these are
-    fewer."""
-    occupied = counts.cells(min(level, 53 if counts.dimensions == 1 else level))[0].size
-    return 8 * min(2**level, 2 * int(occupied))
+    return Partition(lower=np.zeros(shape), upper=np.ones(shape), mass=np.ones(1))
 
 
 REFERENCES = (
     Generator(name="uniform", release=_uniform),
-    Generator(name="SRRW", release=_srrw, columns=1),
-    Generator(name="PrivTree", release=_privtree),
-    Generator(name="planned tree", release=_planned, columns=1),
+    Generator(name="SRRW", release=srrw_release, columns=1),
+    Generator(name="PrivTree", release=privtree_release),
 )
 
 
@@ -350,7 +293,7 @@ def planned(
 def real(name: str, mechanism: str, **given: Any) -> Generator:
     """A generator of the study by the project's own code; published ones have their depth."""
 
-    def release(points: Floats, epsilon: float, rng: np.random.Generator) -> Released:
+    def release(points: Floats, epsilon: float, rng: np.random.Generator) -> Partition:
         domain, choices = box(points.shape[1]), dict(given)
         if mechanism in ("pmm", "privhp_paper"):
             choices.setdefault("depth", effective_depth(len(points), epsilon))
@@ -367,15 +310,11 @@ def real(name: str, mechanism: str, **given: Any) -> Generator:
         released = release_rows(release_plan, [rows], ReleaseKey(rng.bytes(32)))
         parts = released.tree(TREE).partition.parts
         cells = np.array([axis.cells for axis in domain.axes], np.float64)
-        partition = Partition(
+        return Partition(
             lower=np.stack(parts.starts, axis=1) / cells,
             upper=np.stack(parts.stops, axis=1) / cells,
             mass=np.maximum(parts.counts, 0).astype(np.float64),
         )
-        state = plan.state_bytes
-        if state is None:
-            state = sparse_bytes(ExactCounts(points), plan.depths[-1])
-        return Released(partition=partition, state_bytes=state)
 
     return Generator(name=name, release=release)
 
@@ -391,8 +330,7 @@ REAL_GENERATORS: tuple[Generator, ...] = (
     ),
     real("PrivHP, k 64, exact", "privhp_paper", most=64, holding=Holding.SPARSE),
     real("dptrees", "privhp"),
-    real("dptrees, 256 KiB", "privhp", holding=Holding.SKETCH, memory=2**18),
-    real("dptrees privtree", "privtree"),
+    real("planned", "planned"),
 )
 
 

@@ -21,12 +21,12 @@ at most 2 c^2 b, as their product is not negative: D2 = c^2 or 2 c^2. Requests m
 results because the loss is at most b on every transcript (a privacy filter; Feldman, Zrnic 2021).
 Source: derived here; McSherry 2009; Cormode et al. 2012; docs/decisions/0025.
 
-The planner's rules were simulated on public shapes (docs/synthetic-accuracy.md) and are flat
-around these: levels some 4 bits apart (3 for one column and for three), as deep as evenly spread
-rows may be distinguished by a public guess, and two levels further (one for one column, three for
-three); budgets that rise by 2^1/2 from level to level (even for one column); a node is split
-where its estimate exceeds 4 standard errors of a count of its children (6 for one column, 3 for
-three), of two columns first in four quarters, which are not measured; numbers that only decide
+The planner's rules were simulated on public shapes (benchmarks/box_regret.py, commit 89feee48) and
+are flat around these: levels some 4 bits apart (3 for one column and for three), as deep as evenly
+spread rows may be distinguished by a public guess, and two levels further (one for one column,
+three for three); budgets that rise by 2^1/2 from level to level (even for one column); a node is
+split where its estimate exceeds 4 standard errors of a count of its children (6 for one column, 3
+for three), of two columns first in four quarters, which are not measured; numbers that only decide
 take 3/10 of the levels above the last, and their own standard error is added in squares to the
 threshold.
 """

@@ -1,7 +1,7 @@
 """Choice of a partition's plan: levels, budgets, which nodes are split, how counts are held.
 
 The paper's PrivHP halves a node at a time and splits the k largest nodes of every level. What was
-measured (docs/synthetic-accuracy.md) supports other defaults: levels some 4 bits apart (2 under
+measured (benchmarks.synthetic) supports other defaults: levels some 4 bits apart (2 under
 rho), no budget for the root, least squares instead of Algorithm 4, and a node is split where its
 estimate exceeds 4 standard errors of a count of its children. With u = log2(epsilon N) bits, N a
 public guess of the rows, levels reach u - 1 bits for one column, one level beyond u for two or

@@ -3,7 +3,7 @@
 Places hold exact counts, of codes or of levels; all are gathered where the partition grows, which
 looks at noisy counts alone. Where no mechanism is named, public facts decide, never the data: an
 adaptive partition, or PrivHP where exact counts may not fit memory or where only PrivHP has a
-requested choice (docs/synthetic-accuracy.md).
+requested choice (docs/synthetic.md).
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ _CLOSEST_ESTIMATES = (
 class OrderedChoice(MechanismChoice[OrderedWorkload]):
     """The choice of an ordered domain. Quantiles are read off counts.
 
-    Source: of adaptive trees for counts, docs/accuracy.md; of the others, their planners.
+    Source: of adaptive trees for counts, docs/plans.md; of the others, their planners.
     """
 
     refused: ClassVar[Reasons] = {"intervals": FREE_INTERVALS}

@@ -10,8 +10,8 @@ Algorithm 2, and PMM, which is k = n, is `pmm`.
 In place of the paper's, releases have integer noise that is drawn once; pairwise independent keyed
 hashes; of a sketch's estimators the one that its noisy table shows to be the best; least squares in
 place of Algorithm 4; splits by a threshold in place of k; levels some bits apart at about equal
-budgets in place of Lemma 5 (docs/synthetic-accuracy.md measures both); and rows drawn
-systematically, each part having within one of its share.
+budgets in place of Lemma 5 (benchmarks.synthetic measures both); and rows drawn systematically,
+each part having within one of its share.
 
 Corrections:
 

@@ -261,7 +261,7 @@ class MarginalsPlan(Coded):
         Raises:
             Refusal: a budget too small for the columns.
 
-        Source: docs/synthetic-accuracy.md.
+        Source: benchmarks/wide_tables.py of commit 89feee48.
         """
         try:
             return cls(

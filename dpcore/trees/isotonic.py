@@ -10,7 +10,7 @@ from below and q = sum (s - e)^2, they are near
 
 Noise alone adds (m - 1) a to q, so the factor is between what is best where the children are all
 alike and where they differ much; the full rule of James and Stein is better for smooth rows and
-worse for rows in few cells (docs/accuracy.md). Remainders are compared in parts of 2^20, so the
+worse for rows in few cells. Remainders are compared in parts of 2^20, so the
 counts are the same on every machine.
 
 It is post-processing and costs no budget. Source: Barlow et al. 1972 (pool adjacent violators);

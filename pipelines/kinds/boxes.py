@@ -396,7 +396,7 @@ ADAPTIVE_ERRORS = (
     "are spread in the others"
 )
 
-# With more columns a wide table is closer on pairs of them (docs/synthetic-accuracy.md).
+# With more columns a wide table is closer on pairs of them (docs/synthetic.md).
 MOST_COLUMNS = 3
 TOO_MANY_COLUMNS = (
     f"with more than {MOST_COLUMNS} columns, a wide table (domain.kind: table) gives more "

@@ -17,16 +17,15 @@ from benchmarks.accuracy.cases import (
     Case,
     DataSet,
     Method,
-    Origin,
     Privacy,
     Records,
     draw_ranges,
     measure_errors,
 )
-from benchmarks.accuracy.ours import OURS, by_default, plan_tree, with_guess
+from benchmarks.accuracy.ours import OURS, by_default, plan_tree
 from benchmarks.accuracy.packages import PYTHON, package_methods
 from benchmarks.accuracy.papers import greedy_tree, range_gram
-from benchmarks.accuracy.tables import combine_columns, document
+from benchmarks.accuracy.tables import BLOCKS, WORSE, blocks, combine_columns
 
 EPSILON, RHO = Privacy.of("epsilon=1"), Privacy.of("rho=0.5")
 SPIKES = DataSet(name="spikes", group="4096", shape=np.repeat([0.9, 0.0, 0.1, 0.0], 16) / 16)
@@ -141,58 +140,57 @@ def test_a_run_goes_on_where_it_ended_and_writes_the_page(
 ) -> None:
     monkeypatch.setattr(command, "found_sets", lambda *folders: [FLAT, SPIKES])
     kept, page = tmp_path / "kept.jsonl", tmp_path / "accuracy.md"
-    begin, end = "<!-- measured: begin -->", "<!-- measured: end -->"
-    page.write_text(f"before\n{begin}\nold\n{end}\nafter\n", encoding="utf-8")
+    page.write_text(
+        "".join(f"of {each}\n<!-- {each}: begin -->\n<!-- {each}: end -->\n" for each in BLOCKS),
+        encoding="utf-8",
+    )
     common = ["--kept", str(kept), "--rows", "200", "--budgets", "epsilon=1", "--write", str(page)]
     methods = ["--methods", "planned", "HB", "OpenDP*", "--peers", str(tmp_path / "none")]
     assert command.main([*common, *methods, "--asked", "0", "--releases", "2"]) == 0
     assert command.main([*common, *methods, "--asked", "0", "--releases", "5"]) == 0
     lines = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
     assert [line["releases"] for line in lines] == [2, 2, 2, 2, 3, 3, 3, 3]
-    text = page.read_text(encoding="utf-8")
-    assert text.startswith("before\n<!-- measured: begin -->\n5 releases a point.")
-    assert text.endswith("<!-- measured: end -->\nafter\n") and "(HB)" in text
-    assert "OpenDP" not in text
+    written = page.read_text(encoding="utf-8").split("of ranges\n")[1].split("of quantiles\n")[0]
+    assert written.startswith("<!-- ranges: begin -->\n| default; best other | 200 rows |")
+    assert "| ranges, epsilon 1 |" in written and " HB |" in written and "OpenDP" not in written
+    assert written.endswith("<!-- ranges: end -->\n")
 
 
-def test_what_is_worse_is_marked_and_listed(tmp_path: Path) -> None:
+def test_what_is_worse_is_marked_and_counted(tmp_path: Path) -> None:
     records = Records(tmp_path / "kept.jsonl")
-    named = "planned, ranges, for counts: count"
-    errors = {"planned": 4.0, "HB": 1.0, named: 16.0}
+    errors = {"planned, ranges": 4.0, "HB": 1.0}
     places = [(method, data) for method in errors for data in ("flat", "wide")]
-    # A method that was not measured on every set has no column.
-    for method, data in [*places, ("Privelet", "flat")]:
-        error = errors.get(method, 1.0)
-        records.add(
-            {
-                "key": f"{method} {data}",
-                "method": method,
-                "data": data,
-                "rows": 100,
-                "privacy": "epsilon=1",
-                "releases": 2,
-                "errors": {"": {"ranges": [error, error]}},
-            }
-        )
-    (found,) = combine_columns(records.errors()).values()
-    assert {name: each.mean for name, each in found.items()} == {
-        "planned": 2.0,
+    # A method that was not measured on every set has no column, nor has a worse one.
+    for method, data in [*places, ("Privelet", "flat"), ("DAWA", "flat"), ("DAWA", "wide")]:
+        error = errors.get(method, 2.0 if method == "DAWA" else 0.1)
+        for rows, by in ((100, error), (1000, 1 / error)):
+            records.add(
+                {
+                    "key": f"{method} {data} {rows}",
+                    "method": method,
+                    "data": data,
+                    "rows": rows,
+                    "privacy": "epsilon=1",
+                    "releases": 2,
+                    "errors": {"": {"ranges": [by, by]}},
+                }
+            )
+    found = next(iter(combine_columns(records.errors()).values()))
+    assert {name: round(each.mean, 2) for name, each in found.items()} == {
+        "planned, ranges": 2.0,
         "HB": 1.0,
-        named: 4.0,
+        "DAWA": 1.41,
     }
-    text = document(records)
-    assert "| ranges: this project | 2.00 ± 0.00 ▲ (planned) |" in text
-    assert f"| with a guess | 4.00 ± 0.00 ▲ ({named}) |" in text
-    assert "| by default |" not in text  # not measured
-    assert "This project's best: worse at 1 of 1 points." in text
-    assert "With a guess: worse at 1 of 1 points." in text
+    written = blocks(records)["ranges"]
+    assert f"| ranges, epsilon 1 | {WORSE} 2.00; 1.00 HB | .50; .71 DAWA |" in written
+    assert "| prefixes, epsilon 1 | - | - |" in written  # not measured
+    assert f"{WORSE}: worse, at 1 of 2 points." in written
 
 
 def test_every_method_has_a_name_of_its_own_and_is_ours_by_it() -> None:
     assert len({each.name for each in OURS}) == len(OURS)
-    assert all(isinstance(each, Method) and each.origin is Origin.OURS for each in OURS)
-    chosen = {method(task) for task in TASKS for method in (by_default, with_guess)}
-    assert chosen <= {each.name for each in OURS}
+    assert all(isinstance(each, Method) for each in OURS)
+    assert {by_default(task) for task in TASKS} <= {each.name for each in OURS}
 
 
 @pytest.mark.skipif(not PYTHON.exists(), reason="make peers installs the packages")

@@ -53,5 +53,5 @@ def test_the_page_has_both_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     page.write_text("above\n<!-- sketches: begin -->\n<!-- sketches: end -->\nbelow\n")
     assert sketches.main(["--runs", "2", "--write", str(page)]) == 0
     text = page.read_text()
-    assert text.count("| 16 | 1 (2) | 1 (2) |") == 4 and "up to 2.0 times Theorem 3" in text
+    assert text.count("k 16 | 1 (2) | 1 (2) |") == 4 and "up to 2.0 times Theorem 3" in text
     assert {cell.kind for cell in made} == set(SketchKind) and {cell.runs for cell in made} == {2}

@@ -4,6 +4,7 @@ study in its smallest form, and the page."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +15,12 @@ from benchmarks.synthetic import __main__ as study
 from benchmarks.synthetic.__main__ import Case, Extent, line_distance, tree_bound
 from benchmarks.synthetic.generators import (
     GENERATORS,
-    ExactCounts,
     Partition,
     depth,
     encode_points,
     make_partition,
     privtree_release,
     real,
-    sparse_bytes,
     walk,
 )
 from dptrees.dpcore.arrays import Floats
@@ -100,7 +99,7 @@ def test_without_noise_and_pruning_trees_are_the_data(dimensions: int) -> None:
     points, rng = beta(0, 300, dimensions), np.random.default_rng(0)
     pmm = real("PMM", "pmm", depth=4 * dimensions, holding=Holding.SPARSE)
     for partition in (
-        pmm.release(points, NO_NOISE, rng).partition,
+        pmm.release(points, NO_NOISE, rng),
         privtree_release(points, NO_NOISE, rng),
     ):
         assert tree_bound(points, partition, rounds=4) == pytest.approx(2.0**-4)
@@ -112,7 +111,7 @@ def test_pmm_has_its_known_distance() -> None:
     found = []
     for _ in range(60):
         points = study.beta(rng, 1000, 1)
-        found.append(line_distance(points, pmm.release(points, 1.0, rng).partition))
+        found.append(line_distance(points, pmm.release(points, 1.0, rng)))
     assert 0.0085 < np.mean(found) < 0.0125
 
 
@@ -135,11 +134,6 @@ def test_the_random_walk_pays_for_a_row_and_has_laplace_coefficients() -> None:
     assert abs(np.abs(drawn).mean() - 3) < 5.2 * 3 / math.sqrt(300 * 64)
 
 
-def test_sparse_counts_are_a_table_where_this_is_smaller() -> None:
-    counts = ExactCounts(np.random.default_rng(0).random((100, 1)))
-    assert sparse_bytes(counts, 3) == 8 * 8 and sparse_bytes(counts, 40) == 16 * 100
-
-
 # --- the study and its page ---
 
 
@@ -149,21 +143,28 @@ def test_a_case_repeats_and_has_every_generator_that_can(columns: int) -> None:
     found = study.run_case(case)
     assert found == study.run_case(case)
     assert set(found) == {each.name for each in GENERATORS if each.columns >= columns}
-    assert found["dptrees"][0].value < found["uniform"][0].value
+    assert found["planned"].value < found["uniform"].value
 
 
-def test_main_tables_have_a_row_a_size_and_bold_bests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_has_a_row_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "mapped", lambda function, cases: [*map(function, cases)])
-    page = study.main_tables(TINY)
-    assert page.count("| 200, 1 |") == 3 * (3 + 1) and page.count("**") >= 2 * 2 * 9
-
-
-def test_the_page_is_written_between_its_marks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(study, "main_tables", lambda extent: f"{extent.runs} runs")
-    begin, end = "<!-- measured: begin -->", "<!-- measured: end -->"
+    monkeypatch.setattr(study, "LONG", TINY)
     page = tmp_path / "page.md"
-    page.write_text(f"above\n{begin}\nold\n{end}\nbelow\n")
+    page.write_text("above\n<!-- w1: begin -->\nold\n<!-- w1: end -->\nbelow\n")
     assert study.main(["--write", str(page)]) == 0
-    assert page.read_text() == f"above\n{begin}\n## Expected distance\n\n24 runs\n{end}\nbelow\n"
+    text = page.read_text()
+    assert text.startswith("above\n<!-- w1: begin -->\n| columns; n, epsilon | planned |")
+    assert [line[:3] for line in text.splitlines() if "; 200, 1 |" in line] == ["| 1", "| 2", "| 5"]
+    assert "old" not in text and text.endswith("<!-- w1: end -->\nbelow\n")
+
+
+def test_a_prediction_is_compared_with_each_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "mapped", lambda function, places: [*map(function, places)])
+    monkeypatch.setattr(study, "PREDICTED", ("planned",))
+    monkeypatch.setattr(study, "COLUMNS", (1,))
+    lines = study.predicted_table(replace(TINY, sizes=((400, 1.0),))).splitlines()
+    mechanism, cases, *numbers = [each.strip() for each in lines[2].strip("|").split("|")]
+    assert (mechanism, cases) == ("planned", str(len(study.SOURCES)))
+    mean, smallest, largest, within = map(float, numbers)
+    assert 0.2 < smallest <= mean <= largest < 5 and 0 <= within <= 3
+    assert lines[3].replace("all", "planned") == lines[2]

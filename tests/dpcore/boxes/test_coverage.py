@@ -2,7 +2,7 @@
 
 Of nodes that are there by plan coverage is at least nominal. Nodes that are looked at because their
 noisy counts were large are biased by that, and so is the largest of many, as of any noisy counts:
-here only that their errors agree with the table in docs/synthetic-accuracy.md, roughly.
+here only that their errors are about as large as docs/synthetic.md says.
 """
 
 from __future__ import annotations

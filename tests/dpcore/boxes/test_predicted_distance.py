@@ -89,7 +89,7 @@ def test_other_shapes_are_as_far_off_as_predicted(mechanism: str, columns: int) 
         for run in range(3):
             data, noise = streams("predicted", name, run, columns)
             points = source(data, rows, columns)
-            measured.append(distance(points, generator.release(points, 1.0, noise).partition))
+            measured.append(distance(points, generator.release(points, 1.0, noise)))
     typical = float(np.exp(np.mean(np.log(measured))))
     depth = {"depth": 12} if mechanism in ("pmm", "privhp_paper") else {}
     question = plan_question(
