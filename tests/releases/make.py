@@ -74,6 +74,11 @@ CURVE = {
     "domain": {"kind": "ordered", "column": "m", "type": "integer", "lower": 0, "upper": 64},
     "mechanism": "factorised",
 }
+PART = {"fraction": 0.05}
+AUTO_UPPER = {"column": "n", "type": "integer", "lower": 0, "upper": {**PART, "at_most": 1000}}
+BOTH_AUTO = {
+    "domain": {"column": "m", "lower": {**PART, "at_least": -50}, "upper": PART, "cells": 16}
+}
 PERSON = {"epsilon": 8, "delta": 1e-5, "neighbors": "add_remove", "unit": "person", "max_rows": 3}
 ROW = {"epsilon": 4, "neighbors": "add_remove"}
 ROW_DELTA = {**ROW, "delta": 1e-5}
@@ -159,6 +164,16 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any], list[str], list[str]]] = {
         ),
         [""],
         [*NUMBERS_ASKED, *COLOURS_ASKED, *MONTHS_ASKED, *BOX_ASKED, "cdf --tree curve 16 32"],
+    ),
+    # With bounds of values that were chosen, by the exponential mechanism.
+    "format-3-bounds": (
+        "b3c9c9c6",
+        _settings(
+            {"epsilon": 8, "neighbors": "add_remove"},
+            [{**NUMBERS, "domain": AUTO_UPPER}, {**BOTH_AUTO, "name": "both"}],
+        ),
+        [""],
+        [*NUMBERS_ASKED, "mean --tree both"],
     ),
 }
 
