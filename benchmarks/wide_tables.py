@@ -1,0 +1,138 @@
+"""Wide tables beside columns that are measured alone: total variation of their synthetic rows.
+
+Run as ``python -m benchmarks.wide_tables [--data FOLDER] [--runs 5] [--epsilons 0.1 1]``.
+
+Each number is a mean over releases, with its standard error: the mean total variation over all
+pairs of columns between the rows and as many synthetic rows. ``alone`` are columns with all of the
+budget, taken as independent. Data are 8 and 14 columns of FOLDER/adult.csv (UCI Adult, 48,842
+rows), where the file is there, and generated tables: a chain of ordered columns, three latent
+classes, and independent columns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness import SHARED_DATA, table
+from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.noise.randomness import ReleaseKey
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
+from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.tables.estimates import MeasuredTables
+from dptrees.dpcore.tables.model import TableModel
+from dptrees.dpcore.tables.plan import MarginalsPlan, TableShape
+from dptrees.dpcore.tables.question import measure_tables
+
+ORDERED = {"age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"}
+Table = tuple[str, TableShape, list[Integers]]
+
+
+def tables(folder: Path) -> Iterator[Table]:
+    """Names, shapes and cells of rows."""
+    if (folder / "adult.csv").exists():
+        sizes = json.loads((folder / "adult-domain.json").read_text(encoding="utf-8"))
+        rows = np.loadtxt(folder / "adult.csv", delimiter=",", skiprows=1, dtype=np.int64)
+        for number in (8, 14):
+            names = list(sizes)[:number]
+            ordered = tuple(name in ORDERED for name in names)
+            shape = TableShape(sizes=tuple(sizes[name] for name in names), ordered=ordered)
+            yield f"adult, {number}", shape, list(rows.T[:number])
+    rng = np.random.default_rng(11)
+    for rows_number in (50_000, 5_000):
+        walk = np.cumsum(rng.normal(0, 1, (rows_number, 8)), axis=1)
+        chain = [_cells(column, 40) for column in walk.T]
+        yield f"chain, {rows_number:,}", _shape((40,) * 8, ordered=True), chain
+        classes, latent = rng.choice(3, rows_number, p=[0.5, 0.3, 0.2]), []
+        sizes = (3, 5, 8, 12, 20, 4, 6, 10)
+        for size in sizes:
+            laws = rng.dirichlet(np.full(size, 0.5), 3).cumsum(axis=1)
+            drawn = (rng.random(rows_number)[:, None] > laws[classes]).sum(axis=1)
+            latent.append(drawn.clip(0, size - 1))
+        yield f"latent, {rows_number:,}", _shape(sizes, ordered=False), latent
+        sizes = (4, 30, 8, 60, 12, 5, 20, 3)
+        apart = [rng.binomial(size - 1, 0.3, rows_number) for size in sizes]
+        yield f"apart, {rows_number:,}", _shape(sizes, ordered=True), apart
+
+
+def _shape(sizes: tuple[int, ...], *, ordered: bool) -> TableShape:
+    return TableShape(sizes=sizes, ordered=(ordered,) * len(sizes))
+
+
+def _cells(values: Floats, cells: int) -> Integers:
+    """(n,) the cell of each value, of equal width between the least and the largest."""
+    low, high = values.min(), values.max()
+    scaled = ((values - low) / (high - low) * cells).astype(np.int64)
+    result: Integers = np.minimum(scaled, cells - 1)
+    return result
+
+
+def counted(shape: TableShape, columns: Sequence[Integers]) -> Integers:
+    """(length,) all counters of some rows."""
+    parts = [
+        np.bincount(column, minlength=size)
+        for column, size in zip(columns, shape.sizes, strict=True)
+    ]
+    for first, second in shape.pairs:
+        width = shape.sizes[second]
+        codes = columns[first] * width + columns[second]
+        parts.append(np.bincount(codes, minlength=shape.sizes[first] * width))
+    return np.concatenate(parts)
+
+
+def distance(shape: TableShape, counts: Integers, measured: MeasuredTables, rows: int) -> float:
+    """Mean total variation of all pairs, between the rows and synthetic ones."""
+    drawn = TableModel.fitted(measured).sample(rows, ReleaseKey.generate().stream("rows"))
+    off = np.abs(counts - counted(shape, drawn))
+    return float(np.mean([off[shape.pair_slice(*pair)].sum() for pair in shape.pairs])) / 2 / rows
+
+
+def alone(plan: MarginalsPlan, counts: Integers, source: NoiseSource) -> MeasuredTables:
+    """Columns that are measured with all of the budget."""
+    shape = plan.shape
+    law = plan.law(plan.budget.amount / shape.columns)
+    columns = tuple(
+        add_noise(law, shape.column_counts(counts, each), source.stream("t", 0, 0, each))
+        for each in range(shape.columns)
+    )
+    return MeasuredTables(plan=plan, columns=columns, pairs=())
+
+
+def line(made: Table, epsilon: float, runs: int) -> list[str]:
+    """The line of a table at an epsilon."""
+    name, shape, columns = made
+    counts, rows = counted(shape, columns), len(columns[0])
+    budget = Budget(measure=Measure.EPSILON, amount=Fraction(str(epsilon)))
+    plan = MarginalsPlan.planned(shape=shape, unit=ADD_REMOVE_ROW, budget=budget)
+    found = []
+    for _ in range(runs):
+        key = ReleaseKey(secrets.token_bytes(32))
+        source = NoiseSource(key=key, release="r", spec_digest=b"", global_digest=b"")
+        ways = measure_tables(counts, plan, source, "t"), alone(plan, counts, source)
+        found.append([distance(shape, counts, each, rows) for each in ways])
+    means = np.mean(found, axis=0)
+    errors = np.std(found, axis=0, ddof=1) / np.sqrt(runs)
+    cells = [f"{mean:.4f} ± {error:.4f}" for mean, error in zip(means, errors, strict=True)]
+    return [f"{name}, {epsilon:g}", *cells]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=SHARED_DATA, help="a folder with adult.csv")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--epsilons", type=float, nargs="*", default=[0.1, 1.0])
+    options = parser.parse_args(arguments)
+    made = list(tables(options.data))
+    lines = [line(each, epsilon, options.runs) for each in made for epsilon in options.epsilons]
+    print(table(["data, epsilon", "table", "alone"], lines))
+
+
+if __name__ == "__main__":
+    main()
