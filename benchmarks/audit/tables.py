@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -84,7 +84,7 @@ SIZES = (0, 3, 12, 40, 200)
 # --- random plans ---------------------------------------------------------------------------------
 
 
-def table_case(rng: Random, unit: PrivacyUnit, measure: Measure) -> Case:
+def table_case(rng: Random, unit: PrivacyUnit, measure: Measure, *, named: bool = False) -> Case:
     """A random wide table of few columns of few cells, most often planned by no rule."""
     domain, palettes = _domain(rng)
     budget = Budget(measure=measure, amount=rng.choice(AMOUNTS))
@@ -92,6 +92,10 @@ def table_case(rng: Random, unit: PrivacyUnit, measure: Measure) -> Case:
         plan = MarginalsPlan.planned(shape=domain.shape, unit=unit, budget=budget)
     else:
         plan = _plan_by_hand(rng, domain.shape, unit, budget)
+    if named:
+        target = rng.randrange(domain.shape.columns)
+        star = [pair for pair in domain.shape.pairs if target in pair]
+        plan = replace(plan, named=tuple(star[: rng.choice([1, len(star)])]))
     question = TableQuestion(name=NAME, domain=domain, plan=plan)
     release = plan_of(question, budget)
     return Case(plan=release, palettes=palettes if unit.is_row else with_units(palettes))
@@ -287,6 +291,7 @@ def audit_tables(
     pairs: int,
     seed: int = 0,
     units: Sequence[PrivacyUnit] = TABLE_UNITS,
+    named: bool = False,
 ) -> Finding:
     """Random wide tables, each with random pairs of neighboring tables of rows; as `exact.audit`.
 
@@ -294,11 +299,12 @@ def audit_tables(
         measure: "epsilon" or "rho".
         plans, pairs, seed: as there.
         units: which units are protected; all in turn.
+        named: whether pairs are measured without a choice.
     """
     rng, found = Random(f"wide tables {measure} {seed}"), Finding()
     order = rng.sample(units, len(units))
     for number in range(plans):
-        case = table_case(rng, order[number % len(order)], Measure(measure))
+        case = table_case(rng, order[number % len(order)], Measure(measure), named=named)
         for _ in range(pairs):
             found.add(*table_pair(case, *neighboring_tables(rng, case)))
     return found

@@ -4,6 +4,10 @@
     choices   one pair after the other is chosen; all choices share `choice_amount`
     pairs     the two-way counts of the chosen pairs are measured; they share `pair_amount`
 
+Pairs that are *named* are measured first, without a choice: which they are is public. The tree of
+pairs that the first round chooses then only joins what they leave apart, and a design without any
+choice gives `choice_amount` to the pairs too.
+
 A choice is the exponential mechanism over the pairs; a score is the L1 distance of a pair's
 grouped counts from a public table, less a public number: half of the expected noise. Where rows
 are many beside the noise, a second round adds pairs that make cliques of three or four columns.
@@ -210,10 +214,12 @@ class MarginalsPlan(Coded):
         choice_amount: of all choices together.
         pair_amount: of the counts of all chosen pairs together.
         designs: of the second round, by rising numbers of rows, the first for any number.
+        named: pairs i < j that are measured without a choice.
 
     Raises:
         Refusal: an amount that is not above 0, or amounts that exceed the budget; designs that are
-            not in order; noise that cannot be drawn.
+            not in order; noise that cannot be drawn; named pairs that are no pairs of columns
+            or twice there.
 
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW
     >>> plan = MarginalsPlan.planned(
@@ -230,8 +236,11 @@ class MarginalsPlan(Coded):
     choice_amount: Fraction
     pair_amount: Fraction
     designs: tuple[PairDesign, ...] = (PairDesign(least_rows=0),)
+    named: tuple[Pair, ...] = field(default=(), metadata=coded(omit=()))
 
     def __post_init__(self) -> None:
+        if len({*self.named} & {*self.shape.pairs}) < len(self.named):
+            raise Refusal("named", "not all are pairs i < j of columns, each once")
         for name in ("column_amount", "choice_amount", "pair_amount"):
             if not getattr(self, name) > 0:
                 raise Refusal(name, f"{getattr(self, name)} is not above 0")
@@ -244,19 +253,23 @@ class MarginalsPlan(Coded):
         if not least or least[0] != 0 or least != sorted(set(least)):
             raise Refusal("designs", "their least_rows must rise from 0")
         for design in self.designs:
-            if not self.choice_rate(design) > 0:
+            if self.choices(design) and not self.choice_rate(design) > 0:
                 raise Refusal("choice_amount", f"{self.choice_amount} is too small to choose by")
-            self.law(self.pair_amount / (_SMALLEST_PART * self.choices(design)))
+            measured = len(self.named) + self.choices(design)
+            self.law(self.pair_amount / (_SMALLEST_PART * measured))
         _ = self.column_law
 
     @classmethod
-    def planned(cls, *, shape: TableShape, unit: PrivacyUnit, budget: Budget) -> MarginalsPlan:
+    def planned(
+        cls, *, shape: TableShape, unit: PrivacyUnit, budget: Budget, named: tuple[Pair, ...] = ()
+    ) -> MarginalsPlan:
         """The plan by rule: two fifths for the columns, a twentieth for choices, then the pairs.
 
         Args:
             shape: the columns.
             unit: what neighbors differ in.
             budget: of everything together.
+            named: pairs that are measured without a choice.
 
         Raises:
             Refusal: a budget too small for the columns.
@@ -271,7 +284,8 @@ class MarginalsPlan(Coded):
                 column_amount=budget.amount * COLUMN_PART / shape.columns,
                 choice_amount=budget.amount * CHOICE_PART,
                 pair_amount=budget.amount * (1 - COLUMN_PART - CHOICE_PART),
-                designs=_planned_designs(shape),
+                designs=_planned_designs(shape, named),
+                named=named,
             )
         except ValueError as error:
             raise Refusal(
@@ -284,15 +298,15 @@ class MarginalsPlan(Coded):
         """The most that all steps spend together."""
         return self.shape.columns * self.column_amount + self.choice_amount + self.pair_amount
 
-    @property
+    @cached_property
     def tree_pairs(self) -> int:
-        """The most pairs of the first round."""
-        return self.shape.columns - 1
+        """The most pairs of the first round of choices."""
+        return _joining_pairs(self.shape, self.named)
 
     @property
     def most_pairs(self) -> int:
         """The most pairs that are measured."""
-        return min(len(self.shape.pairs), max(map(self.choices, self.designs)))
+        return min(len(self.shape.pairs), len(self.named) + max(map(self.choices, self.designs)))
 
     def choices(self, design: PairDesign) -> int:
         """The most choices of both rounds."""
@@ -304,8 +318,17 @@ class MarginalsPlan(Coded):
         Args:
             rows: estimated from released numbers.
         """
-        noise = mean_size(self.law(self.pair_amount / self.tree_pairs))
+        pairs = len(self.named) + self.tree_pairs
+        noise = mean_size(self.law(self.pair_amount / pairs))
         return [each for each in self.designs if rows >= each.least_rows * noise][-1]
+
+    def first_amounts(self, design: PairDesign) -> tuple[Fraction, Fraction]:
+        """Of all named pairs, and of the first round of choices: equal parts a pair."""
+        amount = self.pair_amount * (1 - design.further_part)
+        if not self.choices(design):
+            amount += self.choice_amount
+        part = Fraction(len(self.named), len(self.named) + self.tree_pairs)
+        return amount * part, amount * (1 - part)
 
     @property
     def spending(self) -> Spending:
@@ -349,9 +372,17 @@ class MarginalsPlan(Coded):
         return self.budget.measure is Measure.EPSILON
 
 
-def _planned_designs(shape: TableShape) -> tuple[PairDesign, ...]:
+def _joining_pairs(shape: TableShape, named: Iterable[Pair]) -> int:
+    """How many pairs a tree over the columns has beside the named ones."""
+    trees = list(range(shape.columns))
+    for first, second in named:
+        trees = [trees[first] if each == trees[second] else each for each in trees]
+    return len(set(trees)) - 1
+
+
+def _planned_designs(shape: TableShape, named: tuple[Pair, ...]) -> tuple[PairDesign, ...]:
     tree = shape.columns - 1
-    if tree < 2:
+    if len(shape.pairs) <= len(named) + _joining_pairs(shape, named):
         return (PairDesign(least_rows=0),)
     return (
         PairDesign(least_rows=0),

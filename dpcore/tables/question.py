@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ from dptrees.dpcore.questions.planning import Setting, Workload
 from dptrees.dpcore.questions.released import NODES
 from dptrees.dpcore.questions.tree_question import budget_entry
 from dptrees.dpcore.rows.columns import pack, pack_many, unpack, unpack_many
+from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.tables.domain import (
     ALL_TABLES,
     TableCounter,
@@ -48,6 +50,7 @@ from dptrees.dpcore.tables.domain import (
     row_texts,
 )
 from dptrees.dpcore.tables.estimates import (
+    MOST_GROUPS,
     MeasuredTables,
     PairTable,
     grouped_estimates,
@@ -57,8 +60,17 @@ from dptrees.dpcore.tables.estimates import (
 )
 from dptrees.dpcore.tables.model import ChordalGraph, TableModel
 from dptrees.dpcore.tables.noisy_tables import released_rows
-from dptrees.dpcore.tables.plan import MarginalsPlan, Pair, PairDesign, mean_size
+from dptrees.dpcore.tables.plan import (
+    MOST_CLIQUE_COLUMNS,
+    MarginalsPlan,
+    Pair,
+    PairDesign,
+    TableShape,
+    mean_size,
+)
 
+# The most pairs that are named, for each column but one.
+MOST_NAMED = 3
 # The most cells of the joint counts of a clique.
 MOST_CLIQUE_CELLS = 2**18
 
@@ -142,6 +154,41 @@ def is_small(clique: Sequence[int], cells: Sequence[int], most_columns: int) -> 
     return len(clique) <= most_columns and (len(clique) == 2 or joint <= MOST_CLIQUE_CELLS)
 
 
+def named_pairs(shape: TableShape, pairs: Iterable[Pair]) -> tuple[Pair, ...]:
+    """Pairs that are measured without a choice, in an order in which a model can have them.
+
+    The model's graph is chordal after each. If it is chordal with all, there is such an order, and
+    any pair that may be next is the next of one (Rose, Tarjan, Lueker 1976).
+
+    Args:
+        shape: the columns.
+        pairs: i < j, each once.
+
+    Raises:
+        Refusal: there are more than 3 (d - 1), or no model can have all of them: the graph of all
+            is not chordal, or a clique of it has more than 4 columns, or more joint counts than a
+            model may have.
+
+    >>> named_pairs(TableShape(sizes=(2, 2, 2, 2)), [(0, 1), (1, 2), (2, 3), (0, 3), (0, 2)])
+    ((0, 1), (1, 2), (2, 3), (0, 2), (0, 3))
+    """
+    graph, left, result = ChordalGraph(shape.columns), list(pairs), []
+    if len(left) > MOST_NAMED * (shape.columns - 1):
+        raise Refusal("pairs", f"{len(left)} are named; at most {MOST_NAMED} (columns - 1)")
+    cells = [min(size, MOST_GROUPS) for size in shape.sizes]
+    while left:
+        cliques = ((each, graph.new_clique(*each)) for each in left)
+        pair, clique = next((each for each in cliques if each[1] is not None), (left[0], None))
+        if clique is None:
+            raise Refusal("pairs", "they close a ring of four or more columns without a chord")
+        if not is_small(clique, cells, MOST_CLIQUE_COLUMNS):
+            raise Refusal("pairs", f"all of {len(clique)} columns; at most 4, of 2^18 joint cells")
+        graph.add(*pair)
+        left.remove(pair)
+        result.append(pair)
+    return tuple(result)
+
+
 # Purposes of streams, in place of chunks.
 _COLUMNS, _CHOICES, _PAIRS = 0, 1, 2
 
@@ -156,12 +203,14 @@ class _Round(NamedTuple):
         pairs: the most that are chosen.
         amount: for the counts of all of them.
         clique_columns: the most columns of a clique.
+        named: the pairs, where they are not chosen.
     """
 
     first: int
     pairs: int
     amount: Fraction
     clique_columns: int
+    named: tuple[Pair, ...] = ()
 
 
 def measure_tables(
@@ -197,11 +246,14 @@ def measure_tables(
 
 def _rounds(plan: MarginalsPlan, design: PairDesign) -> list[_Round]:
     further = plan.pair_amount * design.further_part
-    rounds = [_Round(0, plan.tree_pairs, plan.pair_amount - further, 2)]
-    if further:
-        columns = design.clique_columns
-        rounds.append(_Round(plan.tree_pairs, design.further_pairs, further, columns))
-    return rounds
+    own, tree = plan.first_amounts(design)
+    named = len(plan.named)
+    rounds = [
+        _Round(0, named, own, MOST_CLIQUE_COLUMNS, plan.named),
+        _Round(named, plan.tree_pairs, tree, 2),
+        _Round(named + plan.tree_pairs, design.further_pairs, further, design.clique_columns),
+    ]
+    return [each for each in rounds if each.pairs]
 
 
 def _extended(
@@ -224,14 +276,14 @@ def _extended(
     scores = {
         pair: pair_score(table, grouped_estimates(model.pair(*pair), *groups[pair]), noise)
         for pair, table in exact.items()
+        if not each.named
     }
-    rate = plan.choice_rate(design)
 
     def choose(values: Integers, number: int) -> int:
         stream = source.stream(tree, 0, _CHOICES, number)
-        return choose_score(values, rate, stream, flips=plan.flips)
+        return choose_score(values, plan.choice_rate(design), stream, flips=plan.flips)
 
-    chosen = choose_pairs(
+    chosen = each.named or choose_pairs(
         scores,
         model.graph,
         lambda clique: is_small(clique, measured.base_sizes, each.clique_columns),
@@ -318,6 +370,8 @@ class TableQuestion(ColumnsQuestion):
         super().__post_init__()
         if self.plan.shape != self.domain.shape:
             raise ValueError("plan: it is for tables of other sizes")
+        if named_pairs(self.plan.shape, self.plan.named) != self.plan.named:
+            raise ValueError("plan: named pairs are in an order that no model can have")
 
     def increments(self, columns: Mapping[str, pa.Array]) -> Increments:
         return self.row_increments(columns).increments
@@ -402,6 +456,12 @@ class TableWorkload(Workload[TableQuestion]):
 
     Args:
         domain: the columns.
+        target: a column whose pairs with all others are measured without a choice; or none.
+        pairs: of columns, which are measured without a choice too.
+
+    Raises:
+        Refusal: of `target` or `pairs`: a column that is not there, a pair of one column or twice
+            there, too many pairs, or such that no model can have all of them.
 
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.ordered.domain_kinds import CategoryDomain
@@ -415,14 +475,37 @@ class TableWorkload(Workload[TableQuestion]):
     """
 
     domain: TableDomain
+    target: str | None = None
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.named
+
+    @cached_property
+    def named(self) -> tuple[Pair, ...]:
+        """The pairs that are measured without a choice, in their order."""
+        columns, shape = self.domain.columns, self.domain.shape
+        if self.target is not None and self.target not in columns:
+            raise Refusal("target", f"{self.target!r} is none of the columns")
+        found = [pair for pair in shape.pairs if self.target in [columns[each] for each in pair]]
+        for names in self.pairs:
+            if missing := [each for each in names if each not in columns]:
+                raise Refusal("pairs", f"{missing[0]!r} is none of the columns")
+            first, second = sorted(columns.index(each) for each in names)
+            if first == second:
+                raise Refusal("pairs", f"{names[0]!r} is no pair with itself")
+            if (first, second) in found:
+                raise Refusal("pairs", f"{names[0]!r} and {names[1]!r} are a named pair already")
+            found.append((first, second))
+        return named_pairs(shape, found)
 
     def planned(self, setting: Setting) -> TableQuestion:
+        shape, unit, budget = self.domain.shape, setting.unit, setting.budget
         return TableQuestion(
             name=self.name,
             domain=self.domain,
-            plan=MarginalsPlan.planned(
-                shape=self.domain.shape, unit=setting.unit, budget=setting.budget
-            ),
+            plan=MarginalsPlan.planned(shape=shape, unit=unit, budget=budget, named=self.named),
             confidence=setting.confidence,
             weight=self.weight,
         )

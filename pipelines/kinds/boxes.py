@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
@@ -26,6 +26,7 @@ from dptrees.dpcore.questions.planning import Noise
 from dptrees.dpcore.sketches.sketch import SketchKind
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.tables.domain import TableDomain
+from dptrees.dpcore.tables.plan import Pair
 from dptrees.dpcore.tables.question import TableQuestion, TableWorkload
 from dptrees.dpcore.tables.released import ReleasedTable
 from dptrees.pipelines.kinds.domains import box_schema, read_hypercube, read_table, table_schema
@@ -516,10 +517,25 @@ class TableTree(TreeSection):
     domain: Annotated[TableDomain, PlainValidator(read_table), WithJsonSchema(table_schema())]
     weight: Amount = Fraction(1)
     noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"
+    target: Annotated[str | None, PlainValidator(rules.text)] = None
+    pairs: Annotated[tuple[tuple[str, str], ...], PlainValidator(rules.column_pairs)] = ()
+
+    @section_rule(mode="after")
+    def _check_pairs(self) -> Self:
+        try:
+            self.workload()
+        except Refusal as refusal:
+            raise RuleBroken(refusal.rule, at=f".{refusal.field}") from None
+        return self
 
     def workload(self) -> TableWorkload:
         return TableWorkload(
-            name=self.name, domain=self.domain, weight=self.weight, noise=Noise(self.noise)
+            name=self.name,
+            domain=self.domain,
+            weight=self.weight,
+            noise=Noise(self.noise),
+            target=self.target,
+            pairs=self.pairs,
         )
 
 
@@ -547,18 +563,15 @@ _INTERVAL = "It follows from the law of the noise, which does not depend on the 
 def table_description(question: TableQuestion) -> Description:
     """Describe the plan of a table: its columns, and the noise of their tables."""
     plan, domain = question.plan, question.domain
-    columns = len(domain.columns)
+    columns, left = len(domain.columns), len(domain.shape.pairs) - len(plan.named)
+    named = f"; measured unasked: {_listed(question, plan.named)}" if plan.named else ""
     laws = plan.column_law, plan.law(plan.pair_amount / plan.most_pairs)
     noises = [level_noise(law, public=False) for law in laws]
     return Description(
         entry=lambda: _table_entry(question),
         errors=lambda entry: Errors(notes=(NO_ERROR, *([FEW_COLUMNS] if columns == 2 else []))),
         size=f"a table of {columns} columns, {', '.join(_sizes(question))}",
-        method=(
-            f"; {columns * (columns - 1) // 2:,} pairs of columns to choose from"
-            if columns > 2
-            else ""
-        ),
+        method=f"{named}; {left:,} pairs of columns to choose from" if columns > 2 else named,
         budget=question.budget,
         table=Table(
             columns=(
@@ -613,16 +626,18 @@ def table_summary(tree: ReleasedTable) -> Iterator[str]:
     yield from heading(tree.question, tree.question.columns)
     (total,) = tree.top(1, 0)
     assert total.estimate is not None
-    names = tree.question.columns
-    pairs = [
-        f"{escaped(names[first])} x {escaped(names[second])}"
-        for first, second in sorted(table.pair for table in tree.noisy.pairs)
-    ]
-    more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
+    pairs = sorted(table.pair for table in tree.noisy.pairs)
     counted = counted_noun(tree.question)
     yield f"  {counted} {with_margin(total.estimate, total.ci_low, total.ci_high, total.std_error)}"
     number = f"{len(pairs)} pair{'s' * (len(pairs) != 1)} of columns measured"
-    yield f"  {number}: {', '.join(pairs[:_NAMED])}{more}"
+    yield f"  {number}: {_listed(tree.question, pairs)}"
+
+
+def _listed(question: TableQuestion, pairs: Sequence[Pair]) -> str:
+    """The first pairs, by the names of their columns."""
+    names = [escaped(each) for each in question.columns]
+    more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
+    return ", ".join(f"{names[one]} x {names[two]}" for one, two in pairs[:_NAMED]) + more
 
 
 TABLE_LINES = KindLines(

@@ -434,6 +434,14 @@ def ledger_url(value: object) -> LedgerUrl:
         raise RuleBroken(str(error)) from None
 
 
+def column_pairs(value: object) -> tuple[tuple[str, str], ...]:
+    """A list of lists of two columns."""
+    lists = each_by(lambda names: each_by(text, several(names)), several(value))
+    if any(len(each) != 2 for each in lists):
+        raise RuleBroken("each must be a list of two columns")
+    return tuple((first, second) for first, second in lists)
+
+
 Text = Annotated[str, PlainValidator(text)]
 Name = Annotated[str, PlainValidator(name)]
 Amount = Annotated[Fraction, PlainValidator(amount)]

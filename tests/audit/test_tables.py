@@ -49,6 +49,15 @@ def test_no_pair_of_tables_loses_more_than_is_claimed(measure: str) -> None:
     assert 0.95 < found.ratio <= 1 + 1e-9 and not found.leaks
 
 
+@pytest.mark.parametrize("measure", ["epsilon", "rho"])
+def test_named_pairs_lose_no_more_than_is_claimed(measure: str, monkeypatch: Patch) -> None:
+    """And rounds that all have the budget of pairs are found."""
+    found = audit_tables(measure, plans=PLANS, pairs=PAIRS, seed=SEED, named=True)
+    assert 0.9 < found.ratio <= 1 + 1e-9 and not found.leaks
+    both_rounds_given_the_budget_of_pairs(monkeypatch)
+    assert is_found(lambda: audit_tables(measure, plans=PLANS, pairs=PAIRS, seed=SEED, named=True))
+
+
 def test_the_examples_of_the_laws_hold() -> None:
     tried = doctest.testmod(choices)
     assert tried.attempted and not tried.failed

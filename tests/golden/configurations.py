@@ -204,6 +204,7 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     ),
     "table": (PURE, f"domain: {WIDE}"),
     "table-by-rho": (RHO, f"domain: {WIDE}"),
+    "table-target": (PURE, f"domain: {WIDE}, target: carrier, pairs: [[state, delay]]"),
     "mixed": (
         APPROXIMATE,
         f"domain: {NUMBERS}, {BY}, quantiles: [0.5], weight: 2",

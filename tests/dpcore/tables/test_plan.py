@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.tables.plan import MarginalsPlan, PairDesign, TableShape, mean_size
+from dptrees.dpcore.tables.question import _rounds, named_pairs
 from tests.dpcore.refusals import check_refusals
 from tests.dpcore.tables.tiny_tables import make_plan
 
@@ -21,9 +23,10 @@ from tests.dpcore.tables.tiny_tables import make_plan
 @pytest.mark.parametrize("measure", Measure)
 def test_a_plan_is_written_and_read(measure: Measure) -> None:
     plan = make_plan(Fraction(1, 3), measure)
-    assert plan.spent == plan.budget.amount
-    read = MarginalsPlan.from_spec(plan.spec(), unit=ADD_REMOVE_ROW, measure=measure)
-    assert read == plan
+    assert plan.spent == plan.budget.amount and "named" not in plan.spec()
+    for each in (plan, replace(plan, named=((0, 2), (1, 2)))):
+        read = MarginalsPlan.from_spec(each.spec(), unit=ADD_REMOVE_ROW, measure=measure)
+        assert read == each
 
 
 def test_what_is_spent() -> None:
@@ -57,6 +60,58 @@ def test_more_rows_have_a_second_round() -> None:
     assert make_plan(1, shape=TableShape(sizes=(3, 4))).most_pairs == 1
 
 
+FIVE = TableShape(sizes=(2,) * 5)
+
+
+def test_every_round_together_spends_what_pairs_have() -> None:
+    """Over all sets of up to four named pairs of five columns, and all designs."""
+    for number in range(5):
+        for pairs in combinations(FIVE.pairs, number):
+            plan = replace(make_plan(1, shape=FIVE), named=pairs)
+            joined = {frozenset({each}) for each in range(5)}
+            for pair in pairs:
+                touched = {each for each in joined if each & set(pair)}
+                joined = joined - touched | {frozenset().union(*touched)}
+            assert plan.tree_pairs == len(joined) - 1
+            for design in plan.designs:
+                rounds = _rounds(plan, design)
+                chosen = [each.pairs for each in rounds if not each.named]
+                assert sum(chosen) == plan.choices(design)
+                spent = sum((each.amount for each in rounds), Fraction(0))
+                spent += 0 if not chosen else plan.choice_amount
+                assert spent == plan.pair_amount + plan.choice_amount
+                firsts = [each.first for each in rounds]
+                ends = [each.first + each.pairs for each in rounds]
+                assert firsts == [0, *ends[:-1]]
+
+
+def test_pairs_are_named_if_and_only_if_a_model_can_have_them() -> None:
+    """Brute force over all graphs of five columns, by removing simplicial columns."""
+    for chosen in product((False, True), repeat=10):
+        pairs = [pair for pair, known in zip(FIVE.pairs, chosen, strict=True) if known]
+        left = set(range(5))
+        beside = {each: {sum(pair) - each for pair in pairs if each in pair} for each in left}
+        largest = 1
+        while left:
+            simplicial = [
+                each
+                for each in left
+                if all(pair in pairs for pair in combinations(sorted(beside[each] & left), 2))
+            ]
+            if not simplicial:
+                break
+            largest = max(largest, 1 + len(beside[simplicial[0]] & left))
+            left.remove(simplicial[0])
+        try:
+            assert sorted(named_pairs(FIVE, pairs)) == pairs
+            allowed = True
+        except Refusal:
+            allowed = False
+        assert allowed == (not left and largest <= 4)
+    with pytest.raises(Refusal, match=r"7 are named; at most 3 \(columns"):
+        named_pairs(TableShape(sizes=(2, 2, 2)), [(0, 1)] * 7)
+
+
 def test_other_plans_are_refused() -> None:
     plan = make_plan(1)
     rows: list[tuple[dict[str, Any], str]] = [
@@ -65,6 +120,8 @@ def test_other_plans_are_refused() -> None:
         ({"choice_amount": Fraction(0)}, "choice_amount"),
         ({"pair_amount": Fraction(0)}, "pair_amount"),
         ({"designs": plan.designs[1:]}, "designs"),
+        ({"named": ((1, 0),)}, "named"),
+        ({"named": ((0, 1), (0, 1))}, "named"),
     ]
     check_refusals(partial(replace, plan), rows, Refusal)
     with pytest.raises(Refusal, match="too little"):

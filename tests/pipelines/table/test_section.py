@@ -66,6 +66,15 @@ def test_the_plan_counts_cells_of_columns_and_pairs(workspace: Workspace) -> Non
     assert entry["counters"] == 3 + 100 + 12 + 300 + 36 + 1200 and entry["std_error"] > 1
 
 
+def test_pairs_that_are_named_are_measured_unasked(workspace: Workspace) -> None:
+    tree = table("wide", [KIND, AGE, X, DAY], target="x", pairs=[["age", "kind"]])
+    entry = plan_entry_of(workspace, tree)
+    assert entry["plan"]["named"] == [[0, 2], [1, 2], [2, 3], [0, 1]]
+    path = workspace.configure(lambda s: s.update(trees=[tree]))
+    said = "measured unasked: kind x x, age x x, x x day, kind x age; 2 pairs of columns to choose"
+    assert said in " ".join(workspace.succeed("plan", path).out.split())
+
+
 def test_weights_and_every_measure() -> None:
     plan_of(table("wide", [KIND, AGE, X], weight=2, noise="laplace"))
     for privacy in ({"rho": 0.1}, {"epsilon": 1, "delta": 1e-6}):
@@ -83,6 +92,24 @@ def test_bad_input() -> None:
         (table("t", [AGE, {"column": "x", "lower": 3}]), "domain.columns[1].upper: is required"),
         ({"name": "t", "domain": two | {"cells": "many"}}, "domain.cells: 'many' must be"),
         ({"name": "t", "domain": two | {"depths": [3]}}, "domain.depths: unknown key"),
+    ]
+    ring = [["age", "kind"], ["kind", "day"], ["day", "x"], ["x", "age"]]
+    many = [{"column": f"c{n}", "categories": list(range(70))} for n in range(4)]
+    triangle = [["c0", "c1"], ["c1", "c2"], ["c0", "c2"], ["c0", "c3"], ["c1", "c3"], ["c2", "c3"]]
+    four = [KIND, AGE, X, DAY]
+    rows += [
+        (table("t", four, target="who"), "target: 'who' is none of the columns"),
+        (table("t", four, target=[1]), "target: a list must be a string"),
+        (table("t", four, pairs="age"), "pairs: 'age' must be a list"),
+        (table("t", four, pairs=[["age"]]), "pairs: each must be a list of two columns"),
+        (table("t", four, pairs=[["age", "who"]]), "pairs: 'who' is none of the columns"),
+        (table("t", four, pairs=[["age", "age"]]), "pairs: 'age' is no pair with itself"),
+        (table("t", four, target="x", pairs=[["age", "x"]]), "pairs: 'age' and 'x' are a named"),
+        (table("t", four, pairs=ring), "pairs: they close a ring of four or more columns"),
+        (
+            table("t", many, pairs=triangle),
+            "pairs: all of 4 columns; at most 4, of 2^18 joint cells",
+        ),
     ]
     rows = [(tree, f"x.yaml: trees[0].{words}") for tree, words in rows]
     assert not not_refused(plan_of, rows, ConfigurationError)
