@@ -139,7 +139,7 @@ def features(shape: TableShape, columns: Sequence[Integers]) -> Floats:
 
 
 def auc(shape: TableShape, fitted: Sequence[Integers], tested: Sequence[Integers]) -> float:
-    """Of a logistic regression of the last column, whose cells are 0 and 1, on the others."""
+    """AUC of a logistic regression of the last column, whose cells are 0 and 1, on the others."""
     known, truth = features(shape, fitted), fitted[-1] == 1
     weights = np.zeros(known.shape[1])
     for _ in range(15):

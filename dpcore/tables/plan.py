@@ -323,7 +323,7 @@ class MarginalsPlan(Coded):
         return [each for each in self.designs if rows >= each.least_rows * noise][-1]
 
     def first_amounts(self, design: PairDesign) -> tuple[Fraction, Fraction]:
-        """Of all named pairs, and of the first round of choices: equal parts a pair."""
+        """Budgets of all named pairs and of the first round of choices: equal parts a pair."""
         amount = self.pair_amount * (1 - design.further_part)
         if not self.choices(design):
             amount += self.choice_amount
