@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import secrets
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -29,6 +28,9 @@ from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource, add_noise
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
+from dptrees.dpcore.questions.messages import Increments
+from dptrees.dpcore.rows.columns import unpack
+from dptrees.dpcore.tables.domain import TableCounter, row_texts
 from dptrees.dpcore.tables.estimates import MeasuredTables
 from dptrees.dpcore.tables.model import TableModel
 from dptrees.dpcore.tables.plan import MarginalsPlan, TableShape
@@ -79,15 +81,21 @@ def _cells(values: Floats, cells: int) -> Integers:
 
 def counted(shape: TableShape, columns: Sequence[Integers]) -> Integers:
     """(length,) all counters of some rows."""
-    parts = [
-        np.bincount(column, minlength=size)
-        for column, size in zip(columns, shape.sizes, strict=True)
-    ]
-    for first, second in shape.pairs:
-        width = shape.sizes[second]
-        codes = columns[first] * width + columns[second]
-        parts.append(np.bincount(codes, minlength=shape.sizes[first] * width))
-    return np.concatenate(parts)
+    counter = TableCounter(shape)
+    counter.add(Increments(row_texts(columns, shape.sizes)), len(columns[0]))
+    (partial,) = counter.take()
+    return unpack(partial.data)
+
+
+def source_under(key: ReleaseKey) -> NoiseSource:
+    """Noise of a release under a key."""
+    return NoiseSource(key=key, release="r", spec_digest=b"", global_digest=b"")
+
+
+def means(found: Sequence[Sequence[float]]) -> list[str]:
+    """The mean of each column over releases, with its standard error."""
+    errors = np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+    return [f"{a:.4f} ± {b:.4f}" for a, b in zip(np.mean(found, axis=0), errors, strict=True)]
 
 
 def distance(shape: TableShape, counts: Integers, measured: MeasuredTables, rows: int) -> float:
@@ -116,14 +124,10 @@ def line(made: Table, epsilon: float, runs: int) -> list[str]:
     plan = MarginalsPlan.planned(shape=shape, unit=ADD_REMOVE_ROW, budget=budget)
     found = []
     for _ in range(runs):
-        key = ReleaseKey(secrets.token_bytes(32))
-        source = NoiseSource(key=key, release="r", spec_digest=b"", global_digest=b"")
+        source = source_under(ReleaseKey.generate())
         ways = measure_tables(counts, plan, source, "t"), alone(plan, counts, source)
         found.append([distance(shape, counts, each, rows) for each in ways])
-    means = np.mean(found, axis=0)
-    errors = np.std(found, axis=0, ddof=1) / np.sqrt(runs)
-    cells = [f"{mean:.4f} ± {error:.4f}" for mean, error in zip(means, errors, strict=True)]
-    return [f"{name}, {epsilon:g}", *cells]
+    return [f"{name}, {epsilon:g}", *means(found)]
 
 
 def features(shape: TableShape, columns: Sequence[Integers]) -> Floats:
@@ -169,14 +173,11 @@ def target_lines(made: Table, epsilon: float, runs: int) -> Iterator[list[str]]:
         plan = MarginalsPlan.planned(shape=shape, unit=ADD_REMOVE_ROW, budget=budget, named=named)
         found = []
         for _ in range(runs):
-            key = ReleaseKey(secrets.token_bytes(32))
-            source = NoiseSource(key=key, release="r", spec_digest=b"", global_digest=b"")
-            measured = measure_tables(counts, plan, source, "t")
+            key = ReleaseKey.generate()
+            measured = measure_tables(counts, plan, source_under(key), "t")
             drawn = TableModel.fitted(measured).sample(cut, key.stream("rows"))
             found.append([distance(shape, counts, measured, cut), auc(shape, drawn, tested)])
-        errors = np.std(found, axis=0, ddof=1) / np.sqrt(runs)
-        cells = [f"{a:.4f} ± {b:.4f}" for a, b in zip(np.mean(found, axis=0), errors, strict=True)]
-        yield [f"{name}, {epsilon:g}", said, *cells]
+        yield [f"{name}, {epsilon:g}", said, *means(found)]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -134,7 +134,7 @@ def _block(columns: Mapping[Column, Found], measure: str, tasks: Sequence[str]) 
     cells = {each: _compared(each.task, columns[each]) for each in here}
     lines = [
         [
-            f"{task.removesuffix(', rank')}, {privacy.replace('=', ' ')}",
+            f"{_subject(task)}, {privacy.replace('=', ' ')}",
             *(
                 _format_cell(*cells.get(Column(privacy=privacy, task=task, rows=n), ()))
                 for n in rows
@@ -151,6 +151,11 @@ def _block(columns: Mapping[Column, Found], measure: str, tasks: Sequence[str]) 
         f"{WORSE}: worse, at {worse} of {len(points)} points. Monte Carlo standard errors are at "
         f"most {format_number(largest)}.\n"
     )
+
+
+def _subject(task: str) -> str:
+    name = task.removesuffix(", rank")
+    return name.removesuffix("s") if name.startswith("1 ") else name
 
 
 def _compared(task: str, found: Found) -> tuple[tuple[str, Error], ...]:

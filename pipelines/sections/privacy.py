@@ -49,9 +49,8 @@ def _bound(value: object) -> int:
 
 
 AUTO = "auto"
-DEFAULT_SHARE = Fraction(1, 20)
-# Of the budget, for a bound of a unit.
-UNIT_SHARE = Fraction(3, 20)
+# Of the budget, for a bound of values and for a bound of a unit.
+VALUE_SHARE, UNIT_SHARE = Fraction(1, 20), Fraction(3, 20)
 DEFAULT_AT_MOST = 10_000
 
 
@@ -354,8 +353,9 @@ class _Ends:
         name = LIMITS[self.side]
         section = {} if value == AUTO else rules.section(value)
         rules.known_keys(section, ("fraction", name))
-        share = rules.at(".fraction", rules.share, section.get("fraction", Decimal("0.05")))
-        assert "fraction" in section or share == DEFAULT_SHARE
+        share = VALUE_SHARE
+        if "fraction" in section:
+            share = rules.at(".fraction", rules.share, section["fraction"])
         if name in section:
             return AutoEnd(share=share, limit=rules.at(f".{name}", self._limit, section[name]))
         most = _MOST_INTEGERS if self.integers else LARGEST_NUMBER
