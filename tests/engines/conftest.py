@@ -177,6 +177,11 @@ class Workspace:
         """The configuration's file."""
         return self.folder / "release.yaml"
 
+    @property
+    def launcher_log(self) -> Path:
+        """What the launchers of this workspace print, beside the logs of the servers."""
+        return self.engine.servers.folder / f"launcher-{self.folder.name}.log"
+
     def command(self, options: tuple[str, ...]) -> list[str]:
         """What a person would type."""
         release = [sys.executable, "-m", "dptrees", "release", str(self.configuration)]
@@ -185,7 +190,7 @@ class Workspace:
     def start(self, options: tuple[str, ...] | None = None) -> subprocess.Popen[bytes]:
         """Start the release in a process that leads a group; what it prints joins a log. Without
         options no job goes first that looks at the workers."""
-        with (self.engine.servers.folder / "launcher.log").open("ab") as log:
+        with self.launcher_log.open("ab") as log:
             return subprocess.Popen(
                 self.command(self.engine.quick if options is None else options),
                 cwd=self.folder,
@@ -209,9 +214,8 @@ class Workspace:
         return release_files(self.output)
 
     def log(self) -> str:
-        """The end of what the launchers printed."""
-        log = self.engine.servers.folder / "launcher.log"
-        return log.read_bytes()[-3000:].decode(errors="replace")
+        """All that the launchers printed; a sentence may stand before a long end of it."""
+        return self.launcher_log.read_text(errors="replace")
 
     def plant(self, **settings: float | str) -> None:
         """Plant faults: ``sleep``, ``straggle`` and ``raise_``, which 0 takes away, and ``hold``,
