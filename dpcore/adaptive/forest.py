@@ -17,6 +17,7 @@ from dptrees.dpcore.adaptive.least_squares import (
     FromBelow,
     Holders,
     Nodes,
+    child_estimates,
     leaf_from_below,
     leaf_spans,
     one_down,
@@ -44,6 +45,7 @@ from dptrees.dpcore.trees.chunks import (
 )
 from dptrees.dpcore.trees.consistency import root_count
 from dptrees.dpcore.trees.forests import LevelSolution, Measurements, PrefixSolution, RootSolutions
+from dptrees.dpcore.trees.isotonic import rising_counts
 from dptrees.dpcore.trees.shapes import IrregularTree, UniformTree
 
 Spans = tuple[Integers, Integers]
@@ -133,7 +135,7 @@ class AdaptiveForest:
         top = self._root(below[0], exact[0])
         found = self._down(place, below, top)
         spans = [self._spans(place, depth) for depth in range(spine.height + 1)]
-        solved = AdaptiveRoots.from_holders(found[-1], spans[-1], top)
+        solved = AdaptiveRoots.from_holders(found[-1], spans[-1], found[0])
         return solved, [
             DrawnLevel.from_holders(depth, 0, holders, span)
             for depth, (holders, span) in enumerate(zip(found[:-1], spans, strict=False))
@@ -236,6 +238,12 @@ class AdaptiveForest:
     def _down(self, place: PartPlace, below: list[FromBelow], top: Holders) -> list[Holders]:
         """Holders of all levels of a part, from the holders of its roots."""
         result = [self._with_ended(place, 0, below[0], top)]
+        first = None
+        if self.plan.is_shrunk and place.first_level == 0 and place.tree.height:
+            estimates = child_estimates(place.tree, 0, result[0], (below[0], below[1]))
+            first = rising_counts(estimates, top.count[:, 0] if self.root_is_known else None)
+            nodes = replace(result[0].nodes, count=first.sum(axis=1))
+            result = [nodes.rows(place.rows)]
         for depth in range(place.tree.height):
             ended = self._ended(place, depth + 1, below[depth + 1])
             result.append(
@@ -246,6 +254,8 @@ class AdaptiveForest:
                     (below[depth], below[depth + 1]),
                     self._spans(place, depth + 1),
                     ended,
+                    first=None if depth else first,
+                    shrunk=self.plan.is_shrunk,
                 )
             )
         return result

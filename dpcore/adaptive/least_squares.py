@@ -27,7 +27,7 @@ from functools import cached_property
 import numpy as np
 
 from dptrees.dpcore.arrays import Flags, Floats, Integers
-from dptrees.dpcore.trees.consistency import split_among_children
+from dptrees.dpcore.trees.consistency import split_among_children, split_level
 from dptrees.dpcore.trees.shapes import IrregularTree, Shape, UniformTree
 
 _HALF_BITS = 20
@@ -280,6 +280,9 @@ def one_down(
     nodes: tuple[FromBelow, FromBelow],
     spans: tuple[Integers, Integers],
     ended: Integers,
+    *,
+    first: Integers | None = None,
+    shrunk: bool = False,
 ) -> Holders:
     """Holders of a level, from the holders of the level above it.
 
@@ -290,18 +293,23 @@ def one_down(
         nodes: parents and children from below.
         spans: the children's first leaves, and where they stop, of a shape that broadcasts.
         ended: (rows, n) of reached children, as `Holders.ended`.
+        first: (rows, n) the children's counts, where they are known.
+        shrunk: whether counts are drawn to even splits.
     """
     parents, children = nodes
-    assert parents.split is not None and parents.sum_z is not None and parents.sum_a is not None
+    assert parents.split is not None and parents.sum_a is not None
     index = tree.to_children(depth, np.broadcast_to(above.index, parents.z.shape))
     if not parents.split.any():
         return Holders(nodes=above.nodes, index=index)
     split = to_children(tree, depth, parents.split)
     total = tree.to_children(depth, parents.sum_a)
     k = children.a / total
-    estimate = children.z + k * tree.to_children(depth, above.estimate - parents.sum_z)
-    counts = np.where(parents.split, above.count, 0)
-    count = _split_counts(tree, depth, estimate, children.a, counts)
+    estimate = child_estimates(tree, depth, above, nodes)
+    if first is None:
+        counts = np.where(parents.split, above.count, 0)
+        count = _split_counts(tree, depth, estimate, children.a, counts, shrunk=shrunk)
+    else:
+        count = first
     node, shape = above.nodes.select(index[split]), split.shape
     lefts = tree.left_sum(depth, k), tree.left_sum(depth, children.a)
     a, total, k, left_k, left_a = (
@@ -327,8 +335,19 @@ def one_down(
     return Holders(nodes=above.nodes.joined(reached), index=index)
 
 
+def child_estimates(
+    tree: Shape, depth: int, above: Holders, nodes: tuple[FromBelow, FromBelow]
+) -> Floats:
+    """(rows, n) u of the children of the nodes of a level, where these are split; arguments as of
+    `one_down`."""
+    parents, children = nodes
+    assert parents.sum_z is not None and parents.sum_a is not None
+    k = children.a / tree.to_children(depth, parents.sum_a)
+    return np.asarray(children.z + k * tree.to_children(depth, above.estimate - parents.sum_z))
+
+
 def _split_counts(
-    tree: Shape, depth: int, estimates: Floats, below: Floats, counts: Integers
+    tree: Shape, depth: int, estimates: Floats, below: Floats, counts: Integers, *, shrunk: bool
 ) -> Integers:
     """(rows, n) the final counts of children, near their estimates.
 
@@ -336,7 +355,12 @@ def _split_counts(
         tree, depth: of the parents.
         estimates, below: u and a of the children, (rows, n) each.
         counts: of the parents; 0 where they are not split.
+        shrunk: whether they are drawn to even splits, in a uniform tree.
     """
+    if shrunk:
+        assert isinstance(tree, UniformTree)
+        below = np.broadcast_to(below, estimates.shape)
+        return split_level(tree.fanouts[depth], below, estimates, counts, shrunk=True)
     result = np.zeros(estimates.shape, dtype=np.int64)
     # A node of zero rows has children of zero rows: on sparse data this is most of them.
     busy = counts > 0

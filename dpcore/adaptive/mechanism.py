@@ -470,7 +470,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
         weights: of the levels that the plan was made for; None: 1 for each.
     """
 
-    output_only = ("guessed_rows", "weights")
+    output_only = ("guessed_rows", "weights", "consistency")
     widths_kind = AdaptiveWidths
     errors_are_known = False
     node_fields = (ENDED,)
@@ -544,7 +544,7 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
                 "words": in_words(self.plan),
                 "levels": level_entries(self.plan),
                 "decision_part": str(self.plan.decision_part),
-                "consistency": Consistency.TOP_DOWN.value,
+                "consistency": self.plan.consistency.value,
             }
         return {
             "mechanism": "adaptive",
@@ -570,8 +570,8 @@ class AdaptiveMechanism(Mechanism[AdaptiveForest, AdaptiveWidths]):
         guess, weights = left.pop("guessed_rows"), None
         if guess is not None and (isinstance(guess, bool) or not isinstance(guess, (int, float))):
             raise Refusal.from_value("guessed_rows", f"{guess!r} must be a number or null.")
-        if "consistency" in left:
-            value = left["consistency"]
+        value = left.get("consistency")
+        if value == "averaged":
             raise Refusal.from_value(
                 "consistency", f"{value!r} is of a development version; counts are top_down."
             )

@@ -46,9 +46,10 @@ from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.source import NoiseSource, add_noise
 from dptrees.dpcore.privacy.sensitivity import level_sensitivity, noise_law
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
-from dptrees.dpcore.specification import CONTEXT, INLINE, Coded
+from dptrees.dpcore.specification import CONTEXT, INLINE, Coded, coded
 from dptrees.dpcore.trees.forests import Measurements
-from dptrees.dpcore.trees.shapes import IrregularTree, Shape
+from dptrees.dpcore.trees.shapes import IrregularTree, Shape, UniformTree
+from dptrees.dpcore.uniform.plan import Consistency
 
 # Noise other than 0 never comes below it, and quotients of variances stay within floating point.
 LEAST_VARIANCE = 1e-60
@@ -68,6 +69,8 @@ class AdaptivePlan(Coded):
         decision_part: p, 0 <= p < 1; see the module. 0: measurements decide.
         public_total: the number of rows is public, and is the root's exact count.
         keyed: there is one tree per key of a group-by column.
+        consistency: of the counts, ``TOP_DOWN``, or ``SHRUNK`` as in `dpcore.trees.isotonic`: of
+            uniform trees whose root is not measured.
 
     Raises:
         ValueError: amounts or thresholds that do not fit the tree, or exceed the budget; an exact
@@ -83,7 +86,10 @@ class AdaptivePlan(Coded):
     (DiscreteLaplace(scale=Fraction(2, 1)), DiscreteLaplace(scale=Fraction(2, 1)))
     """
 
-    written = ("level_amounts", "thresholds", "decision_part", "budget", "public_total")
+    written = (
+        *("level_amounts", "thresholds", "decision_part", "budget", "public_total"),
+        "consistency",
+    )
 
     tree: Shape = field(metadata=CONTEXT)
     unit: PrivacyUnit = field(metadata=CONTEXT)
@@ -93,6 +99,9 @@ class AdaptivePlan(Coded):
     decision_part: Fraction = Fraction(0)
     public_total: bool = False
     keyed: bool = field(default=False, metadata=CONTEXT)
+    consistency: Consistency = field(
+        default=Consistency.TOP_DOWN, metadata=coded(omit=Consistency.TOP_DOWN)
+    )
 
     def __post_init__(self) -> None:
         height, amounts = self.tree.height, self.level_amounts
@@ -116,10 +125,18 @@ class AdaptivePlan(Coded):
             raise ValueError("level_amounts: a root that is public needs no budget")
         if amounts[-1] == 0 and not (self.public_total and height == 0):
             raise ValueError("level_amounts: the leaves must be measured")
+        may_shrink = isinstance(self.tree, UniformTree) and not self.decides(0)
+        if self.consistency is not Consistency.TOP_DOWN and not (self.is_shrunk and may_shrink):
+            raise ValueError("consistency: top_down, or shrunk below an ordered root without noise")
 
     def __getstate__(self) -> dict[str, object]:
         """Send the plan alone to a worker, not the values computed from it."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def is_shrunk(self) -> bool:
+        """Whether counts are shrunk."""
+        return self.consistency is Consistency.SHRUNK
 
     @cached_property
     def sensitivities(self) -> tuple[tuple[int, int], ...]:

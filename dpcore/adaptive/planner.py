@@ -4,7 +4,7 @@ How good an adaptive tree is depends on the data, so the rules were found on pub
 (decision 0025), where the optimum is flat. Under epsilon a level has about 3.2
 halvings, under rho one. The root gets no budget. A node is split where its decision number is at
 least 3 times the error that splitting adds, sqrt(n v), with n its children and v the variance of
-a child's measurement.
+a child's measurement; counts that are shrunk need less (decision 0058).
 """
 
 from __future__ import annotations
@@ -51,17 +51,20 @@ from dptrees.dpcore.repair.planner import (
 from dptrees.dpcore.trees.chunks import Chunk, UniformChunking
 from dptrees.dpcore.trees.shapes import IrregularTree, Shape, UniformTree
 from dptrees.dpcore.uniform.objectives import Objective
-from dptrees.dpcore.uniform.plan import TreePlan, TreeSetting
+from dptrees.dpcore.uniform.plan import Consistency, TreePlan, TreeSetting
 
 # Of the budget of a level that decides, what its decisions get where they are apart.
 DECISION_PART = Fraction(1, 5)
 # A node is split if its decision number is at least this many times the error that splitting adds.
-THRESHOLD_FACTOR = 3
+THRESHOLD_FACTOR = 3.0
+# Where shrunk counts are read: of the nodes below the root, and of those further below.
+_SHRUNK_FACTORS = (2.5, 2.0)
 # Halvings a level, and by how many fewer the next level above has.
 _HALVINGS = {Measure.EPSILON: (3.2, 0.4), Measure.RHO: (1.0, 0.0)}
 # Shares fall by this factor from level to level without a guess; and with one of so many rows a
 # cell, in units of the noise: a + b log10(rows), between bounds.
 _FALL = {Measure.EPSILON: 0.9, Measure.RHO: 0.95}
+_SHRUNK_FALL = {Measure.EPSILON: 0.85, Measure.RHO: 0.95}
 _GUESSED_FALL = {Measure.EPSILON: (0.85, 0.08, 0.8, 1.1), Measure.RHO: (0.92, 0.04, 0.88, 1.0)}
 # With more rows a cell, in units of the noise, nearly all nodes are split.
 _MOST_ROWS = {Measure.EPSILON: 30.0, Measure.RHO: 10.0}
@@ -71,6 +74,7 @@ def plan_adaptive(
     setting: TreeSetting,
     *,
     counts: bool,
+    shrunk: bool = False,
     guessed_rows: float | None = None,
     fanouts: Sequence[int] | None = None,
 ) -> AdaptivePlan:
@@ -80,6 +84,7 @@ def plan_adaptive(
         setting: the leaves, and what drawing the tree may cost.
         counts: whether what is read is the integers, so that measurements decide; else decisions
             are measured apart, and estimates are unbiased given the drawn tree.
+        shrunk: whether counts are shrunk (`dpcore.trees.isotonic`).
         guessed_rows: a public guess of the rows, or None.
         fanouts: the shape, where it is given.
 
@@ -88,7 +93,7 @@ def plan_adaptive(
     """
     shape = tuple(fanouts or rule_fanouts(setting.leaves, setting.budget.measure))
     tree = UniformTree(leaves=setting.leaves, fanouts=shape)
-    return with_rule(tree, setting, counts=counts, guessed_rows=guessed_rows)
+    return with_rule(tree, setting, counts=counts, shrunk=shrunk, guessed_rows=guessed_rows)
 
 
 def most_rows(setting: TreeSetting) -> float:
@@ -112,6 +117,7 @@ def with_rule(
     setting: TreeSetting,
     *,
     counts: bool,
+    shrunk: bool = False,
     shares: Sequence[float] | None = None,
     guessed_rows: float | None = None,
 ) -> AdaptivePlan:
@@ -120,7 +126,7 @@ def with_rule(
     Args:
         tree: its shape.
         setting: all of it but the leaves counts.
-        counts: as for `plan_adaptive`.
+        counts, shrunk: as for `plan_adaptive`.
         shares: (h + 1,) the parts of the budget by level, of sum 1; by default by rule.
         guessed_rows: as for `plan_adaptive`, for the rule.
 
@@ -133,7 +139,7 @@ def with_rule(
         )
     else:
         if shares is None:
-            shares = rule_shares(tree.height, setting, guessed_rows)
+            shares = rule_shares(tree.height, setting, guessed_rows, shrunk=shrunk and counts)
         amounts = setting.budget.split(shares)
     plan = AdaptivePlan(
         tree=tree,
@@ -144,14 +150,17 @@ def with_rule(
         decision_part=Fraction(0) if counts else DECISION_PART,
         public_total=setting.public_total,
         keyed=setting.keyed,
+        consistency=Consistency.SHRUNK if shrunk else Consistency.TOP_DOWN,
     )
     return replace(plan, thresholds=rule_thresholds(plan))
 
 
-def rule_shares(height: int, setting: TreeSetting, guessed_rows: float | None) -> list[float]:
+def rule_shares(
+    height: int, setting: TreeSetting, guessed_rows: float | None, *, shrunk: bool
+) -> list[float]:
     """(h + 1,) the parts of the budget by level: none for the root, then falling."""
     measure = setting.budget.measure
-    fall = _FALL[measure]
+    fall = (_SHRUNK_FALL if shrunk else _FALL)[measure]
     if guessed_rows is not None and guessed_rows > 0:
         middle, slope, least, most = _GUESSED_FALL[measure]
         rows = rows_in_noise(setting, guessed_rows) / setting.leaves
@@ -161,9 +170,15 @@ def rule_shares(height: int, setting: TreeSetting, guessed_rows: float | None) -
 
 
 def rule_thresholds(plan: AdaptivePlan) -> tuple[int, ...]:
-    """(h,) by rule: 3 sqrt(n v) of the nodes of each level that have several children."""
+    """(h,) by rule: 3 sqrt(n v) of the nodes of each level that have several children; 2.5 and 2
+    where counts are shrunk and measurements decide."""
+    first = later = THRESHOLD_FACTOR
+    if plan.is_shrunk and not plan.decision_part:
+        first, later = _SHRUNK_FACTORS
     return tuple(
-        math.ceil(THRESHOLD_FACTOR * math.sqrt(_children(plan.tree, level) * variance))
+        math.ceil(
+            (later if level > 1 else first) * math.sqrt(_children(plan.tree, level) * variance)
+        )
         for level, variance in enumerate(_child_variances(plan))
     )
 
@@ -458,12 +473,12 @@ class AdaptiveTree(AdaptivePlanner[OrderedWorkload]):
     refused: ClassVar[Reasons] = {
         "objective": "the mechanism adaptive has one plan for CDF, ranges and quantiles",
         **dict.fromkeys(("level_budgets", "estimation"), _OWN_LEVELS),
-        "consistency": "the mechanism adaptive has top_down alone",
+        "consistency": "the mechanism adaptive has top_down and shrunk alone",
         "intervals": FREE_INTERVALS,
     }
     allowed: ClassVar[Values] = {
         "objective": ("cdf", "ranges", "quantiles"),
-        "consistency": ("top_down",),
+        "consistency": ("top_down", "shrunk"),
     }
 
     def error_unit(self, workload: OrderedWorkload) -> str | None:
@@ -490,6 +505,7 @@ class AdaptiveTree(AdaptivePlanner[OrderedWorkload]):
         plan = plan_adaptive(
             workload.tree_setting(setting),
             counts=workload.reads_counts,
+            shrunk=workload.consistency is Consistency.SHRUNK,
             guessed_rows=rows,
             fanouts=workload.fanouts,
         )

@@ -25,6 +25,7 @@ from dptrees.dpcore.levels.workload import (
 from dptrees.dpcore.mechanisms import ADAPTIVE, EXPONENTIAL, FACTORISED, LEVELS
 from dptrees.dpcore.questions.planning import Noise, Setting
 from dptrees.dpcore.specification import Refusal
+from dptrees.dpcore.uniform.plan import Consistency
 
 
 class MechanismChoice(Planner[W]):
@@ -127,7 +128,9 @@ class OrderedChoice(MechanismChoice[OrderedWorkload]):
         is_cdf = workload.objective.kind in ("cdf", "ranges", "quantiles")
         if workload.guesses_values or not workload.domain.is_ordered or not is_cdf:
             return
-        counts = replace(workload, mechanism=ADAPTIVE, read_as=ReadAs.COUNTS)
+        # An adaptive tree is top_down where consistency is not given (docs/decisions/0058).
+        given = replace(workload, consistency=Consistency.TOP_DOWN)
+        counts = replace(given, mechanism=ADAPTIVE, read_as=ReadAs.COUNTS)
         strategy = replace(workload, mechanism=FACTORISED)
         if workload.read_as is ReadAs.ESTIMATES:
             if workload.guessed_rows is not None:

@@ -303,7 +303,7 @@ def split_level(
 
     Args:
         fanout: the children of a node.
-        below: (n,) a of the children, in rows^2.
+        below: (n,) or (..., n) a of the children, in rows^2.
         estimates: (..., n) u of the children.
         parents: (..., nodes) the counts of their parents.
         shrunk: as for `split_counts`.
@@ -317,7 +317,9 @@ def split_level(
         split_counts(
             estimates[..., children].reshape(-1, width),
             # Untrimmed nodes of a level share one shape but for the trimmed path's last child.
-            np.broadcast_to(below[children], estimates[..., children].shape).reshape(-1, width),
+            np.broadcast_to(below[..., children], estimates[..., children].shape).reshape(
+                -1, width
+            ),
             parents[..., nodes].reshape(-1),
             shrunk=shrunk,
         ).reshape(*batch, -1)

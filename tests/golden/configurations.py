@@ -128,6 +128,11 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
         PURE,
         f"domain: {NUMBERS}, mechanism: adaptive, fanouts: [4, 5, 11], quantiles: [0.1, 0.5]",
     ),
+    "adaptive-shrunk": (
+        PURE,
+        f"domain: {NUMBERS}, mechanism: adaptive, optimize_for: counts, consistency: shrunk, "
+        "fanouts: [4, 5, 11]",
+    ),
     "adaptive-by-rho": (
         RHO,
         f"domain: {NUMBERS}, {BY}, mechanism: adaptive, optimize_for: counts, fanouts: [10, 22]",

@@ -22,6 +22,7 @@ CHOSEN = (
     *("golden/exponential-rounds", "golden/binary-full"),
     *("golden/independent", "golden/histogram-l1"),
     *("golden/ranges", "golden/top-down", "golden/sketch", "golden/nodes", "golden/adaptive"),
+    "golden/adaptive-shrunk",
     *("golden/adaptive-by-rho", "golden/hierarchy-by-rho", "golden/planned-for-counts"),
     *("golden/calendar", "golden/sums", "golden/as-measured", "golden/adaptive-hierarchy"),
     *("golden/sparse-paths", "golden/box-count-min"),

@@ -20,7 +20,7 @@ from dptrees.dpcore.adaptive.planner import (
 )
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure
 from dptrees.dpcore.trees.shapes import IrregularTree
-from dptrees.dpcore.uniform.plan import TreeSetting
+from dptrees.dpcore.uniform.plan import Consistency, TreeSetting
 from tests.dpcore.units import bounded_unit
 
 
@@ -95,3 +95,20 @@ def test_spread_counts_are_exact_at_any_size() -> None:
             quotient, rest = divmod(t, size)
             assert end == quotient * j + (rest * j + size // 2) // size
         np.testing.assert_array_equal(spread_ends(count, leaves, leaves), count)
+
+
+@pytest.mark.parametrize("measure", Measure)
+def test_shrunk_counts_need_less_to_split_and_estimates_do_not(measure: Measure) -> None:
+    whole = setting(4096, measure)
+    counts, estimates = (plan_adaptive(whole, counts=each, shrunk=True) for each in (True, False))
+    assert replace(estimates, consistency=Consistency.TOP_DOWN) == plan_adaptive(
+        whole, counts=False
+    )
+    assert counts.consistency is estimates.consistency is Consistency.SHRUNK
+    assert sum(counts.level_amounts) == whole.budget.amount
+    shape = rule_fanouts(4096, measure)
+    for level, threshold in list(enumerate(counts.thresholds))[1:]:
+        law = counts.laws[level + 1]
+        assert law is not None
+        error = math.sqrt(shape[level] * law.variance)
+        assert threshold == math.ceil((2.5 if level == 1 else 2.0) * error)

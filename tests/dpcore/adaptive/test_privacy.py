@@ -24,6 +24,7 @@ from dptrees.dpcore.adaptive.plan import AdaptivePlan
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, SUBSTITUTE_ROW, Budget, Measure, PrivacyUnit
 from dptrees.dpcore.trees.shapes import IrregularTree, Shape, UniformTree
+from dptrees.dpcore.uniform.plan import Consistency
 from tests.dpcore.adaptive_trees import source
 from tests.dpcore.units import bounded_unit
 
@@ -107,6 +108,16 @@ CODE_CASES: list[tuple[Any, list[int], list[int], range]] = [
         [1, 1],
         [1, 2],
         range(-2, 3),
+    ),
+    (
+        make_plan(
+            UniformTree(leaves=4, fanouts=(2, 2)),
+            amounts=[Fraction(0), THIRD, 2 * THIRD],
+            consistency=Consistency.SHRUNK,
+        ),
+        [1, 1, 1, 0],
+        [2, 1, 1, 0],
+        range(-1, 2),
     ),
 ]
 
