@@ -42,8 +42,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from dptrees.dpcore.arithmetic.elementary import exp
 from dptrees.dpcore.arithmetic.sums import hypotenuse, integer_power
-from dptrees.dpcore.arrays import Flags, Integers
+from dptrees.dpcore.arrays import Flags, Floats, Integers
 from dptrees.dpcore.boxes.domain import HypercubeDomain, Nodes
 from dptrees.dpcore.boxes.partition import (
     BestLinear,
@@ -179,11 +180,30 @@ class AdaptivePartitionPlan(LevelsPlan):
             laws[0] = ended[0] = 0.0
         return LevelVariances(split=tuple(laws), ended=tuple(ended))
 
-    @property
-    def states_errors(self) -> bool:
-        """Only where numbers of their own decide: else what is measured also decides, which makes
-        estimates of nodes that are split too large, and the least squares errors too small."""
-        return self.decision_part > 0
+    def selection_bias(self, level: int, estimate: Floats) -> Floats:
+        """0 where numbers of their own decide. Else, of a node of count c that is split where c + e
+        exceeds the threshold t, with e Laplace of scale b: E(e | e > t - c), taken at the estimated
+        c and `_BIAS_SAFETY` times; with u = (t - c) / b it is b (1 + u) for u >= 0 and b (1 - u)
+        p / (1 - p) with p = exp(u) / 2 below. Gaussian noise has about as much.
+
+        >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure
+        >>> plan = AdaptivePartitionPlan(
+        ...     depths=(0, 4, 8), amounts=(Fraction(0), Fraction(1, 2), Fraction(1, 2)),
+        ...     thresholds=(0, 9), most=2**14, measure=Measure.EPSILON, unit=ADD_REMOVE_ROW)
+        >>> plan.selection_bias(1, np.array([5.0, 9.0, 30.0])).round(3).tolist()
+        [8.969, 2.969, 0.0]
+        """
+        law = self.laws[level]
+        if self.decision_part or law is None or level == self.height:
+            return super().selection_bias(level, estimate)
+        scale = math.sqrt(law.variance / 2)
+        under = (self.thresholds[level] - estimate) / scale
+        size = np.abs(under)
+        tail = exp(-size) / 2
+        # An estimate far below has other reasons than this noise.
+        above = (1 + size) * np.where(under < 0, tail / (1 - tail), 1.0)
+        result: Floats = _BIAS_SAFETY * scale * np.minimum(above, _MOST_BIAS)
+        return result
 
     def estimated(self, domain: HypercubeDomain, measurement: Measurement) -> EstimatedTree:
         assert isinstance(measurement, NodeNoise)  # which the question holds for it
@@ -278,6 +298,9 @@ def _running(parents: Estimates | None, evidence: Estimates) -> Estimates:
     return child_estimates(BestLinear(), parents, evidence)
 
 
+# Biases of selections are taken so many times, since the estimates that they are taken at have them
+# too; and scales of noise that they are at most.
+_BIAS_SAFETY, _MOST_BIAS = 1.5, 5.0
 # Of the budgets above the last level, for numbers that decide and nothing else.
 DECISION_PART = Fraction(3, 10)
 # No node is split into more than 2^8.

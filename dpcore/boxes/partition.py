@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -504,6 +504,27 @@ def least_squares(tree: GrownTree) -> GrownEstimate:
     for place, above, level in tree.pairs():
         estimates.append(_down(estimates[-1], z[place], a[place], level.split(above)))
     return GrownEstimate(tree=tree, estimates=tuple(estimates), below=tuple(a))
+
+
+def selection_biases(
+    tree: GrownTree, bias: Callable[[int, Floats], Floats], estimates: Sequence[Floats]
+) -> list[Floats]:
+    """(h + 1,) for each level (n,) by how much least squares estimates are too large on average, in
+    rows: they are linear in what is measured.
+
+    Args:
+        tree: the tree.
+        bias: of what is measured of split nodes, of a level and estimates of it.
+        estimates: for each level (n,).
+    """
+    levels = []
+    for place, (level, ends) in enumerate(zip(tree.levels, tree.leaves(), strict=True)):
+        measured = ~ends & (level.variance > 0) & np.isfinite(level.variance)
+        own = bias(place, estimates[place])
+        levels.append(replace(level, value=np.where(measured, own, 0.0)))
+    if not any(level.value.any() for level in levels):
+        return [level.value for level in levels]
+    return [each.estimate for each in least_squares(GrownTree(levels=tuple(levels))).estimates]
 
 
 def _down(

@@ -32,6 +32,7 @@ from dptrees.dpcore.boxes.partition import (
     GrownTree,
     descendant_nodes,
     least_squares,
+    selection_biases,
     weighted_families,
     with_variances,
 )
@@ -161,6 +162,7 @@ class ReleasedPartition:
             that errors of sums are not known.
         errors: of each level where some have sketches, and errors of sums are known.
         read: the rows of the nodes of a depth.
+        bias: of a level and estimates of it, as `PartitionMechanism.selection_bias`.
     """
 
     domain: HypercubeDomain
@@ -168,6 +170,7 @@ class ReleasedPartition:
     variances: LevelVariances | None
     read: Callable[[int], pa.Table]
     errors: Sequence[SketchError] | None = None
+    bias: Callable[[int, Floats], Floats] | None = None
 
     @cached_property
     def _rows(self) -> list[pa.Table]:
@@ -233,6 +236,11 @@ class ReleasedPartition:
     def squares(self) -> GrownEstimate | None:
         """The variances of the estimates, without estimates; None where they are not known."""
         return None if self.variances is None else least_squares(self.tree)
+
+    @cached_property
+    def biases(self) -> list[Floats]:
+        """About by how much the estimates of each level (n,) are too large on average."""
+        return selection_biases(self.tree, self.bias or _unbiased, self.estimates)
 
     @cached_property
     def spreads(self) -> list[tuple[GrownEstimate, GrownEstimate]]:
@@ -329,6 +337,10 @@ class ReleasedPartition:
         return [~ends for ends in self.tree.leaves()]
 
 
+def _unbiased(level: int, estimate: Floats) -> Floats:
+    return np.zeros(len(estimate))
+
+
 def _sums_of_products(first: Floats, second: Floats) -> Floats:
     """(m, m') the sums over n rows of products of the columns of (n, m) and (n, m') arrays, in the
     order of the rows: each run of cells overlaps few columns."""
@@ -353,16 +365,22 @@ class WeightedSum(NamedTuple):
 
     Attributes:
         estimate: in rows.
-        std_error: given the partition; None where it is not known.
+        std_error: given the partition, with the bias; None where it is not known.
         rows: of the consistent counts, in rows.
         collisions: part of the standard error that is of collisions in sketches; None where there
             are none.
+        bias: part of it that is because what was measured decided the partition.
     """
 
     estimate: float
     std_error: float | None
     rows: float
     collisions: float | None = None
+    bias: float = 0.0
+
+
+# Shares of parts that are cut as they are, rounded down, or up.
+_Kind = Callable[[Floats], Floats]
 
 
 class BoxSums(NamedTuple):
@@ -410,6 +428,17 @@ def box_sums(partition: ReleasedPartition, sides: Box) -> BoxSums:
     return BoxSums(even, inner, outer, any(map(bool, cut)))
 
 
+def weighted_sum(partition: ReleasedPartition, sides: Box, weights: _Kind) -> WeightedSum:
+    """The sum of all parts, each with a weight.
+
+    Args:
+        partition: of the tree.
+        sides: a box of cells, of each axis.
+        weights: of the share that the box covers of a part.
+    """
+    return _summed(partition, list(_visited(partition, sides)), weights)
+
+
 def _visited(partition: ReleasedPartition, sides: Box) -> Iterator[_Visited]:
     levels, children = partition.tree.levels, np.zeros((1, 1), np.int64)
     for place, level in enumerate(levels):
@@ -424,20 +453,18 @@ def _visited(partition: ReleasedPartition, sides: Box) -> Iterator[_Visited]:
         children = family[:, np.newaxis] * fanout + np.arange(fanout)
 
 
-# Shares of parts that are cut as they are, rounded down, or up.
-_Kind = Callable[[Floats], Floats]
-
-
 def _summed(partition: ReleasedPartition, visited: Sequence[_Visited], kind: _Kind) -> WeightedSum:
-    estimate = rows = 0.0
+    estimate = rows = bias = 0.0
     for place in range(len(visited) - 1, -1, -1):
         children, share, deeper = visited[place]
         own = np.where(deeper, 0.0, kind(share))
         estimate += float((own * partition.estimates[place][children]).sum())
         rows += float((own * partition.counts[place][children]).sum())
+        bias += float((own * partition.biases[place][children]).sum())
     variances = [_variance(*each, visited, kind) for each in partition.spreads]
-    error = math.sqrt(math.fsum(variances)) if variances else None
-    return WeightedSum(estimate, error, rows, *map(math.sqrt, variances[1:]))
+    error = math.sqrt(math.fsum([*variances, bias * bias])) if variances else None
+    collisions = math.sqrt(variances[1]) if len(variances) > 1 else None
+    return WeightedSum(estimate, error, rows, collisions, bias)
 
 
 def _variance(

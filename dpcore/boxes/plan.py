@@ -300,10 +300,15 @@ class PartitionMechanism(Coded, ABC):
         None."""
         return None
 
-    @property
-    def states_errors(self) -> bool:
-        """Whether anything is said of how far off estimates and their sums are."""
-        return True
+    def selection_bias(self, level: int, estimate: Floats) -> Floats:
+        """(n,) By how much numbers measured of nodes of a level that were split are too large on
+        average, in rows, because they also decided that they are split.
+
+        Args:
+            level: of the nodes.
+            estimate: (n,) of their counts.
+        """
+        return np.zeros(len(estimate))
 
     @property
     def state_bytes(self) -> int | None:

@@ -22,7 +22,7 @@ from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.boxes.adaptive import AdaptivePartitionPlan, plan_adaptive
 from dptrees.dpcore.boxes.domain import HypercubeDomain, Nodes, cell_bits
 from dptrees.dpcore.boxes.held_counts import HeldCodes, HeldCounts, HeldTables
-from dptrees.dpcore.boxes.partition import Measurement, measured_variance
+from dptrees.dpcore.boxes.partition import Measurement, measured_variance, selection_biases
 from dptrees.dpcore.boxes.parts import collided_interval
 from dptrees.dpcore.boxes.plan import (
     EstimatedTree,
@@ -285,20 +285,20 @@ def partition_tables(question: HypercubeQuestion, found: EstimatedTree) -> list[
     ends = partial(collided_interval, question.plan.measure, question.confidence)
     most = float(found.counts[0][0]) if question.plan.public_total else math.inf
     tables: list[pa.Table] = []
+    estimates = [each.estimate for each in found.estimates]
+    biases = selection_biases(found.tree, question.plan.selection_bias, estimates)
     for place, depth in enumerate(question.plan.depths):
         if place >= len(found.tree.levels):
             tables.append(tables[0].slice(0, 0))
             continue
         level, running = found.tree.levels[place], found.estimates[place]
         filled = question.domain.has_cells(depth, level.nodes)
-        spread = np.sqrt(running.variance)
+        spread = np.sqrt(running.variance + np.square(biases[place]))
         collided = None if found.collisions is None else np.sqrt(found.collisions[place])
         low, high = ends(running.estimate, spread, collided, most)
         if np.isnan(spread).all():
             # Of counts that were shared out the error is not known; of those measured it is.
             low, high = ends(level.value, np.sqrt(level.variance), None, most)
-        if not question.plan.states_errors:
-            spread, low, high = (np.where(spread > 0, np.nan, own) for own in (spread, low, high))
         columns: list[Floats] = [running.estimate, spread, low, high]
         table = pa.Table.from_arrays(
             [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +23,7 @@ from dptrees.dpcore.boxes.parts import (
     WeightedSum,
     box_sums,
     collided_interval,
+    weighted_sum,
 )
 from dptrees.dpcore.boxes.plan import Estimation, LevelVariances, PartitionPlan
 from dptrees.dpcore.boxes.question import (
@@ -34,10 +36,10 @@ from dptrees.dpcore.ordered.columns import ReleasedColumn, ReleasedColumns, Side
 from dptrees.dpcore.questions.answer_errors import unpublished_answer
 from dptrees.dpcore.questions.released import NODES, Answer, Released
 
-# What is said of answers without a stated error.
-NO_ERRORS = (
-    "no error is stated for a box that is planned for counts: the measurements also decide the "
-    "divisions, which biases them; use optimize_for: estimates for exact errors"
+# What is said of boxes that cut parts.
+CUTS = (
+    "the box cuts parts that were not divided: their rows are taken to lie evenly in them, there "
+    "is no standard error, and the interval reaches from the parts inside to all that it touches"
 )
 
 
@@ -59,7 +61,7 @@ class ReleasedHypercube(ReleasedColumns):
     def at_confidence(self, confidence: float) -> Released:
         plan = self.question.plan
         shared = isinstance(plan, PartitionPlan) and plan.estimation is Estimation.EVEN_SHARES
-        if shared or not plan.states_errors:
+        if shared:
             return super().at_confidence(confidence)
         return ReleasedHypercube(self.question, self._read, confidence)
 
@@ -71,7 +73,7 @@ class ReleasedHypercube(ReleasedColumns):
     def partition(self) -> ReleasedPartition:
         """Its parts as arrays."""
         plan, errors = self.question.plan, None
-        variances = plan.variances if plan.states_errors else None
+        variances = plan.variances
         tables = [self._rows(depth) for depth in plan.depths]
         if isinstance(plan, PartitionPlan) and MEASURED_ERROR in tables[0].column_names:
             measured = [pc.max(table[MEASURED_ERROR]).as_py() for table in tables]
@@ -82,6 +84,7 @@ class ReleasedHypercube(ReleasedColumns):
             depths=plan.depths,
             variances=variances,
             errors=errors,
+            bias=plan.selection_bias,
             read=lambda depth: self._read(NODES, self.question.name, 0, depth),
         )
 
@@ -96,10 +99,8 @@ class ReleasedHypercube(ReleasedColumns):
         return int(self._rows(0)["count"][0].as_py())
 
     def _interval(self, inner: WeightedSum, outer: WeightedSum) -> tuple[float, float]:
-        """Interval from the lower end of what lies inside to the upper end of all that is touched;
-        without ends where the plan states no errors."""
-        if not self.question.plan.states_errors:
-            return -math.inf, math.inf
+        """Interval from the lower end of what lies inside to the upper end of all that is
+        touched."""
         most = float(self.total) if self.question.plan.public_total else math.inf
         ends = []
         for own in (inner, outer):
@@ -110,7 +111,7 @@ class ReleasedHypercube(ReleasedColumns):
         return float(ends[0][0]), float(ends[1][1])
 
     def select_column(self, column: str) -> ReleasedColumn:
-        return ReleasedColumn(self, self.question.domain.find_column(column))
+        return ReleasedBoxColumn(self, self.question.domain.find_column(column))
 
     def cdf(self, value: object, key: object = None, *, simultaneous: bool = False) -> Answer:
         """Return a point of the CDF of the only column, as `Released.cdf` does."""
@@ -149,6 +150,18 @@ class ReleasedHypercube(ReleasedColumns):
         """
         return box_sums(self.partition, sides)
 
+    def weighted(self, cells: Box, weights: Callable[[Floats], Floats]) -> WeightedSum:
+        """The sum of the parts, each by what the share weighs that a box of cells covers of it."""
+        return weighted_sum(self.partition, cells, weights)
+
+    def reach(self, found: WeightedSum) -> float:
+        """Half the width of the interval of a sum that may be negative."""
+        assert found.std_error is not None
+        measure, error = self.question.plan.measure, found.std_error
+        return float(
+            collided_interval(measure, self.confidence, 0.0, error, found.collisions, math.inf)[1]
+        )
+
     def below(self, place: int) -> tuple[Integers, Floats]:
         return self.parts.below(place)
 
@@ -166,7 +179,7 @@ class ReleasedHypercube(ReleasedColumns):
             std_error=None if cuts else found.std_error,
             ci_low=low,
             ci_high=high,
-            remark=None if self.question.plan.states_errors else NO_ERRORS,
+            remark=CUTS if cuts and inner.std_error is not None else None,
         )
 
     def find_level(self, name: str) -> int:
@@ -213,18 +226,54 @@ class ReleasedHypercube(ReleasedColumns):
     def _answer(self, row: Mapping[str, Any]) -> Answer:
         names = ("label", "estimate", "std_error", "ci_low", "ci_high", "count")
         known = {name: row[name] for name in names}
-        if self.confidence != self.question.confidence and row["std_error"] is not None:
-            own = row["estimate"], row["std_error"], row["count"], row.get(COLLISION_ERROR)
-            alone = WeightedSum(*own)
-            known["ci_low"], known["ci_high"] = self._interval(alone, alone)
-        remark = None
-        if row["ci_low"] is None:
-            known["ci_low"], known["ci_high"], remark = -math.inf, math.inf, NO_ERRORS
         domain, node = self.question.domain, np.array([row["node"]], np.int64).view(np.uint64)
         ranges = zip(*domain.ranges(row["level"], node), strict=True)
         sides = [(int(start[0]), int(stop[0])) for start, stop in ranges]
         words = domain.box_label(sides, names_all=True, clamped=True)
-        return self._labelled(words=words, remark=remark, **known)
+        alone = WeightedSum(
+            row["estimate"], row["std_error"], row["count"], row.get(COLLISION_ERROR)
+        )
+        if row["ci_low"] is None:
+            # Earlier versions stated no error of what had decided the partition.
+            alone = self.box_sums(sides).even
+            known["std_error"] = alone.std_error
+        if row["ci_low"] is None or (
+            self.confidence != self.question.confidence and alone.std_error is not None
+        ):
+            known["ci_low"], known["ci_high"] = self._interval(alone, alone)
+        return self._labelled(words=words, **known)
+
+
+class ReleasedBoxColumn(ReleasedColumn):
+    """The answers about one column of a partition.
+
+    A boundary of parts lies below a quantile where even all parts that have cells below it hold too
+    few rows, and above it where those wholly below it hold too many: more than the interval of a
+    sum of parts less the quantile's part of all. The interval of the quantile is of all others.
+    """
+
+    _whole: ReleasedHypercube
+
+    def _quantile_ends(self, fraction: float, edges: Integers) -> Sequence[Any]:
+        def excess(boundary: int, rounded: Callable[[Floats], Floats]) -> WeightedSum:
+            cells = [(0, axis.cells) for axis in self.question.domain.axes]
+            cells[self._place] = (0, int(edges[boundary]))
+            return self._whole.weighted(cells, lambda share: rounded(share) - fraction)
+
+        def is_low(run: int) -> bool:
+            found = excess(run + 1, np.ceil)
+            return found.estimate + self._whole.reach(found) < 0
+
+        def is_high(run: int) -> bool:
+            found = excess(run, np.floor)
+            return found.estimate - self._whole.reach(found) > 0
+
+        if excess(0, np.floor).std_error is None:
+            return super()._quantile_ends(fraction, edges)
+        runs = range(len(edges) - 1)
+        first = min(bisect_left(runs, True, key=lambda run: not is_low(run)), runs[-1])
+        stop = max(bisect_left(runs, True, key=is_high), first + 1)
+        return self._value(float(edges[first])), self._value_below(int(edges[stop]))
 
 
 class AddedHypercubes(ReleasedHypercube):
@@ -270,6 +319,9 @@ class AddedHypercubes(ReleasedHypercube):
         )
         return BoxSums(even, inner, outer, any(own.cuts for own in found))
 
+    def weighted(self, cells: Box, weights: Callable[[Floats], Floats]) -> WeightedSum:
+        return _added([own.weighted(cells, weights) for own in self._each])
+
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
         if level == 0 and count > 0:
             self._check_no_key(key)
@@ -288,11 +340,17 @@ class AddedHypercubes(ReleasedHypercube):
 
 def _added(sums: Sequence[WeightedSum]) -> WeightedSum:
     """The sum of independent estimates."""
-    errors = [own.std_error for own in sums if own.std_error is not None]
+    errors = [
+        math.sqrt(max(0.0, own.std_error * own.std_error - own.bias * own.bias))
+        for own in sums
+        if own.std_error is not None
+    ]
+    bias = math.fsum(own.bias for own in sums)
     collisions = [own.collisions for own in sums if own.collisions is not None]
     return WeightedSum(
         estimate=float(np.sum([own.estimate for own in sums])),
-        std_error=hypotenuse(*errors) if len(errors) == len(sums) else None,
+        std_error=hypotenuse(bias, *errors) if len(errors) == len(sums) else None,
+        bias=bias,
         rows=float(np.sum([own.rows for own in sums])),
         collisions=hypotenuse(*collisions) if len(collisions) == len(sums) else None,
     )

@@ -401,6 +401,10 @@ class ReleasedColumn(Released):
         """
         return None, None
 
+    def _value_below(self, first: int) -> Any:
+        """The largest value below a boundary of cells: it is in the cell before."""
+        return self.axis.value_at(np.array([first - 1]), np.array([1.0]))[0].as_py()
+
     def _value(self, at: float) -> Any:
         """The value at a place among the cells, from 0 to K."""
         cell = min(int(at), self.axis.cells - 1)

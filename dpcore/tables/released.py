@@ -269,8 +269,4 @@ class ReleasedTableColumn(ReleasedColumn):
         possible = np.flatnonzero(~short[1:] & ~beyond[:-1])
         first, last = (possible[0], possible[-1]) if len(possible) else (0, len(found) - 2)
         low, high = int(edges[first]), int(edges[last + 1])
-        # The largest value is that of the cell before.
         return self._value(low), self._value_below(high)
-
-    def _value_below(self, first: int) -> Any:
-        return self.axis.value_at(np.array([first - 1]), np.array([1.0]))[0].as_py()

@@ -213,11 +213,10 @@ _DECIDED_APART = (
     "It is conditional on the partition, and exact for it: separate noisy numbers decided which "
     "nodes are divided, so the estimates are unbiased and their standard errors exact."
 )
-_NO_ERRORS = (
-    "There is no interval and no standard error, because the same measurements decided which "
-    "nodes are divided. Divided nodes tend to be estimated too high and the others too low, and "
-    "the least squares errors do not account for this. A box with optimize_for: estimates has "
-    "exact intervals."
+_BIASED = (
+    "It is conditional on the partition. The same measurements decided which nodes are divided, so "
+    "divided nodes tend to be estimated too high. The standard error has this bias in it, as a "
+    "model predicts it from the estimates. A box with optimize_for: estimates has exact errors."
 )
 _AGAIN = (
     "A node that is not divided was measured a second time, with all of the budget of the levels "
@@ -251,12 +250,10 @@ def plan_facts(question: HypercubeQuestion) -> dict[str, str]:
         f"{clip(axis.column)}: {_cells(axis.kind, axis.cells, depth)}"
         for axis, depth in zip(domain.axes, domain.depths, strict=True)
     )
-    stated = {} if plan.states_errors else {"Intervals": "none stated"}
     return {
         "Columns": "; ".join(columns),
         "Divided": _divided(spec),
         "Counters": _counters(spec),
-        **stated,
     }
 
 
@@ -308,9 +305,8 @@ def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
     adaptive = spec["mechanism"] == "adaptive"
     even = spec.get("estimation") == "even_shares"
     apart = adaptive and float(Fraction(spec["decision_part"])) > 0
-    given: tuple[Note, ...] = interval(_DECIDED_APART if apart else _GIVEN)
-    if not question.plan.states_errors:
-        given = (("interval", _NO_ERRORS),)
+    decided = _DECIDED_APART if apart else _BIASED if adaptive else _GIVEN
+    given: tuple[Note, ...] = interval(decided)
     if _adds_up(question.plan):
         given = (*given, ("interval", _SKETCHED))
     elif _adds_up(question.plan) is False:
@@ -320,8 +316,8 @@ def notes(question: HypercubeQuestion) -> tuple[Note, ...]:
         *((("estimate", _AGAIN),) if adaptive else ()),
         *consistent_count(ADDS_UP),
         *given,
-        *((STANDARD_ERROR,) if question.plan.states_errors else ()),
-        ("density", _DENSITY if question.plan.states_errors else f"{_INSIDE}."),
+        STANDARD_ERROR,
+        ("density", _DENSITY),
     )
 
 
@@ -423,7 +419,7 @@ def hypercube_description(question: HypercubeQuestion) -> Description:
         ),
         facts={"Exact counts": f"held {spec['holding']}, {bound}"},
         domain_facts=plan_facts(question),
-        intervals="" if plan.states_errors else None,
+        intervals="",
         notes=notes(question),
     )
 

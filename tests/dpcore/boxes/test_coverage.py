@@ -49,7 +49,10 @@ class WiderNoise(NodeNoise):
 
 
 def grown(
-    question: HypercubeQuestion, draw: int, noise_class: type[NodeNoise] = NodeNoise
+    question: HypercubeQuestion,
+    draw: int,
+    noise_class: type[NodeNoise] = NodeNoise,
+    counts: CodeCounts | None = None,
 ) -> EstimatedTree:
     source = NoiseSource(
         key=ReleaseKey(bytes(32)),
@@ -59,7 +62,7 @@ def grown(
         nonce=draw.to_bytes(8, "big"),
     )
     plan = question.plan
-    exact = exact_at(plan.depths[-1])
+    exact = counts or exact_at(plan.depths[-1])
     return plan.estimated(BOX, noise_class(tree="box", counts=exact, laws=plan.laws, source=source))
 
 

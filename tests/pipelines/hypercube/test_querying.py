@@ -134,7 +134,7 @@ def test_quantiles_of_dates(boxes: Workspace, tree: str) -> None:
         place = min(int(each["q"] * ROWS), ROWS - 1)
         near = days[max(0, place - 20)], days[min(ROWS - 1, place + 20)]
         assert near[0] <= np.datetime64(each["value"]) <= near[1]
-        assert each["ci_low"] is None
+        assert each["ci_low"] <= each["value"] <= each["ci_high"]
 
 
 def test_quantiles_of_categories_times_and_ages(boxes: Workspace) -> None:
