@@ -18,7 +18,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom licences container-bases container lint types ci docs drawn screenshot reproduce audit accuracy peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
+.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom licences container-bases container lint types ci docs drawn screenshot reproduce audit accuracy coverage peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -62,6 +62,7 @@ help:
 	@echo "make black-box   10,000 releases of each configuration, against its neighbor (two hours)"
 	@echo "make audit       attacks on the guarantee, written into docs/audit.md (two hours)"
 	@echo "make accuracy    errors beside packages and papers, written into docs/accuracy.md (hours)"
+	@echo "make coverage    how often stated intervals hold, per kind of tree (two to four minutes)"
 	@echo "make peers       these packages from PyPI, in build/peers (Python up to 3.13)"
 	@echo "make golden      files, answers and sentences are as committed, after a refactoring (UPDATE=1: renew)"
 	@echo "make release-check  the wheel and sdist of the last commit, in dist/, and every check on them"
@@ -253,6 +254,9 @@ peers: $(PEERS)/installed
 accuracy: $(INSTALLED) $(FLIGHTS) $(PEERS)/installed
 	@echo "Measuring accuracy (hours; what was measured before is not measured again)"
 	@$(BIN)/python -m benchmarks.accuracy --write docs/accuracy.md
+
+coverage: $(INSTALLED)
+	@$(BIN)/python -m benchmarks.coverage
 
 AXE_VERSION := 4.14.1
 AXE_SHA256 := 29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c
