@@ -256,6 +256,8 @@ accuracy: $(INSTALLED) $(FLIGHTS) $(PEERS)/installed
 	@$(BIN)/python -m benchmarks.accuracy --write docs/accuracy.md
 
 coverage: $(INSTALLED)
+	@echo "Measuring how often stated intervals hold (four minutes)"
+	@$(BIN)/python -m pytest -q tests/accuracy/test_coverage_command.py
 	@$(BIN)/python -m benchmarks.coverage
 
 AXE_VERSION := 4.14.1

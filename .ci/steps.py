@@ -146,6 +146,11 @@ STEPS = {
             "transforms/**",
         ),
     ),
+    "coverage": Step(
+        title="how often stated intervals hold, of every kind",
+        target="coverage",
+        inputs=("benchmarks/coverage.py", "dpcore/**", "tests/accuracy/test_coverage_command.py"),
+    ),
     "beam": Step(
         title="the oldest Beam that setup.py allows: releases of every kind, the local runner",
         target="test-oldest-beam",

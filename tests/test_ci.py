@@ -122,8 +122,9 @@ def test_inputs_that_change_during_the_step_are_not_recorded(project: Path) -> N
 
 
 def paths_tested(target: str) -> set[str]:
-    """Return the paths of tests that a recipe of .ci/fetch.mk names, or of the script it calls."""
-    text = (CI / "fetch.mk").read_text(encoding="utf-8")
+    """Return the paths of tests that a recipe of make names, or of the script it calls."""
+    files = (CI / "fetch.mk", PROJECT / "Makefile")
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)
     assert recipe is not None, target
     scripts = [(PROJECT / each).read_text("utf-8") for each in re.findall(r"\.ci/\w+", recipe[1])]
