@@ -61,11 +61,12 @@ THRESHOLD_FACTOR = 3.0
 _SHRUNK_FACTORS = (2.5, 2.0)
 # Halvings a level, and by how many fewer the next level above has.
 _HALVINGS = {Measure.EPSILON: (3.2, 0.4), Measure.RHO: (1.0, 0.0)}
-# Shares fall by this factor from level to level without a guess; and with one of so many rows a
-# cell, in units of the noise: a + b log10(rows), between bounds.
+# Shares fall by this factor from level to level without a guess; and no faster with one of so many
+# rows a cell, in units of the noise: a + b log10(rows), up to a bound. Faster falls for few rows
+# were no closer (decision 0065).
 _FALL = {Measure.EPSILON: 0.9, Measure.RHO: 0.95}
 _SHRUNK_FALL = {Measure.EPSILON: 0.85, Measure.RHO: 0.95}
-_GUESSED_FALL = {Measure.EPSILON: (0.85, 0.08, 0.8, 1.1), Measure.RHO: (0.92, 0.04, 0.88, 1.0)}
+_GUESSED_FALL = {Measure.EPSILON: (0.85, 0.08, 1.1), Measure.RHO: (0.92, 0.04, 1.0)}
 # With more rows a cell, in units of the noise, nearly all nodes are split.
 _MOST_ROWS = {Measure.EPSILON: 30.0, Measure.RHO: 10.0}
 
@@ -162,9 +163,9 @@ def rule_shares(
     measure = setting.budget.measure
     fall = (_SHRUNK_FALL if shrunk else _FALL)[measure]
     if guessed_rows is not None and guessed_rows > 0:
-        middle, slope, least, most = _GUESSED_FALL[measure]
+        middle, slope, most = _GUESSED_FALL[measure]
         rows = rows_in_noise(setting, guessed_rows) / setting.leaves
-        fall = min(most, max(least, middle + slope * log(rows) / log(10.0)))
+        fall = min(most, max(fall, middle + slope * log(rows) / log(10.0)))
     falling = [float(integer_power(fall, level)) for level in range(height)]
     return [0.0, *(each / math.fsum(falling) for each in falling)]
 
