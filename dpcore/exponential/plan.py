@@ -314,15 +314,16 @@ def root_mean_square(errors: list[float]) -> float:
     return math.sqrt(math.fsum(error * error for error in errors) / len(errors))
 
 
-# Up to 7 are chosen along paths of 3, up to 15 along paths of 4. Nine have 1.9 times the error of a
-# tree for counts at 100 rows times epsilon and .8 times it from 3,000 on, so without a guess a tree
-# it is. Beyond 15, and of more than 7 under rho, too little was measured.
-_FEW_QUANTILES, _MOST_QUANTILES = 7, 15
+# Up to 7 are chosen along paths of 3, up to 15 along paths of 4. Without a guess up to nine are
+# chosen: nine have 2 times the error of a tree for counts at 100 rows times epsilon, about as much
+# at 1,000, half of it at 10,000 and a third at 100,000. Beyond 15, and of more than nine under rho,
+# too little was measured (decision 0057).
+_FEW_QUANTILES, _NOT_GUESSED, _MOST_QUANTILES = 7, 9, 15
 # Of more cells than a chunk has nothing was measured; who wants rounds names the mechanism.
 _MOST_CELLS = 2**17
 # A part is to have so many times the rows by which a choice may be off: of few quantiles, and of
 # more, where a tree for counts is what they compete with.
-_TIMES, _TIMES_OF_MORE = 1.5, 4.0
+_TIMES, _TIMES_OF_MORE = 0.75, 4.0
 
 
 def is_better(plan: ExponentialPlan, rows: Fraction | None) -> bool:
@@ -331,8 +332,8 @@ def is_better(plan: ExponentialPlan, rows: Fraction | None) -> bool:
     Args:
         plan: of the quantiles.
         rows: a public guess of how many there are, of each key. None: there is no guess. The ranks
-            of few quantiles are then nearer by up to ten times where rows are many, and about as
-            near where they are few.
+            of few quantiles are then nearer by up to ten times where rows are many, and of more
+            than three up to twice as far off where they are few.
 
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
     >>> seven = ExponentialPlan(
@@ -341,13 +342,12 @@ def is_better(plan: ExponentialPlan, rows: Fraction | None) -> bool:
     >>> is_better(seven, Fraction(100)), is_better(seven, Fraction(1000))
     (False, True)
     """
-    if len(plan.quantiles) > _MOST_QUANTILES or plan.cells > _MOST_CELLS:
-        return False
-    few = len(plan.quantiles) <= _FEW_QUANTILES
-    if not few and plan.budget.measure is not Measure.EPSILON:
+    guessed = rows is not None and plan.budget.measure is Measure.EPSILON
+    most = _MOST_QUANTILES if guessed else _NOT_GUESSED
+    if len(plan.quantiles) > most or plan.cells > _MOST_CELLS:
         return False
     if rows is None:
-        return few
+        return True
     ends = (Fraction(0), *plan.quantiles, Fraction(1))
     # The narrowest part beside a quantile, at its own rate.
     least = min(
@@ -356,4 +356,5 @@ def is_better(plan: ExponentialPlan, rows: Fraction | None) -> bool:
             zip(ends, plan.quantiles, ends[2:], strict=False)
         )
     )
+    few = len(plan.quantiles) <= _FEW_QUANTILES
     return least >= (_TIMES if few else _TIMES_OF_MORE) * log(plan.cells)

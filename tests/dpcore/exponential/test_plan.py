@@ -38,11 +38,11 @@ def even_plan(quantiles: int, measure: Measure = Measure.EPSILON) -> Exponential
 @for_each(
     ("quantiles", "rows", "expected"),
     [
-        (1, 1000, True),
+        (1, 15, True),
         (1, 10, False),
-        (3, 100, True),
-        (3, 50, False),
-        (7, 1000, True),
+        (3, 60, True),
+        (3, 40, False),
+        (7, 200, True),
         (7, 100, False),
         (9, 1_000, False),
         (9, 10_000, True),
@@ -58,9 +58,9 @@ def test_it_is_so_of_few_quantiles_of_enough_rows(
 
 
 def test_without_a_guess_and_under_rho_it_is_so_of_few() -> None:
-    for quantiles in (1, 7, 8):
-        assert is_better(even_plan(quantiles), None) is (quantiles < 8)
-        assert is_better(even_plan(quantiles, Measure.RHO), Fraction(10**6)) is (quantiles < 8)
+    for quantiles in (1, 9, 10):
+        assert is_better(even_plan(quantiles), None) is (quantiles < 10)
+        assert is_better(even_plan(quantiles, Measure.RHO), Fraction(10**6)) is (quantiles < 10)
 
 
 def test_the_root_mean_square_is_in_the_unit_of_the_errors() -> None:

@@ -23,6 +23,7 @@ MEDIAN = {"objective": "quantiles", "quantiles": [0.5], "guess": {"rows": 10_000
 FEW = {"guess": {"rows": 1_000}}
 # Without a guess.
 ALONE = {"optimize_for": "quantiles", "guess": None}
+NINE = {"quantiles": [part / 10 for part in range(1, 10)]}
 MANY = {"quantiles": [part / 20 for part in range(1, 20)]}
 
 
@@ -48,6 +49,10 @@ CHOSEN: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
     (MEDIAN, EPSILON, "the exponential mechanism, as so few"),
     (MEDIAN | ALONE, EPSILON, "for quantiles alone: the exponential mechanism, as so few"),
     (MEDIAN | ALONE, RHO, "for quantiles alone: the exponential mechanism, as so few"),
+    (MEDIAN | NINE | ALONE, RHO, "for quantiles alone: the exponential mechanism, as so few"),
+    (MEDIAN | NINE | ALONE, EPSILON, "for quantiles alone: the exponential mechanism, as so few"),
+    (MEDIAN | NINE, EPSILON, "rows: the exponential mechanism, as so few"),
+    (MEDIAN | NINE | FEW, EPSILON, "rows: an adaptive tree, as its counts are"),
     (MEDIAN | MANY | ALONE, EPSILON, "for counts: an adaptive tree"),
     (MEDIAN | {"quantiles": [0, 0.5]} | ALONE, EPSILON, "for counts: an adaptive tree"),
     (MEDIAN | {"optimize_for": "quantiles"}, EPSILON, "rows: the exponential mechanism, as so few"),
