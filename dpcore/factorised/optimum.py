@@ -40,9 +40,9 @@ TOLERANCE = 1e-3
 _COARSEST = 24
 _MEMORY = 6
 _MOST_STEPS = 200
-# Bits to which a step is rounded. Where a step takes seconds, so few that LAPACK nearly always
-# decides them alone: weights have four digits, and an error of 2^-14 moves the gap by 1e-4.
-_FINE_BITS, _COARSE_BITS, _MOST_FINE = 30, 14, 1024
+# Bits to which a step is rounded. Of many cells so few that a step in linear time, or LAPACK alone,
+# nearly always decides them: weights have four digits, and an error of 2^-14 moves the gap by 1e-4.
+_FINE_BITS, _COARSE_BITS, _MOST_FINE = 30, 14, 256
 # Steps of the last points that depend on the others to this part are left out of the mixing.
 _DEPENDENT = 1e-10
 # What an error of a public total weighs.

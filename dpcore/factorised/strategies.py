@@ -544,7 +544,7 @@ def _digest(entries: Integers) -> str:
     return hashlib.sha256(np.ascontiguousarray(entries, dtype="<i8").tobytes()).hexdigest()
 
 
-# Finding the best strategy of so many cells takes some ten seconds.
+# Finding the best strategy of so many cells takes some six seconds.
 MOST_OPTIMAL = 2**11
 # A tree is measured as a whole, on one worker.
 MOST_LEAVES = 2**20
@@ -553,12 +553,14 @@ FANOUT = 16
 
 
 @lru_cache(maxsize=8)
-def plan_strategy(cells: int, read: Read) -> MatrixStrategy:
+def plan_strategy(cells: int, read: Read, most_optimal: int = MOST_OPTIMAL) -> MatrixStrategy:
     """The strategy for what is read of so many cells; it depends on nothing else.
 
     Args:
         cells: K, from 1 to 2^20.
-        read: what it is best for. Above 2,048 cells it is for prefixes, whatever is read.
+        read: what it is best for.
+        most_optimal: the most cells whose best strategy is found. The strategy of more cells is for
+            prefixes, whatever is read.
 
     Raises:
         ValueError: too many cells.
@@ -568,7 +570,7 @@ def plan_strategy(cells: int, read: Read) -> MatrixStrategy:
     """
     if cells > MOST_LEAVES:
         raise ValueError(f"cells: {cells} are more than {MOST_LEAVES}")
-    if cells > MOST_OPTIMAL:
+    if cells > most_optimal:
         return ToeplitzStrategy.from_size(cells)
     return best_strategy(cells, read)
 
