@@ -211,6 +211,9 @@ def exact_section(found: Sequence[ExactFinding]) -> str:
         enumerated. Choices are laws in floating point. Under rho the loss is the largest Renyi
         divergence of some orders, divided by the order, and only choices at even odds come near the
         claim.""",
+        """**"Bounds of values"** (`lower` or `upper`: auto) are one noisy histogram. Its losses are
+        added up like the losses of a tree. Which bounds follow is given by the noisy counts
+        alone.""",
         """**"Means"** (`objective: mean`) **and "different values"** (`kind: distinct`) differ in a
         row or in a unit of up to nine rows, with and without keys. Values are at the bounds, beyond
         them, and missing. **"Sketches"** (`kind: sketch`) have few cells, in which values collide,

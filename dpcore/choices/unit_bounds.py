@@ -108,7 +108,7 @@ _LEAST_RATE = Fraction(1, 2**20)
 
 @dataclass(frozen=True, kw_only=True)
 class ChoicePlan(Coded):
-    """The plan of a choice among public candidates, from counts of units between them.
+    """The plan of a choice among public candidates, by counts of units between them.
 
     Args:
         unit: the privacy unit, which counts once.
@@ -117,26 +117,6 @@ class ChoicePlan(Coded):
 
     unit: PrivacyUnit = field(metadata=CONTEXT)
     budget: Budget = field(metadata=INLINE)
-
-    @abstractmethod
-    def weights(self, *args: Any, **named: Any) -> Floats:
-        """The weight of each candidate, beside 1 for the likeliest."""
-
-    @staticmethod
-    def _weights(rate: Fraction, distances: Integers) -> Floats:
-        """The weights at distances from the best candidate; one distance is 0."""
-        result: Floats = np.maximum(cached_weights(rate).at(distances), FLOOR)
-        return result
-
-    def probabilities(self, *args: Any, **named: Any) -> list[Fraction]:
-        """The exact probability with which each candidate is chosen.
-
-        Args:
-            *args, **named: as of `weights`.
-        """
-        weights = [Fraction(each) for each in self.weights(*args, **named).tolist()]
-        total = sum(weights)
-        return [each / total for each in weights]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +213,19 @@ class BoundPlan(ChoicePlan):
         Args:
             counts: (cells,) exact, of units.
         """
-        return self._weights(self.rate / _PART, self.distances(counts))
+        found = cached_weights(self.rate / _PART).at(self.distances(counts))
+        result: Floats = np.maximum(found, FLOOR)
+        return result
+
+    def probabilities(self, counts: Integers) -> list[Fraction]:
+        """The exact probability with which each size is chosen.
+
+        Args:
+            counts: (cells,) exact, of units.
+        """
+        weights = [Fraction(each) for each in self.weights(counts).tolist()]
+        total = sum(weights)
+        return [each / total for each in weights]
 
     def chosen(self, counts: Integers, stream: RandomStream) -> tuple[int]:
         """The size that is chosen.
@@ -267,6 +259,10 @@ class BoundOf(Enum):
     def key(self) -> str:
         """The key of the bound in configurations."""
         return f"max_{self.value}"
+
+
+# The place of a candidate where no bound is chosen.
+NOT_CHOSEN = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,10 +327,12 @@ class BoundsQuestion(KnownCells):
         return Drawn(sent=pack(np.array(places)), kept=None)
 
     def gather(self, group: int, sent: Mapping[Place, bytes], noise: NoiseSource) -> Gathered:
-        """The chosen bounds."""
-        columns = (name.rpartition(".")[2] for name in self.bound_names)
-        chosen = ([self.plan.candidates[place]] for place in unpack(sent[ONE_PLACE]).tolist())
-        return self.released(pa.table(dict(zip(columns, chosen, strict=True))))
+        """The chosen bounds; null where none was chosen."""
+        columns = [name.rpartition(".")[2] for name in self.bound_names]
+        values = [*self.plan.candidates, None]  # NOT_CHOSEN is the last
+        type = pa.array(self.plan.candidates).type
+        chosen = [pa.array([values[each]], type) for each in unpack(sent[ONE_PLACE]).tolist()]
+        return self.released(pa.table(chosen, columns))
 
     @abstractmethod
     def facts(self) -> dict[str, object]:

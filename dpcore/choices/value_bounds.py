@@ -1,49 +1,62 @@
 """Private choice of the bounds of a column's values, a first stage of a release.
 
-Let N(u) be the number of units whose value lies beyond a candidate u. A tolerated number m of
-them changes counts by about as much as noise does. With u' for the next narrower candidate, u is
-chosen with
+One noisy histogram gives both bounds. Its bins lie between public edges of both signs, 0 and
++-(1, 2, 5) 10^k: a value x > 0 is in the bin (a, b] of two edges with a < x <= b, a value below 0
+in [a, b), and 0 in a bin of its own. Each unit counts once, by one of its rows that a keyed choice
+retains; a row without a value counts nowhere. So a unit is in at most one bin, and the sensitivity
+is that of one level of a tree (`dpcore.privacy.sensitivity.level_sensitivity`): one more unit
+changes one bin by 1, a substituted one changes two bins by 1 each. The noise is bound to the
+release, the global digest and the exact counts, as all noise is.
 
-    P(u) proportional to exp(-rate D(u)),    D(u) = max(0, N(u) - m, m - N(u')).
+The bounds follow from the noisy counts alone. The size of a bin is the larger absolute value of its
+ends. A bin counts if its noisy number is above a threshold b with P(|X| > b) <= p, where X is the
+noise. For K bins,
 
-The narrowest candidate has no third term. Candidates beyond the first one that no value lies
-beyond have D = m: less than K exp(-rate m) of the choice together, and m is at least (ln K + 3) /
-rate. Each unit counts once, by one of its rows that a keyed choice retains; a row without a value
-counts nowhere. The lower bound is chosen first, then the upper one among the candidates above it,
-from one histogram: sequential composition.
+    clear     p = 2 c / K for any bin, c = 1 / 50,000. The largest size of these is the scale.
+    far       p = 1 / (300 f^2) for a bin f times as large as the scale, by rising size; a bin that
+              counts becomes the scale.
+    inside    p = 1 / (5 K) for a bin that is no larger than the scale.
+    near      p = 1 / 5 for the bin outside of the last one that counts, on each side of 0.
 
-    sensitivity   the moves of all D(u) lie in a range of 2.
-    rate          that of each part of the budget, which includes the rounding of weights.
-    floor         weights are relative to the largest, and none is below `FLOOR` of it: a clamped
-                  weight moves by no larger a factor than the weight itself.
+If no bin is clear, no bound is chosen. Otherwise let the outermost bin lie between b and its outer
+end d, and the next inner one between a and b, with noisy counts n_b and n_a. If values fell off as
+exp(-t / s) from a on, s would be (b - a) / ln((n_a + n_b) / n_b), and as many as t units would lie
+beyond b + s ln(n_b / t). The bound is the first candidate (tenths of decades) from there on, at
+most d; t is a typical error, P(|X| > t) <= 2 / 5. So a bound is never beyond its bin.
 
-Source: McSherry and Talwar 2007; the score of a quantile over public candidates: Smith 2011; the
-rule for m is derived here (docs/bounding.md). The choice comes from a keystream that is
-bound to the release, the global digest and the exact counts, as noise does.
+A bound of more than ten times all values needs a false bin beyond the clear ones, since three bins
+span a factor of 10. Its probability is below c + 2 sum_{f >= 10} 1 / (600 f^2) + 2 / (600 16) / 10
+< 1e-4: a false clear bin, a false far one, or a false one of f = 4 or 5 and its next one.
+
+Source: derived here; measured in docs/bounding.md, compared with enumeration in the tests.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.arithmetic.elementary import log
-from dptrees.dpcore.arrays import Floats, Integers
-from dptrees.dpcore.choices.unit_bounds import BoundsQuestion, ChoicePlan
-from dptrees.dpcore.exponential.choice import choice_rate, weighed
-from dptrees.dpcore.noise.randomness import RandomStream
+from dptrees.dpcore.arrays import Integers
+from dptrees.dpcore.choices.unit_bounds import NOT_CHOSEN, BoundsQuestion, ChoicePlan
+from dptrees.dpcore.exponential.choice import choice_rate
+from dptrees.dpcore.noise.laws import NoiseLaw
+from dptrees.dpcore.noise.source import NoiseSource, add_noise
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
-from dptrees.dpcore.privacy.sensitivity import tail_sensitivity
-from dptrees.dpcore.privacy.unit import Budget, PrivacyUnit
+from dptrees.dpcore.privacy.sensitivity import level_law, level_sensitivity
+from dptrees.dpcore.privacy.unit import Budget
 from dptrees.dpcore.questions.messages import (
+    Drawn,
     Increments,
+    Place,
     RowIncrements,
 )
 from dptrees.dpcore.rows.columns import (
@@ -52,20 +65,27 @@ from dptrees.dpcore.rows.columns import (
     fixed_width_values,
     map_chunks,
     missing_rows,
+    pack,
+    unpack,
 )
 from dptrees.dpcore.specification import Refusal
 
-# Each is 1.2 to 1.5 times the one before.
-_DIGITS = ("1", "1.5", "2", "3", "4", "5", "6", "8")
+# Of bounds, and of the edges of bins.
+_TENTHS = tuple(Fraction(each, 10) for each in (10, 12, 15, 20, 25, 30, 40, 50, 60, 80))
+_DIGITS = (Fraction(1), Fraction(2), Fraction(5))
 LARGEST_NUMBER, LARGEST_INTEGER = 10**12, 10**9
 _SMALLEST_POWER, _LARGEST_POWER = -6, 12
 MOST_CANDIDATES = 512
 
 
 def candidate_bounds(
-    lowest: float, highest: float, *, integers: bool = False
+    lowest: float,
+    highest: float,
+    *,
+    integers: bool = False,
+    digits: tuple[Fraction, ...] = _TENTHS,
 ) -> tuple[float, ...] | tuple[int, ...]:
-    """The decimals 0 and +-(1, 1.5, 2, 3, 4, 5, 6, 8) 10^k from a lowest to a highest one.
+    """The decimals 0 and +-d 10^k with digits d, from a lowest to a highest one.
 
     Both ends are candidates too. Numbers go down to 10^-6 in absolute value, integers to 1; a
     candidate of numbers is the float64 nearest to its decimal, as the bounds of
@@ -75,6 +95,7 @@ def candidate_bounds(
         lowest: the first candidate.
         highest: the last candidate, above the first.
         integers: whether candidates are whole numbers.
+        digits: from 1 to below 10.
 
     Returns:
         (candidates,) rising, at least two.
@@ -83,9 +104,9 @@ def candidate_bounds(
         Refusal: the ends are not in order, or too far from 0.
 
     >>> candidate_bounds(-2, 15, integers=True)
-    (-2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 10, 15)
+    (-2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15)
     >>> len(candidate_bounds(-1e12, 1e12)), len(candidate_bounds(-10**6, 10**6, integers=True))
-    (291, 97)
+    (363, 117)
     """
     largest = LARGEST_INTEGER if integers else LARGEST_NUMBER
     if not lowest < highest:
@@ -93,28 +114,26 @@ def candidate_bounds(
     for name, end in (("lower", lowest), ("upper", highest)):
         if not abs(end) <= largest:
             raise Refusal(name, f"{end:,} is farther from 0 than {largest:,}")
-    sizes = [
-        Fraction(digits) * Fraction(10) ** power
-        for power in range(_SMALLEST_POWER, _LARGEST_POWER + 1)
-        for digits in _DIGITS
-    ]
-    if integers:
-        whole = {int(size) for size in sizes if size.denominator == 1} | {0}
-        inner: set[int] = {sign * each for each in whole for sign in (-1, 1)}
-        inside = {each for each in inner if lowest < each < highest}
-        return tuple(sorted({int(lowest), int(highest)} | inside))
-    floats = {sign * float(size) for size in sizes for sign in (-1, 1)} | {0.0}
-    return tuple(
-        sorted({float(lowest), float(highest)} | {x for x in floats if lowest < x < highest})
-    )
+    number = int if integers else float
+    powers = range(_SMALLEST_POWER, _LARGEST_POWER + 1)
+    sizes = {digit * Fraction(10) ** power for power in powers for digit in digits} | {Fraction(0)}
+    whole = [size for size in sizes if size.denominator == 1 or not integers]
+    every = {number(sign * size) for size in whole for sign in (-1, 1)}
+    inside = {each for each in every if lowest < each < highest}
+    return tuple(sorted({number(lowest), number(highest)} | inside))
 
 
-# The least rate: distances of 2^40 units then stay within the range of the weights' table.
-_LEAST_RATE = Fraction(1, 2**20)
-_MOST_TOLERATED = 2**40
-# Beyond ln K: exp(-3) is what candidates beyond all values may have in all.
-_SURE = 3
 LOWER, UPPER = "lower", "upper"
+SIDES = ((LOWER, UPPER), (LOWER,), (UPPER,))
+# The probability that noise makes any bin clear, and any bin inside count.
+_CLEAR, _INSIDE = 1 / 50_000, 1 / 10
+# Of a bin as large as the scale, and of the next bin: that noise is beyond a threshold, on both
+# sides of 0.
+_FAR, _NEAR = 1 / 300, 1 / 5
+# The probability that noise is larger than a typical error.
+_TYPICAL = 2 / 5
+# More rows than a bin of any data has.
+_MOST_CLEAR = 10**9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,161 +141,159 @@ class ValueBoundsPlan(ChoicePlan):
     """The plan of the choice of one bound, or both bounds, of a column.
 
     Args:
-        lower_amount: the part of the budget's amount that the lower bound spends; 0: it is given,
-            and all candidates lie above it; all: the upper bound is given.
+        sides: the bounds that are chosen, "lower" first; at least one.
         candidates: the values that there are, rising, at least two; three where both are chosen.
-        tolerated: m, how many units may lie beyond a bound.
 
     Raises:
-        Refusal: a unit that counts more than once; candidates that do not rise; a number of units
-            that is out of range; a budget that is too small.
+        Refusal: a unit that counts more than once; candidates that do not rise; a budget that is
+            too small for any number of rows.
 
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure
-    >>> plan = ValueBoundsPlan(unit=ADD_REMOVE_ROW, lower_amount=Fraction(0), tolerated=5,
-    ...                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(2)),
-    ...                        candidates=(1, 2, 4, 8))
-    >>> counts = np.array([300, 200, 80, 1, 0])
-    >>> [round(float(each), 4) for each in plan.probabilities("upper", counts)]
-    [0.0, 0.0, 0.982, 0.018]
+    >>> plan = ValueBoundsPlan(unit=ADD_REMOVE_ROW, sides=("upper",), candidates=(1, 2, 5, 10),
+    ...                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> plan.clear, plan.inside, plan.near, plan.chosen(np.array([300, 200, 80, 1, 0]))
+    (12, 3, 1, (5,))
     """
 
-    written = ("budget", "lower_amount", "candidates", "tolerated")
+    written = ("budget", "sides", "candidates")
 
-    lower_amount: Fraction
+    sides: tuple[str, ...]
     candidates: tuple[float, ...]
-    tolerated: int
 
     def __post_init__(self) -> None:
         if self.unit != self.unit.once:
             raise Refusal("unit", "counts once where bounds of its values are chosen")
-        if not 0 <= self.lower_amount <= self.budget.amount:
-            raise Refusal("fraction", "the lower bound spends more than the budget")
+        if self.sides not in SIDES:
+            raise Refusal("sides", f"{self.sides} are not lower, upper or both")
         given, least = list(self.candidates), 1 + len(self.sides)
         if not least <= len(given) <= MOST_CANDIDATES or given != sorted(set(given)):
             raise Refusal("candidates", f"there must be {least} to {MOST_CANDIDATES}, which rise")
         if not all(map(math.isfinite, given)):
             raise Refusal("candidates", "they must be finite")
-        if not 0 <= self.tolerated <= _MOST_TOLERATED:
-            raise Refusal("tolerated", f"{self.tolerated} is not from 0 to 2^40")
-        if any(self.rate(side) < _LEAST_RATE for side in self.sides):
+        if self.clear > _MOST_CLEAR:
             raise Refusal("fraction", "the budget is too small to choose a bound with")
 
-    @property
-    def sides(self) -> tuple[str, ...]:
-        """The bounds that are chosen, "lower" first."""
-        chosen = {LOWER: self.lower_amount > 0, UPPER: self.lower_amount < self.budget.amount}
-        return tuple(side for side, is_chosen in chosen.items() if is_chosen)
-
-    def side_budget(self, side: str) -> Budget:
-        """The part of the budget that the choice of one bound spends.
-
-        Args:
-            side: "lower" or "upper".
-        """
-        amount = self.lower_amount if side == LOWER else self.budget.amount - self.lower_amount
-        return Budget(measure=self.budget.measure, amount=amount)
-
-    def rate(self, side: str) -> Fraction:
-        """The rate of the weights of one choice, in units.
-
-        Args:
-            side: "lower" or "upper", which is chosen.
-        """
-        return choice_rate(self.side_budget(side), tail_sensitivity(self.unit))
+    @cached_property
+    def law(self) -> NoiseLaw:
+        """The noise of each bin."""
+        return level_law(self.unit, self.budget, single_node=False)
 
     @cached_property
-    def _table(self) -> AnyArray:
-        return np.array(self.candidates)
+    def clear(self) -> int:
+        """The number of units that a bin must exceed to be clear."""
+        return self.law.bound(2 * _CLEAR / self.cells)
+
+    @cached_property
+    def inside(self) -> int:
+        """The number of units that a bin no larger than the scale must exceed."""
+        return self.law.bound(2 * _INSIDE / self.cells)
+
+    @cached_property
+    def near(self) -> int:
+        """The number of units that the bin outside of the outermost one must exceed."""
+        return self.law.bound(_NEAR)
+
+    def far(self, factor: float) -> int:
+        """The number of units that a bin beyond the scale must exceed.
+
+        Args:
+            factor: of its size to the scale, above 1.
+        """
+        return self.law.bound(_FAR / (factor * factor))
+
+    @cached_property
+    def _edges(self) -> tuple[float, ...]:
+        """The ends of the bins: candidates, with 0 twice."""
+        coarse = set(candidate_bounds(self.candidates[0], self.candidates[-1], digits=_DIGITS))
+        edges = (each for each in self.candidates if each in coarse)
+        return tuple(each for each in edges for _ in range(1 if each else 2))
+
+    @property
+    def cells(self) -> int:
+        """The number of bins; the outermost ones have no end."""
+        return len(self._edges) + 1
 
     def cell_ids(self, values: AnyArray) -> Integers:
-        """The count that each unit belongs to.
+        """The bin of each unit.
 
         Args:
             values: (units,) numbers, none of them NaN.
 
         Returns:
-            (units,) the number of candidates at or below each value.
+            (units,) from 0 for the lowest bin on.
         """
-        cells: Integers = np.searchsorted(self._table, values, side="right").astype(np.int64)
+        edges = np.array(self._edges)
+        left, right = (np.searchsorted(edges, values, side=side) for side in ("left", "right"))
+        cells: Integers = np.where(
+            values > 0, left, np.where(values < 0, right, (left + right + 1) // 2)
+        ).astype(np.int64)
         return cells
 
-    def distances(self, side: str, counts: Integers, first: int = 0) -> Integers:
-        """The distance of each candidate from the narrowest one that no more than the tolerated
-        units lie beyond, in units.
+    def chosen(self, noisy: Integers) -> tuple[float, ...]:
+        """The bounds that follow from noisy counts, in the order of `sides`; none if no bin is
+        clear.
 
         Args:
-            side: "lower" or "upper".
-            counts: (cells,) exact, of units.
-            first: the number of candidates that are left out, from the lowest on.
-
-        Returns:
-            (n,) of the candidates from the first on; the last one is no lower bound where both are
-            chosen, so that an upper one remains.
+            noisy: (cells,) the noisy counts of the bins.
         """
-        below = counts.cumsum()[:-1]
-        both = len(self.sides) == len((LOWER, UPPER))
-        stop = len(below) - (1 if both and side == LOWER else 0)
-        beyond = (below if side == LOWER else counts.sum() - below)[first:stop]
-        result: Integers = np.maximum(beyond - self.tolerated, 0)
-        if side == LOWER:
-            result[:-1] = np.maximum(result[:-1], self.tolerated - beyond[1:])
-        else:
-            result[1:] = np.maximum(result[1:], self.tolerated - beyond[:-1])
-        return result
+        edges = self._edges
+        ends = [edges[0], *edges, edges[-1]]
+        sizes = [max(abs(low), abs(high)) for low, high in pairwise(ends)]
+        counts = noisy > self.clear
+        if not counts.any():
+            return ()
+        scale = max(size for size, clear in zip(sizes, counts, strict=True) if clear)
+        least = min(size for size in sizes if size)
+        for cell in sorted(range(self.cells), key=sizes.__getitem__):
+            if sizes[cell] > scale and noisy[cell] > self.near:
+                factor = sizes[cell] / max(scale, least)
+                if noisy[cell] > self.far(factor):
+                    counts[cell], scale = True, sizes[cell]
+        counts |= (np.array(sizes) <= scale) & (noisy > self.inside)
+        first, last = np.flatnonzero(counts)[[0, -1]].tolist()
+        if ends[last + 1] > 0 and last + 1 < self.cells and noisy[last + 1] > self.near:
+            last += 1
+        if ends[first] < 0 < first and noisy[first - 1] > self.near:
+            first -= 1
+        low, high = max(first - 1, 0), min(last, len(edges) - 1)
+        if len(self.sides) > 1 and edges[low] == edges[high]:
+            # All units in an outermost bin, or in that of 0.
+            low, high = (low, high + 1) if high + 1 < len(edges) else (low - 1, high)
+        found = {LOWER: edges[low], UPPER: edges[high]}
+        if first < last:
+            units = noisy.tolist()
+            found = {
+                LOWER: self._within(ends[first : first + 3], units[first : first + 2]),
+                UPPER: self._within(
+                    ends[last - 1 : last + 2][::-1], units[last - 1 : last + 1][::-1]
+                ),
+            }
+        return tuple(found[side] for side in self.sides)
 
-    def weights(self, side: str, counts: Integers, first: int = 0) -> Floats:
-        """The weight of each candidate, beside 1 for the likeliest.
+    def _within(self, ends: Sequence[float], counts: Sequence[int]) -> float:
+        """The bound in an outermost bin, by the fall of noisy counts.
 
         Args:
-            side, counts, first: as of `distances`.
-
-        Returns:
-            (n,) as of `distances`.
+            ends: the outer and inner ends of the bin, and the inner end of the next one.
+            counts: in the bin, and in the next one.
         """
-        distances = self.distances(side, counts, first)
-        return self._weights(self.rate(side), distances - distances.min())
-
-    def chosen(self, counts: Integers, stream: RandomStream) -> tuple[float, ...]:
-        """The bounds that are chosen, in the order of `sides`.
-
-        Args:
-            counts: (cells,) exact, of units.
-            stream: of these choices, not read before.
-        """
-        result, first = [], 0
-        for side in self.sides:
-            place = first + weighed(self.weights(side, counts, first), stream).number
-            result.append(self.candidates[place])
-            first = place + 1
-        return tuple(result)
-
-
-def least_tolerated(budget: Budget, unit: PrivacyUnit, candidates: int) -> int:
-    """The least tolerated number of units at which candidates beyond all values are unlikely.
-
-    They are at most K, each has a weight of exp(-rate m), and one has a weight near 1: m =
-    (ln K + 3) / rate leaves them e^-3 in all.
-
-    Args:
-        budget: of the choice of one bound.
-        unit: counted once.
-        candidates: K.
-
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure
-    >>> twentieth = Budget(measure=Measure.EPSILON, amount=Fraction(1, 20))
-    >>> least_tolerated(twentieth, ADD_REMOVE_ROW, 291)
-    347
-    """
-    rate = max(choice_rate(budget, tail_sensitivity(unit)), _LEAST_RATE)
-    return math.ceil((log(candidates) + _SURE) / float(rate))
+        (outer, inner, next), (units, before) = ends, counts
+        typical = max(self.law.bound(_TYPICAL), 1)
+        units = max(units, typical + 1)
+        if before <= 0 or inner in (outer, next):
+            return outer
+        fall = abs(inner - next) / log((before + units) / units)
+        low, high = sorted((outer, inner))
+        inside = [each for each in self.candidates if low <= each <= high]
+        least = fall * log(units / typical)
+        beyond = [each for each in inside if abs(each - inner) >= least]
+        return min(beyond, key=lambda each: abs(each - inner), default=outer)
 
 
 _NO_VALUE = -1
 WORDS = (
-    "Each bound is one of the listed candidates, drawn with a probability that falls by a factor "
-    "of exp(-rate) for each unit beyond it that is above the tolerated number, and for each unit "
-    "by which the number beyond the next narrower candidate is below it; the upper bound is drawn "
-    "among the candidates above the lower bound. How many units lie beyond a candidate is not "
+    "One noisy histogram, in which each unit counts once, gives the bounds, which are listed "
+    "candidates: from the bins that stand clear above noise outwards. The histogram itself is not "
     "released."
 )
 
@@ -296,17 +313,16 @@ class ValueBoundsQuestion(BoundsQuestion):
 
     >>> from fractions import Fraction
     >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-    >>> plan = ValueBoundsPlan(unit=ADD_REMOVE_ROW, lower_amount=Fraction(0), tolerated=5,
-    ...                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)),
-    ...                        candidates=(1, 2, 4))
+    >>> plan = ValueBoundsPlan(unit=ADD_REMOVE_ROW, sides=("upper",), candidates=(1, 2, 5),
+    ...                        budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
     >>> question = ValueBoundsQuestion(name="b", column="x", integers=True, trees=("x",), plan=plan)
-    >>> question.increments({"x": pa.array([0, 1, None, 9])}).cells.tolist()
-    [0, 1, 3]
+    >>> question.increments({"x": pa.array([0, 1, 2, None, 9])}).cells.tolist()
+    [0, 0, 1, 3]
     >>> question.bound_names
     ('b.upper',)
     """
 
-    kind = "value_bounds"
+    kind = "value_histogram"
     written = ("kind", "name", "column", "integers", "trees", "plan", "confidence", "weight")
 
     column: str
@@ -334,6 +350,10 @@ class ValueBoundsQuestion(BoundsQuestion):
     @property
     def value_types(self) -> dict[str, pa.DataType]:
         return {self.column: pa.int64() if self.integers else pa.float64()}
+
+    @property
+    def dense_cells(self) -> int:
+        return self.plan.cells
 
     @cached_property
     def _domain(self) -> OrderedDomain:
@@ -364,20 +384,90 @@ class ValueBoundsQuestion(BoundsQuestion):
             cells[missing] = _NO_VALUE
         return cells
 
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        exact = unpack(counts)
+        own = noise.for_counts(exact)
+        stream = own.stream(self.name, 0, 0, 0)
+        chosen = self.plan.chosen(add_noise(self.plan.law, exact, stream, largest=own.largest))
+        places = list(map(self.plan.candidates.index, chosen)) or [NOT_CHOSEN] * len(
+            self.plan.sides
+        )
+        return Drawn(sent=pack(np.array(places)), kept=None)
+
     def facts(self) -> dict[str, object]:
+        l1, _ = level_sensitivity(self.unit, single_node=False)
+        return {
+            "mechanism": "noisy histogram of values",
+            "column": self.column,
+            "trees": list(self.trees),
+            "bounds": list(self.plan.sides),
+            "candidates": list(self.plan.candidates),
+            "clear_units": self.plan.clear,
+            "sensitivity": l1,
+            "words": WORDS,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierBoundsPlan(ChoicePlan):
+    """The plan of a choice by the exponential mechanism, as releases before
+    docs/decisions/0055 have it: it is read, and not made again.
+
+    Args:
+        lower_amount: the part of the budget's amount that the lower bound spent.
+        candidates: as of `ValueBoundsPlan`.
+        tolerated: how many units might lie beyond a bound.
+    """
+
+    written = ("budget", "lower_amount", "candidates", "tolerated")
+
+    lower_amount: Fraction
+    candidates: tuple[float, ...]
+    tolerated: int
+
+    @property
+    def amounts(self) -> dict[str, Fraction]:
+        """What each bound spent, "lower" first."""
+        upper = self.budget.amount - self.lower_amount
+        return {side: each for side, each in ((LOWER, self.lower_amount), (UPPER, upper)) if each}
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The bounds that were chosen, "lower" first."""
+        return tuple(self.amounts)
+
+
+_EARLIER_WORDS = (
+    "Each bound is one of the listed candidates, drawn with a probability that falls by a factor "
+    "of exp(-rate) for each unit beyond it that is above the tolerated number, and for each unit "
+    "by which the number beyond the next narrower candidate is below it; the upper bound is drawn "
+    "among the candidates above the lower bound. How many units lie beyond a candidate is not "
+    "released."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierBoundsQuestion(ValueBoundsQuestion):
+    """A choice by the exponential mechanism: it is read, and not made again."""
+
+    kind = "value_bounds"
+
+    plan: EarlierBoundsPlan  # type: ignore[assignment]
+
+    def facts(self) -> dict[str, object]:
+        measure, sensitivity = self.plan.budget.measure, 2
+        spent = {side: Budget(measure=measure, amount=x) for side, x in self.plan.amounts.items()}
+        rates = {side: float(choice_rate(each, sensitivity)) for side, each in spent.items()}
         return {
             "mechanism": "exponential mechanism over bounds of values",
             "column": self.column,
             "trees": list(self.trees),
             "bounds": {
-                side: {
-                    self.plan.budget.measure.value: str(self.plan.side_budget(side).amount),
-                    "rate": float(self.plan.rate(side)),
-                }
-                for side in self.plan.sides
+                side: {measure.value: str(each.amount), "rate": rates[side]}
+                for side, each in spent.items()
             },
             "candidates": list(self.plan.candidates),
             "tolerated_units": self.plan.tolerated,
-            "sensitivity": tail_sensitivity(self.unit),
-            "words": WORDS,
+            "sensitivity": sensitivity,
+            "words": _EARLIER_WORDS,
         }

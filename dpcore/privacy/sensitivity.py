@@ -375,36 +375,6 @@ def excess_sensitivity(unit: PrivacyUnit) -> int:
     return moved
 
 
-def tail_sensitivity(unit: PrivacyUnit) -> int:
-    """The range of the distances by which a bound of values is chosen, for one privacy unit: 2.
-
-    The distance of a candidate u is D(u) = max(0, N(u) - m, m - N(u')), with N(u) the number of
-    units whose value lies beyond u (at or above it for an upper bound, below it for a lower bound),
-    u' the next narrower candidate, and m public. The exponential mechanism's loss is its rate times
-    the *range*, the largest less the smallest change of D over the candidates.
-
-    ``add_remove``: one more unit makes N(u) larger by 1 for the candidates that its value lies
-    beyond, and changes no other. ``substitute``: its value v becomes v', so N(u) moves by 1 for the
-    candidates between them and by nothing elsewhere; up or down, but the same for all of them. A
-    unit whose value is missing lies beyond no candidate. So all N(u) move in one direction by 0 or
-    1, and so do the terms N(u) - m, while m - N(u') moves the other way by 0 or 1. A largest of
-    terms moves by no more than one of them: each D(u) moves by -1 to 1, and the range is at most 2.
-    Attained where a unit lies beyond a candidate with N(u) >= m and beyond a u' with N(u') < m.
-    It does not grow with the rows of a unit, because each unit counts once.
-
-    Args:
-        unit: what neighbors differ in, counted once.
-
-    Source: derived here; compared with brute force in the tests.
-
-    >>> from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW
-    >>> tail_sensitivity(SUBSTITUTE_ROW)
-    2
-    """
-    moved, _ = unit.once.moved(keyed=False)
-    return 2 * moved
-
-
 def periods_sensitivity(max_periods: int, span: int) -> tuple[int, int]:
     """The factors by which L1 and the squared L2 of one period grow over the nodes of a temporal
     level, for a unit that is counted in at most p periods.

@@ -185,9 +185,14 @@ KINDS: dict[str, TreeKind] = {
     "bound": _kind(
         _of_first_stage, "choices.unit_bounds:BoundQuestion", "choices.unit_bounds:ReleasedBounds"
     ),
-    "value_bounds": _kind(
+    "value_histogram": _kind(
         _of_first_stage,
         "choices.value_bounds:ValueBoundsQuestion",
+        "choices.unit_bounds:ReleasedBounds",
+    ),
+    "value_bounds": _kind(
+        _of_first_stage,
+        "choices.value_bounds:EarlierBoundsQuestion",
         "choices.unit_bounds:ReleasedBounds",
     ),
     "exponential": TreeKind(

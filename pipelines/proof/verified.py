@@ -52,12 +52,21 @@ def chosen_bounds(folder: str) -> tuple[tuple[str, float], ...]:
 
     Args:
         folder: of the first stage.
+
+    Raises:
+        UserError: of a column none was chosen.
     """
     release = ReleaseFolder(folder).release
     bounds: dict[str, float] = {}
     for question in release.plan.questions:
         tree = release.tree(question.name)
         assert isinstance(tree, ReleasedBounds)
+        if None in tree.bounds.values():
+            raise UserError(
+                f"{tree.question.bounds_in_words}: no values stood clear above noise, and the "
+                "budget of the choice is spent; use a larger fraction or more rows, or state the "
+                "bounds, and another output"
+            )
         bounds |= tree.bounds
     return tuple(bounds.items())
 

@@ -22,11 +22,7 @@ from dptrees.dpcore.choices.key_selection import (
     counted_once,
 )
 from dptrees.dpcore.choices.unit_bounds import BoundOf, BoundPlan, BoundQuestion, candidate_sizes
-from dptrees.dpcore.choices.value_bounds import (
-    ValueBoundsPlan,
-    ValueBoundsQuestion,
-    least_tolerated,
-)
+from dptrees.dpcore.choices.value_bounds import ValueBoundsPlan, ValueBoundsQuestion
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.composition import Guarantee
@@ -34,11 +30,11 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys
 from dptrees.dpcore.rows.keys import OTHER
 from dptrees.dpcore.specification import Refusal
-from dptrees.pipelines.sections.privacy import LOWER, AutoBound, AutoRange
+from dptrees.pipelines.sections.privacy import AutoBound, AutoRange
 from dptrees.pipelines.sections.tree import PrivateKeys
 
-# Units beyond a bound, in typical errors of a count.
-TOLERATED_ERRORS = 2
+# Of the budget of a release, what all bounds of values without a fraction spend together.
+RANGES_SHARE = Fraction(1, 5)
 
 
 class RangeChoice(NamedTuple):
@@ -66,7 +62,8 @@ class RangeChoice(NamedTuple):
 
 
 def range_choices(trees: Sequence[tuple[str, AutoRange | None]]) -> tuple[RangeChoice, ...]:
-    """The choices that the trees of a configuration need; equal sections share one.
+    """The choices that the trees of a configuration need; equal sections share one. Bounds without
+    a fraction have equal parts of `RANGES_SHARE`.
 
     Args:
         trees: name, and the bounds that are chosen, of each tree.
@@ -75,39 +72,36 @@ def range_choices(trees: Sequence[tuple[str, AutoRange | None]]) -> tuple[RangeC
     for index, (_, auto) in enumerate(trees):
         if auto is not None:
             groups.setdefault(auto, []).append(index)
+    without = sum(end.share is None for auto in groups for _, end in auto.ends)
+    default = RANGES_SHARE / max(without, 1)
     return tuple(
-        RangeChoice(auto, tuple(trees[index][0] for index in found), found[0])
+        RangeChoice(auto.with_share(default), tuple(trees[index][0] for index in found), found[0])
         for auto, found in groups.items()
     )
 
 
 def range_budget(guarantee: Guarantee, auto: AutoRange) -> Budget:
     """The budget of both bounds of a range together."""
-    amounts = [guarantee.budget.share(end.share).amount for _, end in auto.ends]
-    return Budget(measure=guarantee.budget.measure, amount=sum(amounts, Fraction(0)))
+    return guarantee.budget.share(auto.share)
 
 
-def range_question(choice: RangeChoice, guarantee: Guarantee, error: float) -> ValueBoundsQuestion:
+def range_question(choice: RangeChoice, guarantee: Guarantee) -> ValueBoundsQuestion:
     """The question of a choice.
 
     Args:
         choice: of the bounds of a column.
         guarantee: of the whole release.
-        error: of a typical count, in rows, where a unit has one row.
 
     Raises:
         Refusal: a share is too small. Its field is the place in the configuration.
     """
-    auto, candidates, unit = choice.auto, choice.auto.candidates, guarantee.unit.once
-    amounts = {side: guarantee.budget.share(end.share) for side, end in auto.ends}
-    least = max(least_tolerated(each, unit, len(candidates)) for each in amounts.values())
+    auto = choice.auto
     try:
         plan = ValueBoundsPlan(
-            unit=unit,
+            unit=guarantee.unit.once,
             budget=range_budget(guarantee, auto),
-            lower_amount=amounts[LOWER].amount if LOWER in amounts else Fraction(0),
-            candidates=candidates,
-            tolerated=max(math.ceil(TOLERATED_ERRORS * float(f"{error:.6g}")), least),
+            sides=tuple(side for side, _ in auto.ends),
+            candidates=auto.candidates,
         )
     except Refusal as refusal:
         raise Refusal(f"{choice.key}.{refusal.field}", refusal.rule) from None
@@ -216,7 +210,7 @@ def bounds_plan(
         questions.append(BoundQuestion(name=name, of=of, domain=domain, plan=plan))
         budgets.append(plan.budget)
     for choice in ranges:
-        questions.append(range_question(choice, guarantee, error))
+        questions.append(range_question(choice, guarantee))
         budgets.append(range_budget(guarantee, choice.auto))
     spent = sum((each.amount for each in budgets), Fraction(0))
     return ReleasePlan(
@@ -262,12 +256,13 @@ def bounds_entries(plan: ReleasePlan) -> list[dict[str, object]]:
         spent = {question.budget.measure.value: float(question.budget.amount)}
         if isinstance(question, BoundQuestion):
             what: dict[str, object] = {"bound": question.of.key}
-            among, tolerated = "sizes", float(question.plan.tolerated)
+            listed: dict[str, object] = {"sizes": list(question.plan.candidates)}
+            listed["tolerated_units"] = float(question.plan.tolerated)
         else:
             what = {"column": question.column, "bounds": list(question.plan.sides)}
             what["trees"] = list(question.trees)
-            among, tolerated = "candidates", question.plan.tolerated
-        listed = {among: list(question.plan.candidates), "tolerated_units": tolerated}
+            listed = {"candidates": list(question.plan.candidates)}
+            listed["clear_units"] = question.plan.clear
         found.append(what | spent | listed)
     return found
 
@@ -290,8 +285,10 @@ def bounds_lines(plan: ReleasePlan) -> Iterator[str]:
             )
             continue
         units = "rows" if question.unit.is_row else "units"
-        each = " of each" if len(question.plan.sides) > 1 else ""
-        yield f"  about {question.plan.tolerated:,} {units} are expected beyond the bound{each}"
+        yield (
+            f"  from one noisy histogram: a bin of more than {question.plan.clear:,} "
+            f"{units} after noise is clear; if none is, no bound is chosen and no tree is made"
+        )
         if question.integers:
             yield "  errors of its trees below are for the widest range that may be chosen"
     if not (bounded := [each for each in _choices(plan) if isinstance(each, BoundQuestion)]):

@@ -7,7 +7,7 @@ checked again with the chosen bounds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any
@@ -49,8 +49,8 @@ def _bound(value: object) -> int:
 
 
 AUTO = "auto"
-# Of the budget, for a bound of values and for a bound of a unit.
-VALUE_SHARE, UNIT_SHARE = Fraction(1, 20), Fraction(3, 20)
+# Of the budget, for a bound of a unit.
+UNIT_SHARE = Fraction(3, 20)
 DEFAULT_AT_MOST = 10_000
 
 
@@ -205,11 +205,12 @@ class AutoEnd:
     """One bound of values that is chosen privately.
 
     Args:
-        share: the part of the budget of the release that the choice spends.
+        share: the part of the budget of the release that the choice spends; None: an equal part of
+            what all such bounds spend together.
         limit: the farthest value that may be chosen.
     """
 
-    share: Fraction
+    share: Fraction | None
     limit: float
 
 
@@ -232,7 +233,12 @@ class AutoRange:
     @property
     def share(self) -> Fraction:
         """The part of the budget that the choices spend together."""
-        return sum((each.share for _, each in self.ends), Fraction(0))
+        return sum((each.share or Fraction(0) for _, each in self.ends), Fraction(0))
+
+    def with_share(self, share: Fraction) -> AutoRange:
+        """The range with a share for the bounds that have none."""
+        ends = ((side, replace(end, share=end.share or share)) for side, end in self.ends)
+        return replace(self, ends=tuple(ends))
 
     @property
     def stand_ins(self) -> dict[str, float]:
@@ -273,7 +279,11 @@ class AutoRange:
     def request(self) -> dict[str, object]:
         """The chosen bounds as the request of a configuration has them."""
         return {
-            side: {AUTO: {"share": end.share, LIMITS[side]: end.limit}} for side, end in self.ends
+            side: {
+                AUTO: ({} if end.share is None else {"share": end.share})
+                | {LIMITS[side]: end.limit}
+            }
+            for side, end in self.ends
         }
 
 
@@ -289,7 +299,7 @@ def auto_range(tree: Mapping[str, Any]) -> AutoRange | None:
     >>> domain = {"column": "fare", "lower": 0, "upper": "auto", "cells": 10}
     >>> found = auto_range({"name": "fare", "domain": domain})
     >>> found.stand_ins, len(found.candidates)
-    ({'upper': 1000000000000}, 145)
+    ({'upper': 1000000000000}, 55)
     """
     domain = tree.get("domain")
     if not isinstance(domain, Mapping):
@@ -353,9 +363,8 @@ class _Ends:
         name = LIMITS[self.side]
         section = {} if value == AUTO else rules.section(value)
         rules.known_keys(section, ("fraction", name))
-        share = VALUE_SHARE
-        if "fraction" in section:
-            share = rules.at(".fraction", rules.share, section["fraction"])
+        given = section.get("fraction")
+        share = None if given is None else rules.at(".fraction", rules.share, given)
         if name in section:
             return AutoEnd(share=share, limit=rules.at(f".{name}", self._limit, section[name]))
         most = _MOST_INTEGERS if self.integers else LARGEST_NUMBER

@@ -163,8 +163,8 @@ VALUE_BOUNDS = FirstStage(
     noun="choice of bounds",
     missing="the choice of the bounds of its unit in bounds",
     other=(
-        valued(NUMBER | {"upper": {"fraction": 0.2}}),
-        "trees[0].domain.upper.fraction was 0.05, now 0.2",
+        valued(NUMBER | {"upper": {"fraction": 0.1}}),
+        "trees[0].domain.upper.fraction was left out, now 0.1",
     ),
     account=(account_of("1"), account_of("0.5")),
 )

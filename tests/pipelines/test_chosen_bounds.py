@@ -193,10 +193,10 @@ def test_an_upper_bound_is_chosen_and_the_tree_is_made_with_it(numbered: Workspa
     domain: Any = folder.plan.questions[0].domain  # type: ignore[attr-defined]
     assert (domain.lower, domain.upper, domain.cells) == (0.0, upper, 16)
     guarantee: Any = folder.manifest["guarantee"]
-    assert guarantee["epsilon"] == "1" and guarantee["bounds_epsilon"] == "1/20"
+    assert guarantee["epsilon"] == "1" and guarantee["bounds_epsilon"] == "1/5"
     (entry,) = stage.manifest["trees"]  # type: ignore[misc]
-    assert entry["sensitivity"] == 2 and entry["trees"] == ["tree0"]
-    assert len(entry["candidates"]) == 145
+    assert entry["sensitivity"] == 1 and entry["trees"] == ["tree0"]
+    assert len(entry["candidates"]) == 181
     assert folder.plan.spending.epsilon + stage.plan.spending.epsilon == 1
 
     given = numbered.release(valued(NUMBER | {"upper": 300}))
@@ -223,12 +223,26 @@ def test_every_guarantee_adds_up_with_bounds_of_values(
     guarantee: Any = numbered.make(change).manifest["guarantee"]
     values = chosen(numbered)
     assert values["range-1.lower"] < 30 < values["range-1.upper"]
-    parts = 6 if "unit" in privacy else 3
+    parts = 7 if "unit" in privacy else 4
     measure = "rho" if "rho" in privacy else "epsilon"
     assert Fraction(guarantee[f"bounds_{measure}"]) == Fraction(guarantee[measure]) * parts / 20
     numbered.succeed("verify", numbered.output, "--data", numbered.configure(change))
     again = numbered.release(change)
     assert again.code == 0 and "already there" in again.out
+
+
+def test_without_a_clear_bin_no_tree_is_made_and_nothing_is_drawn_again(
+    numbered: Workspace,
+) -> None:
+    """15 rows at a share of .2: fewer than the noise of a bin."""
+    numbered.write_table(numbers().slice(0, 15))
+    first = numbered.release(valued())
+    assert_refused(numbered, first, "upper of x: no values stood clear above noise, and the budget")
+    assert stage_of(numbered).release.tree("range-0").bounds == {"range-0.upper": None}  # type: ignore[attr-defined]
+    assert not (numbered.output / "manifest.json").exists()
+    before = (numbered.output / "bounds" / "manifest.json").read_bytes()
+    assert numbered.release(valued()).err == first.err
+    assert (numbered.output / "bounds" / "manifest.json").read_bytes() == before
 
 
 def test_equal_sections_share_one_choice(workspace: Workspace) -> None:
@@ -240,7 +254,7 @@ def test_equal_sections_share_one_choice(workspace: Workspace) -> None:
         ("range-0", ("tree0", "tree1")),
         ("range-2", ("tree2",)),
     ]
-    assert bounds.plan.budget.amount == Fraction(1, 10)
+    assert bounds.plan.budget.amount == Fraction(1, 5)
 
 
 def test_trees_by_keys_have_chosen_bounds(numbered: Workspace) -> None:
@@ -251,7 +265,7 @@ def test_trees_by_keys_have_chosen_bounds(numbered: Workspace) -> None:
 def test_the_plan_describes_bounds_of_values(workspace: Workspace) -> None:
     path = workspace.configure(valued(NUMBER, INTEGER))
     printed = workspace.succeed("plan", path).out
-    assert "upper of x: chosen first, epsilon 0.05, among 145 values" in printed
+    assert "upper of x: chosen first, epsilon 0.06667, among 181 values" in printed
     entries = json.loads(workspace.succeed("plan", path, "--json").out)
     assert [each["bounds"] for each in entries["bounds"]] == [["upper"], ["lower", "upper"]]
     assert not workspace.output.exists()

@@ -1,4 +1,4 @@
-"""The law of the choice of bounds of values: its formula, its sensitivity, what it reveals."""
+"""The choice of bounds of values: its bins, its sensitivity, its rule, and how rarely it is off."""
 
 from __future__ import annotations
 
@@ -11,46 +11,33 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dptrees.dpcore.choices.value_bounds import ValueBoundsPlan, candidate_bounds
-from dptrees.dpcore.noise.randomness import RandomStream
-from dptrees.dpcore.privacy.sensitivity import tail_sensitivity
+from dptrees.dpcore.choices.value_bounds import SIDES, ValueBoundsPlan, candidate_bounds
+from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
 from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
 from dptrees.dpcore.specification import Refusal
 
-CANDIDATES = (1, 2, 4)
-VALUES = (0, 1, 3, 5)  # one in each cell
-SIDES = ("lower", "upper")
+VALUES = (-9, -1, 0, 1, 3, 5)
 Population = tuple[int, ...]  # the value of each unit
 
 
 def make_plan(
     *,
-    amount: Fraction = Fraction(2),
-    lower: Fraction = Fraction(1, 2),
+    amount: Fraction = Fraction(1),
     measure: Measure = Measure.EPSILON,
     neighbors: Neighbors = Neighbors.ADD_REMOVE,
-    tolerated: int = 2,
+    sides: tuple[str, ...] = SIDES[0],
+    candidates: tuple[float, ...] = (-2, -1, 0, 1, 2, 5),
 ) -> ValueBoundsPlan:
-    """A plan of both bounds; `lower` is the fraction of the budget that the lower one spends."""
     return ValueBoundsPlan(
         unit=PrivacyUnit(neighbors=neighbors),
         budget=Budget(measure=measure, amount=amount),
-        lower_amount=lower * amount,
-        candidates=CANDIDATES,
-        tolerated=tolerated,
+        sides=sides,
+        candidates=candidates,
     )
 
 
 def count_units(plan: ValueBoundsPlan, population: Population) -> np.ndarray:
-    return np.bincount(
-        plan.cell_ids(np.array(population, np.int64)), minlength=len(plan.candidates) + 1
-    )
-
-
-def populations() -> Iterator[Population]:
-    for units in range(4):
-        yield from itertools.combinations_with_replacement(VALUES, units)
-    yield from [(5,) * 40, (0,) * 40, (1,) * 20 + (3,) * 20, (0, 5) * 6]
+    return np.bincount(plan.cell_ids(np.array(population, np.int64)), minlength=plan.cells)
 
 
 def neighboring_populations(population: Population, neighbors: Neighbors) -> Iterator[Population]:
@@ -64,131 +51,142 @@ def neighboring_populations(population: Population, neighbors: Neighbors) -> Ite
         yield from ((*rest, value) for value in VALUES)
 
 
-def distances(side: str, population: Population, tolerated: int, places: range) -> list[int]:
-    """The distances by their definition."""
-    beyond = [
-        sum(value >= u if side == "upper" else value < u for value in population)
-        for u in (CANDIDATES[place] for place in places)
-    ]
-    if side == "lower":
-        beyond = beyond[::-1]
-    narrower = [math.inf, *beyond[:-1]]
-    result = [
-        int(max(0, n - tolerated, tolerated - m)) for n, m in zip(beyond, narrower, strict=True)
-    ]
-    return result[::-1] if side == "lower" else result
-
-
-def joint_law(plan: ValueBoundsPlan, population: Population) -> dict[tuple[float, float], Fraction]:
-    """The exact law of both bounds."""
-    counts, law = count_units(plan, population), {}
-    for place, lower in enumerate(plan.probabilities("lower", counts)):
-        uppers = plan.probabilities("upper", counts, place + 1)
-        for upper, each in zip(CANDIDATES[place + 1 :], uppers, strict=True):
-            law[CANDIDATES[place], upper] = lower * each
-    return law
-
-
-def pairs(neighbors: Neighbors) -> Iterator[tuple[Population, Population]]:
-    for one in populations():
-        yield from ((one, two) for two in neighboring_populations(one, neighbors))
-
-
 @pytest.mark.parametrize("neighbors", list(Neighbors))
-def test_the_sensitivity_is_the_largest_range_of_all_tiny_populations(neighbors: Neighbors) -> None:
-    largest = 0
-    for (one, two), side, tolerated in itertools.product(pairs(neighbors), SIDES, (0, 1, 2, 6)):
-        before, after = (distances(side, each, tolerated, range(3)) for each in (one, two))
-        changes = [b - a for a, b in zip(before, after, strict=True)]
-        largest = max(largest, max(changes) - min(changes))
-    assert largest == tail_sensitivity(PrivacyUnit(neighbors=neighbors))
-
-
-def test_the_sensitivity_is_of_a_unit_and_not_of_its_rows() -> None:
-    unit = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("person",), rows=1000)
-    assert tail_sensitivity(unit) == 2
-
-
-def test_probabilities_are_the_formula() -> None:
-    for tolerated, first, measure in itertools.product((0, 1, 3, 30), (0, 1), Measure):
-        plan = make_plan(measure=measure, tolerated=tolerated, amount=Fraction(1, 4))
-        rate = 1 / 16 if measure is Measure.EPSILON else 1 / 2
-        for population, side in itertools.product(populations(), SIDES):
-            places = range(0, 2) if side == "lower" else range(first, 3)
-            wanted = [
-                math.exp(-rate * each) for each in distances(side, population, tolerated, places)
-            ]
-            start = 0 if side == "lower" else first
-            law = plan.probabilities(side, count_units(plan, population), start)
-            assert sum(law) == 1, (tolerated, first, measure)
-            expected = [each / math.fsum(wanted) for each in wanted]
-            assert np.allclose([float(each) for each in law], expected, rtol=1e-6)
-
-
-THIRD = Fraction(1, 3)
-
-
-@pytest.mark.parametrize(
-    ("lower", "tolerated"),
-    [*((THIRD, each) for each in (0, 1, 2, 6)), (0, 0), (0, 2), (1, 1), (1, 6)],
-)
-@pytest.mark.parametrize("neighbors", list(Neighbors))
-def test_no_tiny_population_reveals_more_than_epsilon(
-    neighbors: Neighbors, lower: Fraction | int, tolerated: int
+def test_the_noise_spends_the_budget_on_the_worst_of_all_tiny_populations(
+    neighbors: Neighbors,
 ) -> None:
-    plan = make_plan(neighbors=neighbors, tolerated=tolerated, lower=Fraction(lower))
-    largest = 0.0
-    for one, two in pairs(neighbors):
-        if len(plan.sides) > 1:
-            laws = [list(joint_law(plan, each).values()) for each in (one, two)]
-        else:
-            side = plan.sides[0]
-            laws = [plan.probabilities(side, count_units(plan, each)) for each in (one, two)]
-        ratios = [abs(math.log(a / b)) for a, b in zip(*laws, strict=True)]
-        largest = max(largest, *ratios)
-    assert 0.4 < largest <= 2
+    epsilon, rho = (make_plan(neighbors=neighbors, measure=each) for each in Measure)
+    absolute, square = 0, 0
+    for units in range(4):
+        for one in itertools.combinations_with_replacement(VALUES, units):
+            for two in neighboring_populations(one, neighbors):
+                moved = count_units(epsilon, one) - count_units(epsilon, two)
+                absolute = max(absolute, int(abs(moved).sum()))
+                square = max(square, int((moved**2).sum()))
+    assert isinstance(epsilon.law, DiscreteLaplace) and isinstance(rho.law, DiscreteGaussian)
+    assert absolute / epsilon.law.scale == epsilon.budget.amount
+    assert square / (2 * rho.law.sigma_squared) == rho.budget.amount
 
 
-@pytest.mark.parametrize("neighbors", list(Neighbors))
-def test_no_tiny_population_reveals_more_than_rho(neighbors: Neighbors) -> None:
-    rho = Fraction(1, 8)
-    plan = make_plan(neighbors=neighbors, measure=Measure.RHO, amount=rho)
-    for one, two in pairs(neighbors):
-        laws = [[float(p) for p in joint_law(plan, each).values()] for each in (one, two)]
-        for (p, q), order in itertools.product((laws, laws[::-1]), (1.5, 2.0, 5.0, 30.0)):
-            moment = math.fsum(b * (a / b) ** order for a, b in zip(p, q, strict=True))
-            assert math.log(moment) / (order - 1) <= order * float(rho) + 1e-12
+def test_each_value_is_in_the_bin_of_its_definition() -> None:
+    plan = make_plan()
+    bins = [
+        lambda x: x < -2,
+        lambda x: -2 <= x < -1,
+        lambda x: -1 <= x < 0,
+        lambda x: x == 0,
+        lambda x: 0 < x <= 1,
+        lambda x: 1 < x <= 2,
+        lambda x: 2 < x <= 5,
+        lambda x: x > 5,
+    ]
+    assert plan.cells == len(bins)
+    values = [*np.arange(-3, 6.5, 0.25).tolist(), -math.inf, math.inf, -1e-300, 1e-300]
+    for value, cell in zip(values, plan.cell_ids(np.array(values)).tolist(), strict=True):
+        assert [place for place, holds in enumerate(bins) if holds(value)] == [cell]
 
 
-def test_values_that_many_units_have_leave_one_candidate_likely() -> None:
-    """No candidate has about m units beyond it, and yet the narrowest one of fewer is chosen."""
-    plan = replace(make_plan(tolerated=20), candidates=candidate_bounds(-1e6, 1e6))
-    counts = count_units(plan, (7,) * 1000)
-    chosen = plan.chosen(counts, RandomStream(bytes(32)))
-    assert chosen == (6.0, 8.0)
-
-
-def test_an_upper_bound_lies_above_the_lower_bound() -> None:
-    plan = make_plan(amount=Fraction(1, 100))
-    counts = count_units(plan, ())
-    for number in range(200):
-        lower, upper = plan.chosen(counts, RandomStream(number.to_bytes(32, "big")))
-        assert lower < upper
+def test_large_integers_are_compared_exactly() -> None:
+    plan = make_plan(candidates=(-1e12, 0.0, 1e12))
+    values = np.array([10**12 - 1, 10**12, 10**12 + 1, 2**63 - 1], np.int64)
+    assert plan.cell_ids(values).tolist() == [3, 3, 4, 4]
 
 
 def test_candidates_are_exact_decimals() -> None:
     numbers = candidate_bounds(-1e12, 1e12)
-    assert {0.15, 1e-6, -3e5, 0.0} <= set(numbers) and list(numbers) == sorted(set(numbers))
+    assert {0.2, 1e-6, -5e5, 0.0} <= set(numbers) and list(numbers) == sorted(set(numbers))
+    assert {1.2, 2.5, -8e5} <= set(numbers)
     integers = candidate_bounds(0, 10**6, integers=True)
-    assert all(isinstance(each, int) for each in integers) and 15 in integers
+    assert 25 in integers and 2.5 not in integers
+    assert all(isinstance(each, int) for each in integers) and 20 in integers
     assert candidate_bounds(-7, 7, integers=True)[0] == -7
 
 
-def test_large_integers_are_compared_exactly() -> None:
-    values = np.array([10**12 - 1, 10**12, 2**63 - 1], np.int64)
-    plan = replace(make_plan(), candidates=(-1e12, 0.0, 1e12))
-    assert plan.cell_ids(values).tolist() == [2, 3, 3]
-    assert plan.cell_ids(np.array([-np.inf, np.inf])).tolist() == [0, 3]
+def test_without_a_clear_bin_there_are_no_bounds() -> None:
+    plan = make_plan()
+    noisy = np.full(plan.cells, plan.clear)
+    assert plan.chosen(noisy) == ()
+    noisy[3] += 1
+    assert len(plan.chosen(noisy)) == 2
+
+
+@pytest.mark.parametrize("sides", SIDES)
+def test_bounds_are_candidates_and_the_lower_one_is_below_the_upper_one(
+    sides: tuple[str, ...],
+) -> None:
+    plan = make_plan(sides=sides)
+    for places in itertools.product((0, 4, 10**4), repeat=plan.cells):
+        found = plan.chosen(np.array(places))
+        assert set(found) <= set(plan.candidates) and list(found) == sorted(set(found))
+        assert bool(found) == (10**4 in places)
+
+
+@pytest.mark.parametrize("scale", [5, 12, 40, 80])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_a_bound_leaves_out_as_many_units_as_a_typical_error(scale: int, mirrored: bool) -> None:
+    """Of values that fall off exponentially; the place is searched in the survival function."""
+    plan = make_plan(amount=Fraction(1, 5), candidates=candidate_bounds(-1000, 1000))
+    edges = [0.0, *(digit * 10.0**k for k in range(-6, 3) for digit in (1, 2, 5)), 1000.0]
+
+    def beyond(x: float) -> float:
+        return 10_000 * math.exp(-x / scale)
+
+    values = np.array(edges) * (-1 if mirrored else 1)
+    counts = np.zeros(plan.cells, np.int64)
+    last = max(place for place, edge in enumerate(edges) if beyond(edge) > plan.near)
+    for place in range(last):
+        counts[plan.cell_ids(values[place + 1 : place + 2])] = round(
+            beyond(edges[place]) - beyond(edges[place + 1])
+        )
+    counts[plan.cell_ids(values[last + 1 : last + 2])] = round(beyond(edges[last]))
+    typical = plan.law.bound(2 / 5)
+    wanted = next(
+        (x for x in candidate_bounds(0, edges[last + 1]) if beyond(x) <= typical), edges[last + 1]
+    )
+    assert edges[last] < wanted <= edges[last + 1]
+    assert abs(plan.chosen(counts)[0 if mirrored else 1]) == wanted
+
+
+def test_a_bound_is_never_beyond_its_bin() -> None:
+    plan = make_plan(candidates=candidate_bounds(-100, 100))
+    coarse = replace(plan, candidates=tuple(sorted({*plan._edges})))
+    numbers = np.random.default_rng(3)
+    for _ in range(300):
+        noisy = numbers.choice([-20, 0, 2, 30, 900], plan.cells)
+        if not (found := plan.chosen(noisy)):
+            continue
+        outer = coarse.chosen(noisy)
+        assert outer[0] <= found[0] < found[1] <= outer[1]
+
+
+RUNS = 10_000
+
+
+def false_bounds(plan: ValueBoundsPlan, values: np.ndarray) -> int:
+    """How many of 10,000 choices have a bound more than ten times as large as every value."""
+    counts = np.bincount(plan.cell_ids(values), minlength=plan.cells)
+    assert isinstance(plan.law, DiscreteLaplace)
+    ratio, random = math.exp(-1 / float(plan.law.scale)), np.random.default_rng(1)
+    shape = (2, RUNS, plan.cells)
+    up, down = random.geometric(1 - ratio, shape)  # the difference is discrete Laplace
+    noisy, largest = counts + up - down, 10 * abs(values).max()
+    found = (plan.chosen(each) for each in noisy)
+    return sum(max(map(abs, bounds), default=0) > largest for bounds in found)
+
+
+@pytest.mark.parametrize("rows", [60, 1000])
+def test_no_bound_is_ten_times_beyond_all_values(rows: int) -> None:
+    """Expected are less than one in 10,000 choices; 12 or more have a probability below 1e-9."""
+    plan = make_plan(candidates=candidate_bounds(-1e12, 1e12), amount=Fraction(1))
+    values = np.random.default_rng(2).exponential(20, rows)
+    assert false_bounds(plan, values) < 12
+
+
+def test_a_threshold_of_half_the_height_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = ValueBoundsPlan.far
+    monkeypatch.setattr(ValueBoundsPlan, "far", lambda self, factor: own(self, factor) // 2)
+    plan = make_plan(candidates=candidate_bounds(-1e12, 1e12), amount=Fraction(1))
+    assert false_bounds(plan, np.random.default_rng(2).exponential(20, 1000)) >= 12
 
 
 def test_other_plans_are_refused() -> None:
@@ -196,9 +194,11 @@ def test_other_plans_are_refused() -> None:
         ({"candidates": (1, 2)}, "candidates: there must be 3 to 512"),
         ({"candidates": (2, 1, 3)}, "candidates: there must be 3 to 512, which rise"),
         ({"candidates": (1, 2, math.inf)}, "candidates: they must be finite"),
-        ({"tolerated": -1}, "tolerated: -1 is not from 0"),
-        ({"lower_amount": Fraction(3)}, "fraction: the lower bound spends more"),
-        ({"lower_amount": Fraction(1, 2**30)}, "fraction: the budget is too small"),
+        ({"sides": ("upper", "lower")}, "sides: .* are not lower, upper or both"),
+        (
+            {"budget": Budget(measure=Measure.EPSILON, amount=Fraction(1, 2**40))},
+            "fraction: the budget is too small",
+        ),
         (
             {"unit": PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("p",), rows=2)},
             "unit: counts once",
