@@ -321,9 +321,9 @@ def root_mean_square(errors: list[float]) -> float:
 _FEW_QUANTILES, _NOT_GUESSED, _MOST_QUANTILES = 7, 9, 15
 # Of more cells than a chunk has nothing was measured; who wants rounds names the mechanism.
 _MOST_CELLS = 2**17
-# A part is to have so many times the rows by which a choice may be off: of few quantiles, and of
-# more, where a tree for counts is what they compete with.
-_TIMES, _TIMES_OF_MORE = 0.75, 4.0
+# By the number of quantiles: so many times the rows by which a choice may be off are in a part. Of
+# more than seven a tree for counts is what they compete with.
+_TIMES = {3: 0.75, _FEW_QUANTILES: 1.5, _MOST_QUANTILES: 4.0}
 
 
 def is_better(plan: ExponentialPlan, rows: Fraction | None) -> bool:
@@ -356,5 +356,5 @@ def is_better(plan: ExponentialPlan, rows: Fraction | None) -> bool:
             zip(ends, plan.quantiles, ends[2:], strict=False)
         )
     )
-    few = len(plan.quantiles) <= _FEW_QUANTILES
-    return least >= (_TIMES if few else _TIMES_OF_MORE) * log(plan.cells)
+    times = next(each for most, each in _TIMES.items() if len(plan.quantiles) <= most)
+    return least >= times * log(plan.cells)
