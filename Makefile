@@ -8,6 +8,7 @@ INSTALLED := $(VENV)/installed-test
 INSTALLED_DEV := $(VENV)/installed-dev
 FLIGHTS := data/flights/part-2-of-2.parquet
 PEERS := build/peers
+DPMM := build/peers-dpmm
 
 # Two workers of tests, each with threads of its own on the same cores, are slower than without.
 export OPENBLAS_NUM_THREADS ?= 1
@@ -18,7 +19,7 @@ ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10; do \
 	if $$python -c '$(ENOUGH)' 2>/dev/null; then echo $$python; break; fi; done)
 
-.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom licences container-bases container lint types ci docs drawn screenshot reproduce audit accuracy coverage peers golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
+.PHONY: help demo daily synthetic test test-all durations check mutants engines test-engines locks sbom licences container-bases container lint types ci docs drawn screenshot reproduce audit accuracy coverage peers peers-dpmm golden clean start stop job-jars kubernetes airflow gcp test-gcp promtool axe
 
 help:
 	@echo "make demo        a private release of the flights of 2013, start to end"
@@ -64,6 +65,7 @@ help:
 	@echo "make accuracy    errors beside packages and papers, written into docs/accuracy.md (hours)"
 	@echo "make coverage    how often stated intervals hold, per kind of tree (two to four minutes)"
 	@echo "make peers       these packages from PyPI, in build/peers (Python up to 3.13)"
+	@echo "make peers-dpmm  dpmm from PyPI, in build/peers-dpmm (Python 3.10 or 3.11)"
 	@echo "make golden      files, answers and sentences are as committed, after a refactoring (UPDATE=1: renew)"
 	@echo "make release-check  the wheel and sdist of the last commit, in dist/, and every check on them"
 	@echo "make clean       remove everything these commands made, but keep release.key and out/"
@@ -250,6 +252,14 @@ $(PEERS)/installed: benchmarks/accuracy/peers.txt | $(BIN)/python
 	@touch $@
 
 peers: $(PEERS)/installed
+
+$(DPMM)/installed: benchmarks/accuracy/dpmm.txt | $(BIN)/python
+	@echo "Installing the package that benchmarks/peers compares tables with into $(DPMM)"
+	@$(BIN)/python -m venv --clear $(DPMM)
+	@$(DPMM)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+peers-dpmm: $(DPMM)/installed
 
 accuracy: $(INSTALLED) $(FLIGHTS) $(PEERS)/installed
 	@echo "Measuring accuracy (hours; what was measured before is not measured again)"
