@@ -130,6 +130,8 @@ _CLEAR, _INSIDE = 1 / 50_000, 1 / 10
 # Of a bin as large as the scale, and of the next bin: that noise is beyond a threshold, on both
 # sides of 0.
 _FAR, _NEAR = 1 / 300, 1 / 5
+# Of sizes that are further apart than a probability can say.
+_LEAST = 1e-300
 # The probability that noise is larger than a typical error.
 _TYPICAL = 2 / 5
 # More rows than a bin of any data has.
@@ -199,7 +201,7 @@ class ValueBoundsPlan(ChoicePlan):
         Args:
             factor: of its size to the scale, above 1.
         """
-        return self.law.bound(_FAR / (factor * factor))
+        return self.law.bound(max(_FAR / (factor * factor), _LEAST))
 
     @cached_property
     def _edges(self) -> tuple[float, ...]:
@@ -256,9 +258,6 @@ class ValueBoundsPlan(ChoicePlan):
         if ends[first] < 0 < first and noisy[first - 1] > self.near:
             first -= 1
         low, high = max(first - 1, 0), min(last, len(edges) - 1)
-        if len(self.sides) > 1 and edges[low] == edges[high]:
-            # All units in an outermost bin, or in that of 0.
-            low, high = (low, high + 1) if high + 1 < len(edges) else (low - 1, high)
         found = {LOWER: edges[low], UPPER: edges[high]}
         if first < last:
             units = noisy.tolist()
@@ -268,6 +267,11 @@ class ValueBoundsPlan(ChoicePlan):
                     ends[last - 1 : last + 2][::-1], units[last - 1 : last + 1][::-1]
                 ),
             }
+        if len(self.sides) > 1 and found[LOWER] >= found[UPPER]:
+            # All units in an outermost bin, or in that of 0.
+            above = [each for each in edges if each > found[LOWER]]
+            below = [each for each in edges if each < found[UPPER]]
+            found |= {UPPER: above[0]} if above else {LOWER: below[-1]}
         return tuple(found[side] for side in self.sides)
 
     def _within(self, ends: Sequence[float], counts: Sequence[int]) -> float:

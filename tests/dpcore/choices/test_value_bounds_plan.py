@@ -189,6 +189,17 @@ def test_a_threshold_of_half_the_height_is_found(monkeypatch: pytest.MonkeyPatch
     assert false_bounds(plan, np.random.default_rng(2).exponential(20, 1000)) >= 12
 
 
+@pytest.mark.parametrize(("lowest", "highest"), [(0, 10**12), (-(10**12), 0), (0.5, 3), (-1, 1)])
+def test_bounds_of_any_few_bins_are_in_order(lowest: float, highest: float) -> None:
+    plan = make_plan(candidates=candidate_bounds(lowest, highest))
+    places = [*range(4), *range(plan.cells - 4, plan.cells)]
+    for first, last in itertools.product(places, places):
+        noisy = np.zeros(plan.cells, dtype=np.int64)
+        noisy[[first, last]] = 5000
+        lower, upper = plan.chosen(noisy)
+        assert lower < upper, (first, last)
+
+
 def test_other_plans_are_refused() -> None:
     for changed, sentence in (
         ({"candidates": (1, 2)}, "candidates: there must be 3 to 512"),
