@@ -307,7 +307,7 @@ def replayed(
     noted = ""
     for each in (*release.first_stages, release):
         if any(isinstance(tree, EarlierBoundsQuestion) for tree in each.plan.questions):
-            noted = "; the first stage chose bounds as an earlier version did, and was not made again"
+            noted = "; the first stage is of an earlier version, and was not made again"
             continue
         key = reference.checked(each.manifest["key_id"])
         reason = check_replay(each.manifest, each.plan, rows, key, files.absolute(each.folder))
