@@ -185,17 +185,17 @@ def made_tables() -> Iterator[tuple[str, TableShape, list[Integers]]]:
         above = rng.integers(0, place)
         laws = rng.dirichlet(np.full(size, 0.6), sizes[above]).cumsum(axis=1)
         tree.append((rng.random(rows)[:, None] > laws[tree[above]]).sum(axis=1).clip(0, size - 1))
-    yield "tree", shape_of(sizes, ordered=False), tree
+    yield "tree", generated_shape(sizes, ordered=False), tree
     parts = [rng.integers(0, 8, rows) for _ in range(8)]
     odds = sum((place % 3 - 1) * (each - 3.5) for place, each in enumerate(parts)) / 2
     target = (rng.random(rows) < 1 / (1 + np.exp(-odds))).astype(np.int64)
-    yield "score", shape_of((*(8,) * 8, 2), ordered=True), [*parts, target]
+    yield "score", generated_shape((*(8,) * 8, 2), ordered=True), [*parts, target]
     shared = rng.normal(0, 1, (rows, 3)) @ rng.normal(0, 1, (3, 10))
     steps = np.floor(8 + 2 * (shared + rng.normal(0, 1, (rows, 10)))).clip(0, 15)
-    yield "factors", shape_of((16,) * 10, ordered=True), list(steps.astype(np.int64).T)
+    yield "factors", generated_shape((16,) * 10, ordered=True), list(steps.astype(np.int64).T)
 
 
-def shape_of(sizes: tuple[int, ...], *, ordered: bool) -> TableShape:
+def generated_shape(sizes: tuple[int, ...], *, ordered: bool) -> TableShape:
     """Columns that are all of one kind."""
     return TableShape(sizes=sizes, ordered=(ordered,) * len(sizes))
 

@@ -168,7 +168,7 @@ def tables(chosen: argparse.Namespace) -> Iterator[str]:
                 yield f"| {number} | {name} | {' | '.join(cells)} |"
 
 
-def counts_of(shape: Floats, product: int) -> Integers:
+def rows_by_cell(shape: Floats, product: int) -> Integers:
     """Rows of a shape, the same in each run."""
     rows = round(product / EPSILON)
     return np.random.default_rng([17, product]).multinomial(rows, shape).astype(np.int64)
@@ -180,7 +180,7 @@ def rank_cell(
     """The geometric mean of the errors, and its standard error in percent."""
     means, errors = [], []
     for shape in found.values():
-        exact = counts_of(shape, product)
+        exact = rows_by_cell(shape, product)
         cells = released(question(keys, quantiles, int(exact.sum())), exact, releases)[0]
         each = float(EPSILON) * rank_errors(cells, quantiles, exact) + LEAST
         means.append(float(each.mean()))
@@ -195,7 +195,7 @@ def interval_cell(
     """The part that holds, its standard error, the least of a shape, and the median width."""
     held, widths = [], []
     for shape in found.values():
-        exact = counts_of(shape, product)
+        exact = rows_by_cell(shape, product)
         _, low, high = released(question(keys, quantiles, int(exact.sum())), exact, releases)
         upto = np.cumsum(exact)
         true = np.searchsorted(upto, [max(1, math.ceil(q * upto[-1] - 1e-9)) for q in quantiles])

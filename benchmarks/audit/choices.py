@@ -214,7 +214,7 @@ def neighboring_values(rng: Random, unit: PrivacyUnit) -> Iterator[list[ValueRow
     return shuffled_pair(rng, others, before, make_rows(rng, "x", is_row=unit.is_row))
 
 
-def noise_of(question: ValueBoundsQuestion, columns: dict[str, pa.Array]) -> tuple[Any, Any]:
+def histogram_noise(question: ValueBoundsQuestion, columns: dict[str, pa.Array]) -> tuple[Any, Any]:
     """The exact counts to which a release adds noise, and the law of the noise; each is one."""
     found = []
 
@@ -245,7 +245,7 @@ def losses(measure: Measure, pairs: int = 200) -> Iterator[Fraction | float]:
         for rows in neighboring_values(rng, question.unit):
             units, values = zip(*rows, strict=True) if rows else ((), ())
             columns = {"person": pa.array(units, pa.string()), "x": pa.array(values, pa.float64())}
-            drawn.append(noise_of(question, columns))
+            drawn.append(histogram_noise(question, columns))
         (one, law), (two, other) = drawn
         assert law == other, "a law depends on the data"
         loss = Loss()

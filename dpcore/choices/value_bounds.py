@@ -2,11 +2,12 @@
 
 One noisy histogram gives both bounds. Its bins lie between public edges of both signs, 0 and
 +-(1, 2, 5) 10^k: a value x > 0 is in the bin (a, b] of two edges with a < x <= b, a value below 0
-in [a, b), and 0 in a bin of its own. Each unit counts once, by one of its rows that a keyed choice
-retains; a row without a value counts nowhere. So a unit is in at most one bin, and the sensitivity
-is that of one level of a tree (`dpcore.privacy.sensitivity.level_sensitivity`): one more unit
-changes one bin by 1, a substituted one changes two bins by 1 each. The noise is bound to the
-release, the global digest and the exact counts, as all noise is.
+in [a, b), and 0, if it is an edge, in a bin of its own. Each unit counts once, by one of its rows
+that a keyed choice retains; a row without a value counts nowhere. So a unit is in at most one bin,
+and the sensitivity is that of one level of a tree
+(`dpcore.privacy.sensitivity.level_sensitivity`): one more unit changes one bin by 1, a substituted
+one changes two bins by 1 each. The noise is bound to the release, the global digest and the exact
+counts, as all noise is.
 
 The bounds follow from the noisy counts alone. The size of a bin is the larger absolute value of its
 ends. A bin counts if its noisy number is above a threshold b with P(|X| > b) <= p, where X is the

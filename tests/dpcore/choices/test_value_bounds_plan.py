@@ -124,7 +124,7 @@ def test_bounds_are_candidates_and_the_lower_one_is_below_the_upper_one(
 @pytest.mark.parametrize("scale", [5, 12, 40, 80])
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_a_bound_leaves_out_as_many_units_as_a_typical_error(scale: int, mirrored: bool) -> None:
-    """Of values that fall off exponentially; the place is searched in the survival function."""
+    """Values fall off exponentially; the place is searched in the survival function."""
     plan = make_plan(amount=Fraction(1, 5), candidates=candidate_bounds(-1000, 1000))
     edges = [0.0, *(digit * 10.0**k for k in range(-6, 3) for digit in (1, 2, 5)), 1000.0]
 
