@@ -14,7 +14,7 @@ import pytest
 
 from dptrees.pipelines.monitoring import NO_MEMORY
 from dptrees.transforms.readers import parquet_rows
-from tests.pipelines.conftest import Outcome, Workspace, put
+from tests.pipelines.conftest import FILES, Outcome, Workspace, put
 from tests.pipelines.conftest import release_files as files_below
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -75,8 +75,8 @@ def test_memory_is_reported_as_memory(
 
 
 def unreadable(workspace: Workspace, why: str) -> list[str]:
-    """What is said of a file. Files are read side by side: either may be the first."""
-    files = (workspace.file(number) for number in range(2))
+    """What is said of a file. Threads split and read the files: any may be the first."""
+    files = (workspace.file(number) for number in range(FILES))
     return [f"dptrees: input: {file} cannot be read now: {why}\n" for file in files]
 
 
