@@ -304,6 +304,10 @@ def start_quickly() -> None:
     gc.set_threshold(_OBJECTS)
     # Plugins would see configurations, and looking for them opens the metadata of every package.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # NumPy's OpenBLAS reads it at its import. Its threads wait for each other by spinning, so where
+    # another process has a core, small matrices take many times as long; they gain nothing alone.
+    # Worker processes of Beam inherit it: there is one for each core already.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def end_quickly() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
 import pytest
 
-from tests.pipelines.conftest import Workspace, run_python
+from tests.pipelines.conftest import Workspace, run_python, search_path
 
 LARGE = ("pandas", "apache_beam", "scipy", "sqlalchemy", "alembic", "matplotlib", "pydantic")
 LARGE += ("grpc", "jinja2", "boto3", "pymongo")
@@ -139,6 +140,40 @@ for _ in range(40):
 print(sum(each() is not None for each in left) < 40)
 """
     assert ended_well(program)[0].split() == ["True"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
+def test_the_process_of_a_command_alone_has_one_blas_thread() -> None:
+    """Who imports the package, or calls `main` in a program, keeps the threads and the environment;
+    so does a number of threads that is set."""
+    counted = """
+import os, sys
+before = dict(os.environ)
+{}
+import numpy
+with open("/proc/self/status") as status:
+    threads = status.read().split("Threads:")[1].split()[0]
+print(threads, os.environ == before)
+"""
+    called = """
+from dptrees.pipelines.cli.command import main
+try: main({})
+except SystemExit: pass
+"""
+    name = "OPENBLAS_NUM_THREADS"
+    environment = {k: v for k, v in os.environ.items() if k != name}
+    environment["PYTHONPATH"] = search_path()
+
+    def found(program: str, **more: str) -> list[str]:
+        done = run_python(counted.format(program), "--version", env=environment | more)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()[-2:]
+
+    plain = found("pass")
+    assert found("import dptrees; dptrees.release; dptrees.plan") == plain
+    assert found(called.format('["--version"]')) == plain == [plain[0], "True"]
+    assert found(called.format("")) == ["1", "False"]
+    assert found(called.format(""), OPENBLAS_NUM_THREADS="2")[0] == str(min(int(plain[0]), 2))
 
 
 def test_packages_that_beam_does_without_can_be_imported_afterwards() -> None:
