@@ -64,6 +64,15 @@ class UnitBounds:
         return " and ".join(question.bounds_in_words for question in self._choices)
 
     @property
+    def chosen_in_words(self) -> str:
+        """The bounds with what was chosen, as "max_rows 12, upper of fare 300"."""
+        values = {name: f"{value:,.12g}" for name, value in self.values or ()}
+        return ", ".join(
+            f"{each.bounds_in_words} {' and '.join(values[name] for name in each.bound_names)}"
+            for each in self._choices
+        )
+
+    @property
     def of_values(self) -> bool:
         """Whether bounds of values are among them."""
         return any(isinstance(each, ValueBoundsQuestion) for each in self._choices)

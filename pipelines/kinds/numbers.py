@@ -314,8 +314,14 @@ def mean_summary(tree: ReleasedMean) -> Iterator[str]:
     def mean(label: str | None, blanks: str) -> Iterator[str]:
         yield f"  {blanks}mean {mean_text(tree, label)}"
 
-    yield from heading(tree.question, tree.question.domain.columns)
+    yield from heading(tree.question, [_of_values(tree.question)])
     yield from totals(tree, counted_noun(tree.question), mean)
+
+
+def _of_values(question: MeanQuestion) -> str:
+    """The column and what its values are counted as."""
+    domain = question.domain
+    return f"{domain.column}: {domain.values_label(0, domain.cells)}"
 
 
 def mean_text(tree: ReleasedMean, label: str | None) -> str:
@@ -346,6 +352,7 @@ def mean_tree(release: ReleasedTables, question: MeanQuestion, room: PageRoom) -
         rows = [[clip(str(label)), *row] for label, row in zip(labels, rows, strict=True)]
     said = {
         "values": {"titles": titles, "rows": rows},
+        "of_values": clip(_of_values(question)),
         "left_out": left_out(len(shown), question.key_count, "keys", "largest"),
         "policies": list(policies(question, CELL_POLICIES)),
     }

@@ -247,15 +247,21 @@ class Release:
             raise Error(f"{query}: these are several periods; open the folder of one of them")
         return self._folder
 
+    def _remarks(self) -> Iterator[str]:
+        bounds = self._folder.plan.bounds
+        if bounds is not None:
+            yield f"chosen first: {bounds.chosen_in_words}"
+        if self.together is not None:
+            yield self.together
+
     def __repr__(self) -> str:
         place = "in memory" if self.path is None else repr(self.path)
         lines = [f"<Release {self.name} {place}: {self.guarantee}"]
         lines += [f"  {self[tree]._line()}" for tree in self.trees]
-        lines += [] if self.together is None else [f"  {self.together}"]
+        lines += [f"  {each}" for each in self._remarks()]
         return "\n".join(lines) + ">"
 
     def _repr_html_(self) -> str:
         rows = [[tree, *self[tree]._described()] for tree in self.trees]
-        caption = f"{self.name}: {self.guarantee}"
-        caption += "" if self.together is None else f"; {self.together}"
+        caption = "; ".join([f"{self.name}: {self.guarantee}", *self._remarks()])
         return table_html(caption, ("tree", "columns", "keys", "total"), rows)

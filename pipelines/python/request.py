@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import yaml
@@ -17,6 +17,7 @@ from dptrees.dpcore.rows.numbers import MOST_WHOLE, has_fractions
 from dptrees.pipelines.python.config import plain, without_none
 from dptrees.pipelines.python.error import Error, short_tracebacks
 from dptrees.pipelines.python.rows import column_type
+from dptrees.pipelines.sections.privacy import is_auto
 
 if TYPE_CHECKING:
     from dptrees.pipelines.python.making import Session
@@ -160,6 +161,7 @@ class Request:
                 numbers and dates have a cell each. If the column has floats or decimals, numbers
                 are rounded to the nearest part of 1 (such as 0.1 between 0 and 100), so whole
                 numbers stay exact, and intervals include the rounding. The last time is excluded.
+                "auto" in place of a number: it is chosen privately, for a part of the budget.
                 Numbers outside the bounds are clamped to the nearest one; dates and times outside
                 do not count.
             cells: the number of cells between numbers or times; 1,024 by default between floats or
@@ -209,7 +211,8 @@ class Request:
 
         Args:
             column: a column of numbers.
-            bounds: the smallest and the largest value; values outside are clamped to them.
+            bounds: the smallest and the largest value; values outside are clamped to them. "auto"
+                in place of a number: it is chosen privately, for a part of the budget.
             name, weight: as for `count`.
         """
         lower, upper = _pair(bounds)
@@ -342,6 +345,11 @@ class Request:
     def _domain(self, column: str, bounds: Bounds, cells: int | None) -> dict[str, Any]:
         """Return the keys of a domain whose first and last value are the bounds."""
         lower, upper = _pair(bounds)
+        stated = [each for each in (lower, upper) if not is_auto(each)]
+        if len(stated) < 2:
+            if not all(isinstance(each, Real | Decimal) for each in stated):
+                raise Error(f"bounds: auto goes with a number, not {stated[0]!r}; state both")
+            return {"lower": lower, "upper": upper, "cells": CELLS if cells is None else cells}
         are_whole = all(isinstance(each, Integral) for each in bounds)
         if are_whole and lower <= upper:
             type = column_type(self.rows, column)

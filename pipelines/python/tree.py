@@ -38,7 +38,7 @@ from dptrees.pipelines.python.error import (
 from dptrees.pipelines.query.above import Thresholds, statements
 from dptrees.pipelines.query.folders import AnyFolder
 from dptrees.pipelines.query.release_folder import OTHER_FORM, ReleaseFolder
-from dptrees.pipelines.show.answers import overview
+from dptrees.pipelines.show.answers import counted_values, overview
 from dptrees.pipelines.show.figures import (
     QUANTILE_VALUES,
     column_titles,
@@ -328,7 +328,8 @@ class TreeAnswers:
                 row |= {name: _text(row[name]) for name in QUANTILE_VALUES}
         columns = ("statistic", "value", "ci_low", "ci_high")
         table = to_table(rows, (*self._key_column(key), *columns))
-        return self._answers("describe", table, NO_DRAWING)
+        of = "" if (counted := counted_values(self._tree)) is None else f" of {counted}"
+        return self._answers(f"describe{of}", table, NO_DRAWING)
 
     def _statistics(
         self, kind: StatisticKind, lower: object, upper: object, key: object

@@ -20,6 +20,7 @@ from dptrees.pipelines.show.answers import (
     Figure,
     StatisticEntry,
     answer_remarks,
+    counted_values,
     csv_lines,
     narrow_table,
     overview,
@@ -155,6 +156,8 @@ def _print_overviews(folders: Sequence[Opened], name: str, chosen: argparse.Name
             f"± is half of a {100 * confidence:g} % confidence interval, for each number "
             "separately."
         )
+        if (counted := counted_values(tree)) is not None:
+            print_line(f"The numbers are of {counted}.")
     return 0
 
 

@@ -32,6 +32,8 @@ def print_summary(folder: ReleaseFolder, report: str, account: str | None = None
     """
     plan = folder.plan
     print_line(f"{plan.name}: {stated_guarantee(plan)}")
+    if plan.bounds is not None:
+        print_line(f"chosen first: {plan.bounds.chosen_in_words}")
     print_line(account or _NO_LEDGER)
     for question in plan.questions:
         tree = folder.release.tree(question.name)

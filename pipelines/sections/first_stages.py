@@ -289,8 +289,8 @@ def bounds_lines(plan: ReleasePlan) -> Iterator[str]:
             f"  from one noisy histogram: a bin of more than {question.plan.clear:,} "
             f"{units} after noise is clear; if none is, no bound is chosen and no tree is made"
         )
-        if question.integers:
-            yield "  errors of its trees below are for the widest range that may be chosen"
+        of = "its trees" if question.integers else "its means"
+        yield f"  errors of {of} below are for the widest range that may be chosen"
     if not (bounded := [each for each in _choices(plan) if isinstance(each, BoundQuestion)]):
         return
     one = "1 row" if len(bounded) == 1 and bounded[0].of is BoundOf.ROWS else "1 for each"

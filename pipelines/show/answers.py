@@ -353,6 +353,14 @@ def overview(tree: Released, key: object) -> Iterator[Figure]:
         yield Figure(statistic=f"{100 * level:g} %", **row)
 
 
+def counted_values(tree: Released) -> str | None:
+    """Return what the values of an overview are, where values outside the bounds count too."""
+    domain: Any = getattr(tree.question, "domain", None)
+    if not getattr(domain, "clamps", False):
+        return None
+    return cast("str", domain.values_label(0, domain.cells))
+
+
 def overview_table(lines: Sequence[tuple[Mapping[str, object], Sequence[Figure]]]) -> TextTable:
     """Overviews in figures, a line each.
 

@@ -17,7 +17,7 @@ import dptrees
 from dptrees.pipelines.config.configuration import load_configuration
 from dptrees.transforms.beam.release import ReleaseTrees
 from dptrees.transforms.errors import InputError
-from tests.pipelines.conftest import Change, Workspace, assert_refused, both, update
+from tests.pipelines.conftest import Change, Workspace, assert_refused, both, put, update
 from tests.pipelines.first_stages import (
     AUTO,
     INTEGER,
@@ -279,6 +279,35 @@ def test_python_chooses_the_bounds_that_the_command_does(numbered: Workspace) ->
     path = numbered.configure(valued())
     release = dptrees.release(numbers(), path, output=numbered.folder / "python", key=numbered.key)
     assert "epsilon = 1 per row" in release.guarantee
+
+
+def test_what_is_printed_and_answered_names_the_chosen_bound(numbered: Workspace) -> None:
+    domain = {name: NUMBER[name] for name in ("column", "lower", "upper")}
+    mean = {"name": "mean", "objective": "mean", "domain": domain}
+    trees = [{"name": "tree0", "domain": NUMBER}, mean]
+    printed = numbered.succeed("release", numbered.configure(put("trees", trees))).out
+    upper = chosen(numbered)["range-0.upper"]
+    assert f"chosen first: upper of x {upper:,.12g}" in printed
+    label = f"all values, counted as [0, {upper:.12g})"
+    assert f"mean (x: {label};" in printed
+    for name in ("tree0", "mean"):
+        for query in ("mean", "describe"):
+            assert label in numbered.succeed("query", numbered.output, query, "--tree", name).out
+    assert label in (numbered.output / "report.html").read_text()
+    release = dptrees.open(numbered.output)
+    assert f"chosen first: upper of x {upper:,.12g}" in repr(release)
+    assert f"chosen first: upper of x {upper:,.12g}" in release._repr_html_()
+    assert release["mean"].mean()["label"] == [label]
+    assert f"of {label}" in repr(release["tree0"].describe())
+
+
+def test_python_takes_auto_for_quantiles_and_cdfs() -> None:
+    request = dptrees.of(numbers(), epsilon=1)
+    cdf = request.cdf("x", (0, "auto"), cells=16)
+    assert cdf.config["trees"][0]["domain"] == NUMBER
+    assert request.median("x", ("auto", "auto")).plan().guarantee.count("chosen first") == 1
+    with pytest.raises(dptrees.Error, match=r"^bounds: auto goes with a number, not '2020-01-01'"):
+        request.cdf("x", ("2020-01-01", "auto"))
 
 
 DATES = {"column": "x", "type": "date", "lower": "auto", "upper": "2013-01-01"}
