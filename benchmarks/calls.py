@@ -9,6 +9,7 @@ runs while a module is imported, and comprehensions, are not counted.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -59,10 +60,12 @@ def functions_run(run: Callable[[], object]) -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        raise SystemExit(__doc__)
-    release, *query = sys.argv[1:]
-    ran = functions_run(lambda: main(["query", release, *(query or ["quantile", "0.5"])]))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("release", help="its folder")
+    parser.add_argument("query", nargs=argparse.REMAINDER, help="default: quantile 0.5")
+    given = parser.parse_args()
+    query = given.query or ["quantile", "0.5"]
+    ran = functions_run(lambda: main(["query", given.release, *query]))
     print(f"{sum(map(len, ran.values()))} functions in {len(ran)} files")
     for name, functions in ran.items():
         print(f"{name}: {', '.join(functions)}")

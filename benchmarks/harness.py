@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -102,6 +103,18 @@ def holds(fact: bool) -> str:
 
 
 # --- pages ---
+
+
+def print_lines(about: str | None, lines: Callable[[], Iterator[str]]) -> None:
+    """Run a program that has no arguments but ``--help``.
+
+    Args:
+        about: its docstring, whose first line is the help.
+        lines: what it prints.
+    """
+    argparse.ArgumentParser(description=(about or "").splitlines()[0]).parse_args()
+    for line in lines():
+        print(line, flush=True)
 
 
 def show_page(text: str, path: Path | None, name: str = "measured") -> None:

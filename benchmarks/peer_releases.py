@@ -4,8 +4,8 @@
 FOLDER/answers.npy: a mean of each release (not a number: the package refused), or synthetic rows.
 """
 
+import argparse
 import json
-import sys
 import warnings
 from pathlib import Path
 
@@ -55,7 +55,9 @@ def tables(rows, request):
 def main():
     """Answer one request."""
     warnings.filterwarnings("ignore")
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     answer = means if request["method"] == "PyDP" else tables
     np.save(folder / "answers.npy", np.array(list(answer(np.load(folder / "rows.npy"), request))))

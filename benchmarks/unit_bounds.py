@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import print_lines
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.pipelines.config.configuration import Configuration, parse_configuration
 
@@ -136,5 +137,4 @@ def _line(name: str, ratios: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    for line in lines():
-        print(line, flush=True)
+    print_lines(__doc__, lines)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import print_lines
 from dptrees.dpcore.arrays import Floats, Integers
 
 ROWS: dict[str, Callable[[np.random.Generator, int], Any]] = {
@@ -123,5 +124,4 @@ def _line(name: str, numbers: Any) -> str:
 
 
 if __name__ == "__main__":
-    for line in lines():
-        print(line, flush=True)
+    print_lines(__doc__, lines)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import print_lines
 from dptrees.dpcore.arrays import Floats
 from dptrees.dpcore.choices.value_bounds import ValueBoundsPlan, candidate_bounds
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
@@ -125,5 +126,4 @@ def lines() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for line in lines():
-        print(line, flush=True)
+    print_lines(__doc__, lines)

@@ -45,6 +45,8 @@ KEYS_BY_STORED_NAME = {
     "outside": "out_of_range",
     "share": "fraction",
 }
+# Keys of domains that are written on trees by mistake.
+_OF_DOMAINS = ("kind", "column", "columns")
 
 
 class ConfigurationError(UserError):
@@ -93,12 +95,16 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
     'unknown key; did you mean group_by?'
     >>> unknown_key("epsilon:1", ["epsilon", "rho"])
     'unknown key; a space is missing after epsilon:'
+    >>> unknown_key("kind", ["name", "domain"])
+    'unknown key; write it inside domain: {kind: ...}'
     """
     known = list(known)
     if key.partition(":")[0] in known and (remark := missing_space(key)):
         return f"unknown key{remark}"
     if (meant := KEYS_BY_STORED_NAME.get(key)) in known:
         return f"unknown key; did you mean {meant}?"
+    if key in _OF_DOMAINS and "domain" in known:
+        return f"unknown key; write it inside domain: {{{key}: ...}}"
     return f"unknown key; {nearest(key, known)}"
 
 
