@@ -637,8 +637,10 @@ class ReleasedMean(ReleasedNumbers):
         question, domain = self.question, self.question.domain
         estimates = self._level(1)["estimate"].to_numpy()[2 * code : 2 * code + 2]
         variance = question.share_error * question.share_error
+        label = domain.range_labels(np.array([0]), np.array([domain.cells]))[0].as_py()
         return BlockedValues(
-            label=domain.values_label(0, domain.cells),
+            label=domain.clamped_label(0, domain.cells) or label,
+            in_words=domain.counted_as(0, domain.cells),
             estimates=estimates,
             middles=question.ends,
             halves=np.full(2, domain.half_width),

@@ -245,20 +245,21 @@ class OrderedDomain(Coded, ABC):
         words, cell = (below, stop) if start == 0 else (above, start)
         return words.format(self._edge_texts(np.array([cell]))[0].as_py())
 
-    def values_label(self, start: int, stop: int) -> str:
-        """Return how the values of a run of cells are called, as they enter a mean or a total.
+    def counted_as(self, start: int, stop: int) -> str | None:
+        """Return what the values of a run of cells are in a mean or a total, where values outside
+        the bounds are counted too.
 
         Args:
             start: the first cell.
-            stop: the cell after the last, above start.
+            stop: the cell after the last.
 
         Returns:
-            "[5, 95)"; where values outside the bounds are counted too, "95 and above, counted as
-            [95, 100)".
+            "95 and above, counted as [95, 100)"; None as of `clamped_label`.
         """
-        label = str(self.range_labels(np.array([start]), np.array([stop]))[0].as_py())
         words = self.clamped_label(start, stop)
-        return label if words is None else f"{words}, counted as {label}"
+        if words is None:
+            return None
+        return f"{words}, counted as {self.range_labels(np.array([start]), np.array([stop]))[0]}"
 
     def clamped_values(self, values: Sequence[str | None]) -> list[str | None]:
         """Return how quantiles are called whose cells count values from outside the bounds too;

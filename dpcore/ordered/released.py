@@ -340,7 +340,8 @@ class ReleasedCdf(ReleasedTree):
         first, last = middles[edges[:-1]], middles[edges[1:] - 1]
         step = (last - first) / np.maximum(cells - 1, 1)
         return BlockedValues(
-            label=domain.values_label(start, stop),
+            label=self._label(start, stop),
+            in_words=domain.counted_as(start, stop),
             estimates=self._block_rows(edges, code),
             middles=first + (last - first) / 2,
             halves=(last - first) / 2 + half,

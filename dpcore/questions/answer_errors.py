@@ -371,6 +371,7 @@ class BlockedValues:
 
     Args:
         label: the range of values that the blocks make up.
+        in_words: as of `Statistic`.
         estimates: (m,) x_b, in rows.
         middles: (m,) m_b.
         halves: (m,) h_b.
@@ -394,6 +395,7 @@ class BlockedValues:
     spreads: Floats
     variance: Callable[[Floats], float]
     confidence: float
+    in_words: str | None = None
 
     def statistic(self, kind: StatisticKind) -> Statistic:
         """The statistic; a share is the mean of middles that `shares` gives.
@@ -408,7 +410,7 @@ class BlockedValues:
             StatisticKind.TOTAL: self._total,
             StatisticKind.SHARE: self._share,
         }
-        return compute[kind]()
+        return replace(compute[kind](), in_words=self.in_words)
 
     @staticmethod
     def shares(edges: Integers, start: int, stop: int) -> tuple[Floats, Floats]:

@@ -198,6 +198,8 @@ class Statistic:
         ci_low, ci_high: the interval for the true one.
         within: how much of either side of the interval is there because only the cells of values
             are known; 0 where a cell is one number.
+        in_words: the label for people, where values outside the domain are counted too ("95 and
+            above, counted as [95, 100)"); None where the label is it.
     """
 
     label: str
@@ -206,6 +208,12 @@ class Statistic:
     ci_low: float
     ci_high: float
     within: float
+    in_words: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The label for people."""
+        return self.label if self.in_words is None else self.in_words
 
 
 class Total(NamedTuple):

@@ -41,6 +41,7 @@ from dptrees.pipelines.kinds.ordered import cells_in_words, ordered_description
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.document import RuleBroken, from_dpcore
 from dptrees.pipelines.sections.tree import TEXT, KnownLeavesSection, rules_schema, words
+from dptrees.pipelines.show.answers import counted_values
 from dptrees.pipelines.show.charts import capitalized
 from dptrees.pipelines.show.description import (
     KEYS_SHOWN,
@@ -314,14 +315,9 @@ def mean_summary(tree: ReleasedMean) -> Iterator[str]:
     def mean(label: str | None, blanks: str) -> Iterator[str]:
         yield f"  {blanks}mean {mean_text(tree, label)}"
 
-    yield from heading(tree.question, [_of_values(tree.question)])
+    (column,), counted = tree.question.domain.columns, counted_values(tree)
+    yield from heading(tree.question, [column if counted is None else f"{column}: {counted}"])
     yield from totals(tree, counted_noun(tree.question), mean)
-
-
-def _of_values(question: MeanQuestion) -> str:
-    """The column and what its values are counted as."""
-    domain = question.domain
-    return f"{domain.column}: {domain.values_label(0, domain.cells)}"
 
 
 def mean_text(tree: ReleasedMean, label: str | None) -> str:
@@ -352,7 +348,7 @@ def mean_tree(release: ReleasedTables, question: MeanQuestion, room: PageRoom) -
         rows = [[clip(str(label)), *row] for label, row in zip(labels, rows, strict=True)]
     said = {
         "values": {"titles": titles, "rows": rows},
-        "of_values": clip(_of_values(question)),
+        "counted": counted_values(tree),
         "left_out": left_out(len(shown), question.key_count, "keys", "largest"),
         "policies": list(policies(question, CELL_POLICIES)),
     }

@@ -337,6 +337,7 @@ class TreeAnswers:
         bounds = plain(lower), plain(upper)
         rows = self._rows(key, lambda each: [asdict(self._tree.statistic(kind, *bounds, each))])
         for row in rows:
+            row["label"] = row["in_words"] or row["label"]
             row["std_error"] = None if math.isnan(row["std_error"]) else row["std_error"]
         columns = ("label", "value", "std_error", "ci_low", "ci_high", "within")
         table = to_table(rows, (*self._key_column(key), *columns))

@@ -46,7 +46,7 @@ KEYS_BY_STORED_NAME = {
     "share": "fraction",
 }
 # Keys of domains that are written on trees by mistake.
-_OF_DOMAINS = ("kind", "column", "columns")
+_OF_DOMAINS = ("kind", "type", "column", "columns", "lower", "upper", "cells", "categories")
 
 
 class ConfigurationError(UserError):

@@ -358,7 +358,7 @@ def counted_values(tree: Released) -> str | None:
     domain: Any = getattr(tree.question, "domain", None)
     if not getattr(domain, "clamps", False):
         return None
-    return cast("str", domain.values_label(0, domain.cells))
+    return cast("str", domain.counted_as(0, domain.cells))
 
 
 def overview_table(lines: Sequence[tuple[Mapping[str, object], Sequence[Figure]]]) -> TextTable:
@@ -441,7 +441,7 @@ def statistic_table(entries: Sequence[StatisticEntry], confidence: float) -> Tex
     first, found = entries[0], [each.found for each in entries]
     columns = _before([each.before for each in entries])
     columns += [
-        Column("values", [each.label for each in found], is_text=True),
+        Column("values", [each.shown for each in found], is_text=True),
         Column(_HEADINGS[first.kind], [figure(each.value, _widest_error(each)) for each in found]),
         Column("standard error", [error_figure(_known_error(each.std_error)) for each in found]),
         Column(

@@ -51,6 +51,13 @@ WRITTEN: list[tuple[Change, tuple[str, ...]]] = [
     (put("trees.0.domain.cells", 2**40 + 1), ("trees[0].domain.cells", str(2**40 + 1))),
     (put("privacy.epsilon", float("nan")), ("privacy.epsilon: NaN must be a number above 0",)),
     (put("outputs", "x"), ("outputs: unknown key; did you mean output?",)),
+    *(
+        (
+            put(f"trees.0.{key}", 1),
+            (f"trees[0].{key}: unknown key; write it inside domain: {{{key}",),
+        )
+        for key in ("kind", "lower", "cells")
+    ),
     (put("trees", []), ("trees",)),
 ]
 FOUND: list[tuple[Change, tuple[str, ...]]] = [

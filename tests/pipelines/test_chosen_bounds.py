@@ -294,6 +294,9 @@ def test_what_is_printed_and_answered_names_the_chosen_bound(numbered: Workspace
         for query in ("mean", "describe"):
             assert label in numbered.succeed("query", numbered.output, query, "--tree", name).out
     assert label in (numbered.output / "report.html").read_text()
+    answer = numbered.succeed("query", numbered.output, "mean", "--tree", "tree0", "--json").out
+    (entry,) = json.loads(answer)["answers"]
+    assert (entry["label"], entry["in_words"]) == (f"[0, {upper:.12g})", label)
     release = dptrees.open(numbered.output)
     assert f"chosen first: upper of x {upper:,.12g}" in repr(release)
     assert f"chosen first: upper of x {upper:,.12g}" in release._repr_html_()
