@@ -136,13 +136,13 @@ test-airflow: $(INSTALLED) airflow
 	@DPTREES_REQUIRE_AIRFLOW=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/deploy/test_airflow.py
 
 # With the versions of NumPy, pyarrow and other packages that this Beam wants.
-$(BEAM)/fetched: setup.py
+$(BEAM)/fetched: setup.py .ci/fetch.mk
 	@$(CACHED) beam-$(OLDEST_BEAM) $(@D) --input $< --text "$(INTERPRETER)" -- sh -c '\
 		echo "Installing Beam $(OLDEST_BEAM) (once, half a minute)"; \
 		"$(PYTHON)" -m venv "$$INTO" && \
 		"$$INTO/bin/python" -m pip install --quiet --disable-pip-version-check uv && \
 		"$$INTO/bin/uv" pip install --quiet --python "$$INTO/bin/python" \
-			"apache-beam==$(OLDEST_BEAM).*" -r setup.py --extra test && \
+			"apache-beam==$(OLDEST_BEAM).*" -r setup.py --extra test --extra duckdb --extra snowflake && \
 		touch "$$INTO/fetched"'
 
 test-oldest-beam: $(BEAM)/fetched
