@@ -160,6 +160,7 @@ def test_the_record_is_of_known_steps() -> None:
 
 # In place of make and of an environment: notes what was called, and leaves what the demo leaves.
 MAKE = """for each in "$@"; do echo "$each" >>called; [ "$each" != "$FAILING" ] || exit 2; done
+echo "$2" $(env | grep ^DPTREES_REQUIRE_ | sort) >>required
 mkdir -p out/flights-2013
 echo made | tee out/flights-2013/manifest.json >out/flights-2013/report.html
 """
@@ -211,6 +212,17 @@ def test_steps_run_until_they_are_recorded_and_again_when_an_input_changes(clone
     (clone / "deploy" / "airflow" / "dptrees_daily.py").touch()
     assert run(clone)[1] & TARGETS == {"test-airflow"}
     assert run(clone, "--all")[1] >= TARGETS
+
+
+def test_a_step_is_recorded_under_the_requirements_of_a_change(clone: Path) -> None:
+    """A test that skips while it is recorded must not fail later, where nothing may skip."""
+    required = {}
+    for mode in ((), ("--record",)):
+        run(clone, *mode)
+        lines = (clone / "required").read_text().splitlines()
+        required[mode] = {line for line in lines if line.startswith("test-oldest-beam ")}
+        (clone / "required").unlink()
+    assert required[()] == required[("--record",)] and "DPTREES_REQUIRE_TABLES" in str(required)
 
 
 def test_tests_that_passed_on_the_bare_system_are_left_out(clone: Path) -> None:
