@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -276,6 +276,7 @@ class BoundsQuestion(KnownCells):
         ValueError: keys.
     """
 
+    chosen_by: ClassVar[str] = "by the exponential mechanism"
     plan: Any
 
     def __post_init__(self) -> None:

@@ -328,6 +328,7 @@ class ValueBoundsQuestion(BoundsQuestion):
     """
 
     kind = "value_histogram"
+    chosen_by = "from a noisy histogram"
     written = ("kind", "name", "column", "integers", "trees", "plan", "confidence", "weight")
 
     column: str
@@ -456,6 +457,7 @@ class EarlierBoundsQuestion(ValueBoundsQuestion):
     """A choice by the exponential mechanism: it is read, and not made again."""
 
     kind = "value_bounds"
+    chosen_by = BoundsQuestion.chosen_by
 
     plan: EarlierBoundsPlan  # type: ignore[assignment]
 
