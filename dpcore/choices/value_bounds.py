@@ -450,6 +450,7 @@ _EARLIER_WORDS = (
     "among the candidates above the lower bound. How many units lie beyond a candidate is not "
     "released."
 )
+_NOT_MADE = "the choice is planned as in an earlier version, which makes it; use another output"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -460,6 +461,13 @@ class EarlierBoundsQuestion(ValueBoundsQuestion):
     chosen_by = BoundsQuestion.chosen_by
 
     plan: EarlierBoundsPlan  # type: ignore[assignment]
+
+    @property
+    def dense_cells(self) -> int:
+        raise Refusal("bounds", _NOT_MADE)
+
+    def draw(self, place: Place, counts: bytes, noise: NoiseSource) -> Drawn:
+        raise Refusal("bounds", _NOT_MADE)
 
     def facts(self) -> dict[str, object]:
         measure, sensitivity = self.plan.budget.measure, 2

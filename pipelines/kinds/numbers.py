@@ -376,8 +376,9 @@ def _values(tree: ReleasedMean, label: str | None) -> list[str]:
 def _mean_headline(tree: ReleasedMean) -> Headline:
     """The means of all keys; where these are many that of the key with most rows."""
     question = tree.question
-    label = f"mean of {clip(question.domain.column)}"
+    label, counted = f"mean of {clip(question.domain.column)}", counted_values(tree)
     if question.keys is None:
+        label += f": {counted}" if counted else ""
         return Headline(figure=mean_text(tree, None), label=label)
     if question.key_count <= _FEW_KEYS:
         named = largest_rows(tree.rows, _FEW_KEYS)["key"].to_pylist()

@@ -556,7 +556,7 @@ def _lines(plan: ReleasePlan, entry: Mapping[str, Any], *, wanted_delta: bool) -
         "estimates"
     )
     if plan.bounds is not None:
-        yield from bounds_lines(plan.bounds.plan)
+        yield from bounds_lines(plan)
     if plan.selection is not None:
         yield from selection_lines(plan.selection)
     yield from composition_lines(entry["composition"])

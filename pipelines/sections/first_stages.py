@@ -23,6 +23,7 @@ from dptrees.dpcore.choices.key_selection import (
 )
 from dptrees.dpcore.choices.unit_bounds import BoundOf, BoundPlan, BoundQuestion, candidate_sizes
 from dptrees.dpcore.choices.value_bounds import ValueBoundsPlan, ValueBoundsQuestion
+from dptrees.dpcore.numbers import MeanQuestion
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.composition import Guarantee
@@ -268,8 +269,11 @@ def bounds_entries(plan: ReleasePlan) -> list[dict[str, object]]:
 
 
 def bounds_lines(plan: ReleasePlan) -> Iterator[str]:
-    """What ``dptrees plan`` says a person of the bounds."""
-    for question in _choices(plan):
+    """What ``dptrees plan`` says a person of the bounds of a release."""
+    assert plan.bounds is not None
+    means = {each.name for each in plan.questions if isinstance(each, MeanQuestion)}
+    choices = list(_choices(plan.bounds.plan))
+    for question in choices:
         candidates, budget = question.plan.candidates, question.budget
         noun = "sizes" if isinstance(question, BoundQuestion) else "values"
         yield ""
@@ -290,8 +294,9 @@ def bounds_lines(plan: ReleasePlan) -> Iterator[str]:
             f"{units} after noise is clear; if none is, no bound is chosen and no tree is made"
         )
         of = "its trees" if question.integers else "its means"
-        yield f"  errors of {of} below are for the widest range that may be chosen"
-    if not (bounded := [each for each in _choices(plan) if isinstance(each, BoundQuestion)]):
+        if question.integers or means & set(question.trees):
+            yield f"  errors of {of} below are for the widest range that may be chosen"
+    if not (bounded := [each for each in choices if isinstance(each, BoundQuestion)]):
         return
     one = "1 row" if len(bounded) == 1 and bounded[0].of is BoundOf.ROWS else "1 for each"
     yield (

@@ -14,7 +14,11 @@ import apache_beam as beam
 import pytest
 
 import dptrees
+from dptrees.dpcore.choices.value_bounds import EarlierBoundsQuestion
+from dptrees.dpcore.questions.one_part import ONE_PLACE
+from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.config.configuration import load_configuration
+from dptrees.pipelines.query.release_folder import ReleaseFolder
 from dptrees.transforms.beam.release import ReleaseTrees
 from dptrees.transforms.errors import InputError
 from tests.pipelines.conftest import Change, Workspace, assert_refused, both, put, update
@@ -266,8 +270,14 @@ def test_the_plan_describes_bounds_of_values(workspace: Workspace) -> None:
     path = workspace.configure(valued(NUMBER, INTEGER))
     printed = workspace.succeed("plan", path).out
     assert "upper of x: chosen first, epsilon 0.06667, among 181 values" in printed
+    assert "errors of its trees below are for the widest" in printed
+    widest = "errors of its means below are for the widest range"
+    assert widest not in printed
     entries = json.loads(workspace.succeed("plan", path, "--json").out)
     assert [each["bounds"] for each in entries["bounds"]] == [["upper"], ["lower", "upper"]]
+    domain = {name: NUMBER[name] for name in ("column", "lower", "upper")}
+    mean = update(trees=[{"name": "m", "objective": "mean", "domain": domain}])
+    assert widest in workspace.succeed("plan", workspace.configure(mean)).out
     assert not workspace.output.exists()
 
 
@@ -293,7 +303,8 @@ def test_what_is_printed_and_answered_names_the_chosen_bound(numbered: Workspace
     for name in ("tree0", "mean"):
         for query in ("mean", "describe"):
             assert label in numbered.succeed("query", numbered.output, query, "--tree", name).out
-    assert label in (numbered.output / "report.html").read_text()
+    page = (numbered.output / "report.html").read_text()
+    assert f"mean of x: {label}" in page and "epsilon = 0.2 of this, from a noisy histogram" in page
     answer = numbered.succeed("query", numbered.output, "mean", "--tree", "tree0", "--json").out
     (entry,) = json.loads(answer)["answers"]
     assert (entry["label"], entry["in_words"]) == (f"[0, {upper:.12g})", label)
@@ -302,6 +313,16 @@ def test_what_is_printed_and_answered_names_the_chosen_bound(numbered: Workspace
     assert f"chosen first: upper of x {upper:,.12g}" in release._repr_html_()
     assert release["mean"].mean()["label"] == [label]
     assert f"of {label}" in repr(release["tree0"].describe())
+
+
+def test_a_choice_of_an_earlier_version_is_not_made() -> None:
+    folder = ReleaseFolder("tests/releases/made/format-3-bounds/release/bounds")
+    question = folder.plan.questions[0]
+    assert isinstance(question, EarlierBoundsQuestion)
+    with pytest.raises(Refusal, match="bounds: the choice is planned as in an earlier version"):
+        _ = question.dense_cells
+    with pytest.raises(Refusal, match="an earlier version"):
+        question.draw(ONE_PLACE, b"", None)  # type: ignore[arg-type]
 
 
 def test_python_takes_auto_for_quantiles_and_cdfs() -> None:
