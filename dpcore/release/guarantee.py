@@ -197,10 +197,9 @@ def _chosen(plan: ReleasePlan) -> str:
         return ""
     first = plan.bounds.plan.budget
     what = "What is counted" if plan.bounds.of_values else "How much of a unit is counted"
-    how = " and ".join(sorted({each.chosen_by for each in plan.bounds.plan.questions}))
     return (
         f"{what} ({plan.bounds.in_words}) was chosen and released first, for "
-        f"{first.measure.value} = {float(first.amount):g} of this, {how}; "
+        f"{first.measure.value} = {float(first.amount):g} of this, {plan.bounds.chosen_by}; "
         "what follows spends the rest. "
     )
 

@@ -64,6 +64,11 @@ class UnitBounds:
         return " and ".join(question.bounds_in_words for question in self._choices)
 
     @property
+    def chosen_by(self) -> str:
+        """The mechanisms of the choices, for a person."""
+        return " and ".join(sorted({each.chosen_by for each in self._choices}))
+
+    @property
     def chosen_in_words(self) -> str:
         """The bounds with what was chosen, as "max_rows 12, upper of fare 300"."""
         values = {name: f"{value:,.12g}" for name, value in self.values or ()}
