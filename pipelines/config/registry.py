@@ -105,8 +105,8 @@ KINDS: dict[str, KindHandlers] = {
         page=Later("kind_pages.box_pages:hypercube_tree"),
     ),
     "table": KindHandlers(
-        section=Later("kinds.boxes:TableTree").load,
-        lines=Later("kinds.boxes:TABLE_LINES").load,
+        section=Later("kinds.tables:TableTree").load,
+        lines=Later("kinds.tables:TABLE_LINES").load,
         page=Later("kind_pages.box_pages:table_tree"),
     ),
     "distinct": KindHandlers(

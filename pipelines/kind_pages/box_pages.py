@@ -27,7 +27,8 @@ from dptrees.pipelines.kind_pages.box_charts import (
     map_chart,
 )
 from dptrees.pipelines.kind_pages.ordered_charts import FigureAxis
-from dptrees.pipelines.kinds.boxes import hypercube_description, table_description
+from dptrees.pipelines.kinds.boxes import hypercube_description
+from dptrees.pipelines.kinds.tables import table_description, unmeasured_pairs
 from dptrees.pipelines.show.answers import share_error
 from dptrees.pipelines.show.charts import Chart
 from dptrees.pipelines.show.description import Column, Description, Unit, described_page
@@ -225,7 +226,7 @@ def _map_caption(tree: ReleasedHypercube, parts: Rectangles) -> str:
 
 
 MAX_TABLE_PAIRS = 8
-MAX_LISTED = 64
+MAX_LISTED, MAX_UNMEASURED = 200, 64
 
 
 def table_tree(release: ReleasedTables, question: TableQuestion, room: PageRoom) -> TreePage:
@@ -241,7 +242,8 @@ def table_tree(release: ReleasedTables, question: TableQuestion, room: PageRoom)
         _said(tree, tree.pairs[0] if tree.pairs else question.columns[:2])
         | {
             "left_out": left_out(shown, columns, "columns"),
-            "pairs": list(_pairs(tree)),
+            "pairs": list(_pairs(tree, max(MAX_UNMEASURED, MAX_LISTED // room.trees))),
+            "unmeasured": list(unmeasured_pairs(tree, MAX_UNMEASURED)),
             "largest": [[clip(cell.shown, 160), *_figures(cell)] for cell in largest],
         },
         template="table/page.html.j2",
@@ -251,8 +253,8 @@ def table_tree(release: ReleasedTables, question: TableQuestion, room: PageRoom)
     )
 
 
-def _pairs(tree: ReleasedTable) -> Iterator[list[str]]:
-    for number, pair in enumerate(tree.noisy.pairs[:MAX_LISTED], 1):
+def _pairs(tree: ReleasedTable, most: int) -> Iterator[list[str]]:
+    for number, pair in enumerate(tree.noisy.pairs[:most], 1):
         names = (clip(tree.question.columns[place]) for place in (pair.first, pair.second))
         groups, others = pair.counts.shape
         error = significant(math.sqrt(tree.question.plan.law(pair.amount).variance))

@@ -1,9 +1,9 @@
-"""Boxes and wide tables: their sections, their plans in words, their lines on the terminal."""
+"""Boxes: their section, their plans in words, their lines on the terminal."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
@@ -21,15 +21,10 @@ from dptrees.dpcore.boxes.plan import Estimation, Holding, PartitionMechanism, P
 from dptrees.dpcore.boxes.planner import SHARES, PartitionChoices
 from dptrees.dpcore.boxes.question import PLANNERS, HypercubeQuestion, HypercubeWorkload
 from dptrees.dpcore.boxes.released import ReleasedHypercube
-from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.dpcore.questions.planning import Noise
 from dptrees.dpcore.sketches.sketch import SketchKind
 from dptrees.dpcore.specification import Refusal
-from dptrees.dpcore.tables.domain import TableDomain
-from dptrees.dpcore.tables.plan import Pair
-from dptrees.dpcore.tables.question import TableQuestion, TableWorkload
-from dptrees.dpcore.tables.released import ReleasedTable
-from dptrees.pipelines.kinds.domains import box_schema, read_hypercube, read_table, table_schema
+from dptrees.pipelines.kinds.domains import box_schema, read_hypercube
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.document import RuleBroken, shown
@@ -46,7 +41,7 @@ from dptrees.pipelines.show.description import (
     largest_line,
     level_noise,
 )
-from dptrees.pipelines.show.figures import counted_noun, significant, with_margin
+from dptrees.pipelines.show.figures import significant
 from dptrees.pipelines.show.mechanisms import ErrorTarget, KindLines
 from dptrees.pipelines.show.page_nodes import clip
 from dptrees.pipelines.show.tree_page import (
@@ -489,155 +484,4 @@ HYPERCUBE_LINES = KindLines(
     describe=hypercube_description,
     target=no_target,
     summary=hypercube_summary,
-)
-
-
-class TableTree(TreeSection):
-    """A wide table: every column and every pair of columns."""
-
-    refused: ClassVar[Mapping[str, str]] = {
-        "domain": "domain",
-        "columns": "domain.columns",
-        "cells": "domain.cells",
-        "noise": "noise",
-    }
-    misplaced: ClassVar[Mapping[str, str]] = {
-        "group_by": "a table has no keys; make the key one of its columns, with its categories",
-        **dict.fromkeys(
-            ("quantiles", "guess", "widths", "fanouts", "objective", "optimize_for"),
-            "belongs to an ordered domain; you can query every column of a table",
-        ),
-        **dict.fromkeys(("measure", "invariants", "node_weights"), "belongs to a hierarchy"),
-        **dict.fromkeys(("depth", "depths", "k", "sketch"), "belongs to a hypercube"),
-    }
-    domain: Annotated[TableDomain, PlainValidator(read_table), WithJsonSchema(table_schema())]
-    weight: Amount = Fraction(1)
-    noise: Annotated[str, PlainValidator(rules.choice("best", "laplace", "gaussian"))] = "best"
-    target: Annotated[str | None, PlainValidator(rules.text)] = None
-    pairs: Annotated[tuple[tuple[str, str], ...], PlainValidator(rules.column_pairs)] = ()
-
-    @section_rule(mode="after")
-    def _check_pairs(self) -> Self:
-        try:
-            self.workload()
-        except Refusal as refusal:
-            raise RuleBroken(refusal.rule, at=f".{refusal.field}") from None
-        return self
-
-    def workload(self) -> TableWorkload:
-        return TableWorkload(
-            name=self.name,
-            domain=self.domain,
-            weight=self.weight,
-            noise=Noise(self.noise),
-            target=self.target,
-            pairs=self.pairs,
-        )
-
-
-# Columns that are named with their cells.
-_NAMED = 12
-NO_ERROR = (
-    "the error of the synthetic rows depends on the data: on how strongly columns are associated "
-    "whose pair was not chosen"
-)
-FEW_COLUMNS = (
-    "with two columns, a box (domain.kind: hypercube) gives more accurate synthetic rows and "
-    "counts, at a finer resolution"
-)
-_ESTIMATE_OF_PAIRS = (
-    "The noisy count itself, which is unbiased and may be negative. The pairs were chosen with a "
-    "separate part of the budget, so the choice does not bias it."
-)
-_COUNT = (
-    "The count of the model that is fitted to all noisy tables, rounded: never negative, and "
-    "equal in all tables that share a column. Synthetic rows are drawn from this model."
-)
-_INTERVAL = "It follows from the law of the noise, which does not depend on the data."
-
-
-def table_description(question: TableQuestion) -> Description:
-    """Describe the plan of a table: its columns, and the noise of their tables."""
-    plan, domain = question.plan, question.domain
-    columns, left = len(domain.columns), len(domain.shape.pairs) - len(plan.named)
-    named = f"; measured unasked: {_listed(question, plan.named)}" if plan.named else ""
-    laws = plan.column_law, plan.law(plan.pair_amount / plan.most_pairs)
-    noises = [level_noise(law, public=False) for law in laws]
-    return Description(
-        entry=lambda: _table_entry(question),
-        errors=lambda entry: Errors(notes=(NO_ERROR, *([FEW_COLUMNS] if columns == 2 else []))),
-        size=f"a table of {columns} columns, {', '.join(_sizes(question))}",
-        method=f"{named}; {left:,} pairs of columns to choose from" if columns > 2 else named,
-        budget=question.budget,
-        table=Table(
-            columns=(
-                Column("Noise", noises, Unit.LAW),
-                Column("Noise, standard deviation", noises, Unit.DEVIATION, "std error {}"),
-            ),
-            rows=["a cell of a column", f"a cell of a pair, where {plan.most_pairs} are chosen"],
-            title="Count",
-            caption="Noise",
-        ),
-        facts={
-            "Exact counts": f"{domain.shape.length:,} counters of all columns and pairs",
-        },
-        domain_facts={"Columns": ", ".join(_sizes(question))},
-        notes=_notes(),
-    )
-
-
-def _notes() -> tuple[Note, ...]:
-    return (
-        ("estimate", _ESTIMATE_OF_PAIRS),
-        STANDARD_ERROR,
-        ("interval", _INTERVAL),
-        ("count", _COUNT),
-    )
-
-
-def _sizes(question: TableQuestion) -> Iterator[str]:
-    """Yield each of the first columns with its number of cells."""
-    named = list(zip(question.domain.columns, question.domain.sizes, strict=True))
-    yield from (f"{escaped(name)} {size}" for name, size in named[:_NAMED])
-    if len(named) > _NAMED:
-        yield f"and {len(named) - _NAMED} more"
-
-
-def _table_entry(question: TableQuestion) -> dict[str, Any]:
-    """Return the plan of a table as plain values."""
-    plan, domain = question.plan, question.domain
-    return {
-        "keys": 1,
-        "mechanism": "marginals",
-        "columns": dict(zip(domain.columns, domain.sizes, strict=True)),
-        "counters": domain.shape.length,
-        "noise": exact_scale(plan.column_law),
-        "std_error": math.sqrt(plan.column_law.variance),
-        "plan": plan.spec(),
-    }
-
-
-def table_summary(tree: ReleasedTable) -> Iterator[str]:
-    """The count of all rows, and the chosen pairs in the order of their columns."""
-    yield from heading(tree.question, tree.question.columns)
-    (total,) = tree.top(1, 0)
-    assert total.estimate is not None
-    pairs = sorted(table.pair for table in tree.noisy.pairs)
-    counted = counted_noun(tree.question)
-    yield f"  {counted} {with_margin(total.estimate, total.ci_low, total.ci_high, total.std_error)}"
-    number = f"{len(pairs)} pair{'s' * (len(pairs) != 1)} of columns measured"
-    yield f"  {number}: {_listed(tree.question, pairs)}"
-
-
-def _listed(question: TableQuestion, pairs: Sequence[Pair]) -> str:
-    """The first pairs, by the names of their columns."""
-    names = [escaped(each) for each in question.columns]
-    more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
-    return ", ".join(f"{names[one]} x {names[two]}" for one, two in pairs[:_NAMED]) + more
-
-
-TABLE_LINES = KindLines(
-    describe=table_description,
-    target=no_target,
-    summary=table_summary,
 )

@@ -12,7 +12,13 @@ import pyarrow as pa
 
 from dptrees.pipelines.process import Later, UserError
 from dptrees.pipelines.python.answers import table_html
-from dptrees.pipelines.python.error import Error, reports_edits, short_tracebacks, user_errors
+from dptrees.pipelines.python.error import (
+    Error,
+    reports_edits,
+    short_tracebacks,
+    user_errors,
+    warn_caller,
+)
 from dptrees.pipelines.python.tree import TreeAnswers
 from dptrees.pipelines.query.folders import AnyFolder
 from dptrees.pipelines.query.release_folder import ReleaseFolder
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from dptrees.dpcore.release.released import ReleaseReader
     from dptrees.pipelines.query.series_folder import WindowFolder
 
+_find_kind = Later("config.registry:find_kind")
 _forget, _save = Later("python.making:forget"), Later("python.making:save_release")
 _guarantee = Later("query.release_plan:guarantee")
 _sample_stream = Later("query.sampling:sample_stream")
@@ -163,13 +170,17 @@ class Release:
                 else "sample: no tree has synthetic rows; use a domain of kind hypercube or table"
             )
         with user_errors(is_query=True):
-            sampler = folder.release.tree(drawn[0]).sampler()
+            released = folder.release.tree(drawn[0])
+            sampler = released.sampler()
             number = sampler.total if rows is None else rows
             if not 1 <= number <= MOST_SAMPLED:
                 raise Error(
                     f"rows: {number} must be from 1 to {MOST_SAMPLED:,}; dptrees sample writes "
                     "more to a file"
                 )
+            for line in _find_kind(released.question).lines().drawn(released):
+                if line.startswith("warning: "):
+                    warn_caller(line.removeprefix("warning: "))
             batches = sampler.batches(number, _sample_stream(seed))
             return pa.Table.from_batches(batches, sampler.schema)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from dptrees.dpcore.noise.randomness import RandomStream, ReleaseKey, public_stream
+from dptrees.pipelines.config.registry import find_kind
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.query.folders import AnyFolder, opened
 from dptrees.pipelines.query.querying import tree_name
@@ -60,7 +62,8 @@ def run_sample(chosen: argparse.Namespace) -> int:
     (found,) = opened(chosen.release, chosen.window, chosen.to_date)
     folder = found.folder
     try:
-        sampler = folder.release.tree(_sampled_tree(folder, chosen)).sampler()
+        tree = folder.release.tree(_sampled_tree(folder, chosen))
+        sampler = tree.sampler()
         rows = sampler.total if chosen.n is None else chosen.n
     except ValueError as error:
         raise UserError(f"{chosen.release}: {error}") from None
@@ -70,6 +73,8 @@ def run_sample(chosen: argparse.Namespace) -> int:
         for batch in sampler.batches(rows, sample_stream(chosen.seed)):
             writer.write_batch(batch)
     print_line(f"{rows:,} synthetic rows in {escaped(chosen.output)}")
+    for line in find_kind(tree.question).lines().drawn(tree):
+        print_line(line, file=sys.stderr if line.startswith("warning: ") else None)
     return 0
 
 

@@ -224,11 +224,13 @@ class KindLines:
         describe: gives the description of a question's plan.
         target: the budget of one tree alone for an error, as plain values.
         summary: the summary of a released tree.
+        drawn: what synthetic rows of a released tree keep of it, and what they do not.
     """
 
     describe: Callable[[Any], Description] = plain_description
     target: Callable[[ErrorTarget], dict[str, Any]] = ErrorTarget.to_entry
     summary: Callable[[Any], Iterator[str]] = summary_lines
+    drawn: Callable[[Any], Iterator[str]] = lambda tree: iter(())
 
 
 def _later(describe: str, target: str | None = None) -> Callable[[], KindLines]:

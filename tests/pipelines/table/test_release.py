@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+import dptrees
 from dptrees.dpcore.tables.released import ReleasedTable
 from dptrees.pipelines.query.release_folder import ReleaseFolder
-from tests.pipelines.conftest import Workspace
+from tests.pipelines.conftest import NONCE, Workspace
 from tests.pipelines.hypercube.conftest import AGE, KIND, ROWS, rows, write_inputs
 from tests.pipelines.table.conftest import table
 
@@ -45,11 +48,37 @@ def test_queries_of_one_and_of_two_columns(wide: Workspace) -> None:
 def test_rows_are_sampled_into_a_file(wide: Workspace, tmp_path: Path) -> None:
     output = tmp_path / "rows.parquet"
     outcome = wide.run("sample", wide.output, "--output", output, "--seed", 1)
-    assert outcome.code == 0 and outcome.out == f"{ROWS:,} synthetic rows in {output}\n"
+    assert outcome.code == 0 and f"{ROWS:,} synthetic rows in {output}\n" in outcome.out
     found = pq.read_table(output)
     assert found.schema == DATA.select(["day", "at", "kind", "age", "x"]).schema
     share = np.mean(found["kind"].to_numpy(zero_copy_only=False) == "alpha")
     assert abs(share - 0.6) < 6 * np.sqrt(0.24 / ROWS)
+
+
+def test_pairs_that_were_not_measured_are_said(workspace: Workspace) -> None:
+    """`a` and `b` are equal, and no other pair is worth its noise."""
+    random, size = np.random.default_rng(1), 2_000
+    a, c = (random.integers(0, 2, size).astype(str) for _ in range(2))
+    d = np.where(random.random(size) < 0.5, "0", "1")
+    data = pa.table({"a": a, "b": a, "c": c, "d": d})
+    tree = table("wide", [{"column": name, "categories": ["0", "1"]} for name in "abcd"])
+    path = write_inputs(workspace, data, tree)
+    path = workspace.configure(
+        lambda s: s.update(trees=[tree], privacy={"epsilon": 1, "neighbors": "add_remove"})
+    )
+    workspace.succeed("release", path, *NONCE)
+    outcome = workspace.run("sample", workspace.output, "--output", workspace.rows / "x.csv")
+    assert outcome.out.splitlines()[1:] == ["1 of 6 pairs of columns measured: a x b"]
+    implied = "synthetic rows associate the other 5 pairs of columns only as far as the measured"
+    warned = [implied, *(f"no pair with {each} was measured, so in" for each in "cd")]
+    for text in warned:
+        assert f"warning: {text}" in outcome.err
+        assert f"Mind: {text}" in (workspace.output / "report.html").read_text()
+    with pytest.warns(UserWarning) as found:
+        dptrees.open(str(workspace.output)).sample(10)
+    assert [text in str(each.message) for each, text in zip(found, warned, strict=True)] == [
+        True
+    ] * 3
 
 
 def test_check_says_which_rows_are_counted_elsewhere(workspace: Workspace) -> None:
