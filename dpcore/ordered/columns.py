@@ -209,7 +209,7 @@ class RowSampler:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the domain, in its order, with its types."""
-        return pa.schema(list(self.domain.value_types.items()))
+        return pa.schema([(axis.column, axis.row_type) for axis in self.domain.axes])
 
     def batches(self, rows: int, stream: RandomStream) -> Iterator[pa.RecordBatch]:
         """The rows, some at a time.

@@ -329,9 +329,13 @@ class OrderedDomain(Coded, ABC):
         return self._values_at(cell, share)
 
     def rows_at(self, cell: Integers, share: Floats) -> pa.Array:
-        """Return values within a cell, as `value_at` does, in the type that a column of rows has
-        (`value_types`)."""
+        """Return values within a cell, as `value_at` does, of `row_type`."""
         return self.value_at(cell, share)
+
+    @property
+    def row_type(self) -> pa.DataType:
+        """The type of a column of synthetic rows."""
+        return self.value_types[self.column]
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -149,6 +149,15 @@ class CategoryDomain(OrderedDomain):
     def _values_at(self, cell: Integers, share: Floats) -> pa.Array:
         return self._edge_values(cell)
 
+    @property
+    def row_type(self) -> pa.DataType:
+        # Columns of truth values are read as strings.
+        is_truth = set(self.categories) == {"true", "false"}
+        return pa.bool_() if is_truth else super().row_type
+
+    def rows_at(self, cell: Integers, share: Floats) -> pa.Array:
+        return self.value_at(cell, share).cast(self.row_type)
+
     def _accepts(self, type: pa.DataType) -> str | None:
         return needed_type(self._list, type)
 

@@ -242,13 +242,20 @@ def _mixed(numbers: UInt64Array) -> UInt64Array:
     return mixed
 
 
+# Truth values as other programs write them.
+_SPELLINGS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
+
+
 class ValueList:
     """Distinct strings or distinct 64-bit integers in a given order.
 
-    What is derived from the values is made on first use and not pickled.
+    If both truth values are listed, `true` and `false`, these are found in every usual spelling
+    that is not listed itself. What is derived from the values is made on first use and not pickled.
 
     >>> ValueList(("a", "b")).codes(pa.array(["b", None, "c", "a"])).tolist()
     [1, -1, -1, 0]
+    >>> ValueList(("false", "true")).codes(pa.array(["True", "FALSE", "yes", "true"])).tolist()
+    [1, 0, -1, 1]
     """
 
     def __init__(self, values: tuple[str, ...] | tuple[int, ...]) -> None:
@@ -266,11 +273,11 @@ class ValueList:
         """The values, (n,)."""
         return self._made()
 
-    def _made(self) -> pa.Array:
+    def _made(self, *more: str) -> pa.Array:
         # Arrow would import pandas, where it is installed, to look at Python's lists.
         if not self.is_text:
             return pa.array(np.array(self.values, np.int64))
-        texts = [str(value).encode() for value in self.values]
+        texts = [str(value).encode() for value in (*self.values, *more)]
         ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
         if ends[-1] > np.iinfo(np.int32).max:
             raise OverflowError("the texts of a list are longer than 2^31 bytes together")
@@ -281,6 +288,14 @@ class ValueList:
     @cached_property
     def _positions(self) -> dict[str | int, int]:
         return dict(zip(self.values, range(len(self.values)), strict=True))
+
+    @cached_property
+    def _spellings(self) -> dict[str, int]:
+        """The positions of truth values, by their spellings that are not listed."""
+        if not set(_SPELLINGS.values()) <= set(self.values[:_SHORT_LIST]):
+            return {}
+        known = self._positions
+        return {text: known[each] for text, each in _SPELLINGS.items() if text not in known}
 
     @cached_property
     def _index(self) -> TextIndex | IntegerIndex:
@@ -294,9 +309,11 @@ class ValueList:
             value = value.item()
         if not self.is_text and isinstance(value, str):
             value = int(value) if value.strip().lstrip("+-").isdecimal() else None
+        if isinstance(value, bool) and self.is_text:
+            value = str(value)
         if isinstance(value, bool) or not isinstance(value, (str, int)):
             return None
-        return self._positions.get(value)
+        return self._positions.get(value, self._spellings.get(str(value)))
 
     def codes(self, column: pa.Array) -> Integers:
         """The position of each row's value.
@@ -312,7 +329,11 @@ class ValueList:
             return self._index.codes(column)
         if not pa.types.is_string(column.type):
             column = large_texts(column)
-        return filled_indices(pc.index_in(column, value_set=self.array.cast(column.type)))
+        if not self._spellings:
+            return filled_indices(pc.index_in(column, value_set=self.array.cast(column.type)))
+        texts = self._made(*self._spellings).cast(column.type)
+        places = np.array([*range(len(self.values)), *self._spellings.values(), ABSENT])
+        return places.take(filled_indices(pc.index_in(column, value_set=texts)))
 
 
 # So many parts are held: two neighbors, and the parts of other readers.

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from dptrees.dpcore.ordered.columns import ColumnsQuestion
 from dptrees.dpcore.rows.policies import FRACTION
 from dptrees.pipelines.check.places import NOT_FOR_PUBLICATION, Finding, several
 from dptrees.pipelines.check.release_check import check_release
@@ -104,6 +105,7 @@ _COMMA = re.compile(r"^[-+]?9+,9+$")
 _FRACTION = re.compile(r"^[-+]?9*(\.\.\.)?\.9+(\.\.\.)?$")
 _OF_FRACTIONS = "{} has fractions: give lower, upper and cells of type number"
 _MARKED = re.compile(r"^[^9]*[-+]?9[9.,]*[^9]*$")
+_INTEGERS = re.compile(r"u?int\d+")
 
 
 def tree_advice(tree: TreeTally, check: InputCheck) -> Iterator[str]:
@@ -127,6 +129,10 @@ def tree_advice(tree: TreeTally, check: InputCheck) -> Iterator[str]:
         elif cause.cause == "unknown" and any(look != look.strip() for look in cause.looks):
             how = ": see input.trim (docs/csv.md)" if is_csv else ""
             yield f"{cause.column} has values with blanks around them{how}"
+    for axis in tree.question.domain.axes if isinstance(tree.question, ColumnsQuestion) else ():
+        types = {each.columns.get(axis.column, "") for each in check.layouts}
+        if axis.kind == "number" and any(map(_INTEGERS.fullmatch, types)):
+            yield f"{axis.column} has whole numbers; synthetic rows have them with type: integer"
     if tally.rows and not tree.counted:
         yield f"no row is counted: a release of {tree.question.name} would be noise alone"
 

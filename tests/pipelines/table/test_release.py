@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,6 +20,7 @@ from tests.pipelines.hypercube.conftest import AGE, KIND, ROWS, rows, write_inpu
 from tests.pipelines.table.conftest import table
 
 DATA = rows()
+BUDGET = {"epsilon": 1, "neighbors": "add_remove"}
 
 
 def released(wide: Workspace) -> ReleasedTable:
@@ -63,9 +66,7 @@ def test_pairs_that_were_not_measured_are_said(workspace: Workspace) -> None:
     data = pa.table({"a": a, "b": a, "c": c, "d": d})
     tree = table("wide", [{"column": name, "categories": ["0", "1"]} for name in "abcd"])
     path = write_inputs(workspace, data, tree)
-    path = workspace.configure(
-        lambda s: s.update(trees=[tree], privacy={"epsilon": 1, "neighbors": "add_remove"})
-    )
+    path = workspace.configure(lambda s: s.update(trees=[tree], privacy=BUDGET))
     workspace.succeed("release", path, *NONCE)
     outcome = workspace.run("sample", workspace.output, "--output", workspace.rows / "x.csv")
     assert outcome.out.splitlines()[1:] == ["1 of 6 pairs of columns measured: a x b"]
@@ -79,6 +80,53 @@ def test_pairs_that_were_not_measured_are_said(workspace: Workspace) -> None:
     assert [text in str(each.message) for each, text in zip(found, warned, strict=True)] == [
         True
     ] * 3
+
+
+def test_types_come_back_as_they_went_in(workspace: Workspace) -> None:
+    """From Parquet, and from CSV as pandas writes it: True, and integers as floats."""
+    random, size = np.random.default_rng(2), 1_000
+    data = pa.table(
+        {
+            "truth": random.random(size) < 0.8,
+            "whole": random.integers(0, 50, size),
+            "code": random.integers(1, 4, size),
+            "word": np.array(["x", "y"])[random.integers(0, 2, size)],
+        }
+    )
+    columns = [
+        {"column": "truth", "categories": [False, True]},
+        {"column": "whole", "lower": 0, "upper": 50},
+        {"column": "code", "categories": [1, 2, 3]},
+        {"column": "word", "categories": ["x", "y"]},
+    ]
+    path = write_inputs(workspace, data, table("wide", columns))
+    advice = "advice: whole has whole numbers; synthetic rows have them with type: integer"
+    assert advice in workspace.succeed("check", path).out
+    columns[1] |= {"type": "integer"}
+    path = write_inputs(workspace, data, table("wide", columns))
+    assert "advice" not in workspace.succeed("check", path).out
+    rows = [f"{t},{float(w)},{float(c)},{s}" for t, w, c, s in map(dict.values, data.to_pylist())]
+    file = workspace.rows.parent / "pandas.csv"
+    file.write_text("\n".join(["truth,whole,code,word", *rows]) + "\n")
+    for number, given in enumerate([{}, {"format": "csv", "path": str(file)}]):
+        output = workspace.output.parent / f"types-{number}"
+        tree = table("wide", columns)
+
+        def change(
+            section: dict[str, Any], given: Any = given, output: Path = output, tree: Any = tree
+        ) -> None:
+            section.update(trees=[tree], output=str(output), privacy=BUDGET)
+            section["input"] |= given
+
+        workspace.succeed("release", workspace.configure(change), *NONCE)
+        for end in ("parquet", "csv"):
+            drawn = output.parent / f"drawn-{number}.{end}"
+            assert workspace.run("sample", output, "--output", drawn).code == 0
+        found = pq.read_table(output.parent / f"drawn-{number}.parquet")
+        assert found.schema == data.schema
+        assert abs(np.mean(found["truth"]) - 0.8) < 0.1
+        again = pa_csv.read_csv(output.parent / f"drawn-{number}.csv")
+        assert again.schema == data.schema
 
 
 def test_check_says_which_rows_are_counted_elsewhere(workspace: Workspace) -> None:
