@@ -2,6 +2,7 @@
 
     python -m benchmarks.quantiles ranks [--quantiles 1 3 9] [--products 100 1000] [--rho]
     python -m benchmarks.quantiles intervals [--quantiles 1 9] [--plans tree]
+    python -m benchmarks.quantiles hint [--quantiles 1 2 3 5 9] [--cells 256 4096] [--rho]
 
 - ranks: the mean distance of the requested ranks from the ranks of the released cells, in rows
   times epsilon (.1; or a rho of 1/200; 4,096 cells), by what a configuration of
@@ -9,6 +10,8 @@
   by the exponential mechanism, and by a tree for counts.
 - intervals: which part of the 95 % intervals of a tree's quantiles hold the quantile of the rows,
   and their median width in rows times epsilon.
+- hint: the error of ranks with `optimize_for: quantiles` over the error of the tree that a
+  configuration of `objective: quantiles` gets: as the plan predicts it, and as measured.
 
 Each cell is a geometric mean (of .01 more) over shapes with its standard error over releases, or
 for intervals the mean and the least of a shape. Rules were chosen on the families of the first
@@ -55,20 +58,22 @@ PLANS: Mapping[str, Mapping[str, Any]] = {
     "tree, guess": {"optimize_for": "counts", "guess": True},
     "whole levels": {"consistency": "top_down"},
 }
+# What a hint compares.
+COMPARED = ("quantiles", "default")
 
 
-def shapes() -> dict[str, dict[str, Floats]]:
+def shapes(cells: int = CELLS) -> dict[str, dict[str, Floats]]:
     """The part of the rows in each cell: of families that rules were chosen on, and held out."""
-    rng, cell = np.random.default_rng(20), np.arange(CELLS)
-    x = (cell + 0.5) / CELLS
+    rng, cell = np.random.default_rng(20), np.arange(cells)
+    x = (cell + 0.5) / cells
 
     def bump(middle: float, width: float) -> Floats:
         return np.asarray(np.exp(-(((x - middle) / width) ** 2) / 2) / width)
 
     def points(many: int, tail: float, rest: float) -> Floats:
-        shape = np.full(CELLS, rest / CELLS)
+        shape = np.full(cells, rest / cells)
         weights = rng.pareto(tail, many) + 0.1
-        shape[rng.choice(CELLS, many, replace=False)] += (1 - rest) * weights / weights.sum()
+        shape[rng.choice(cells, many, replace=False)] += (1 - rest) * weights / weights.sum()
         return shape
 
     tuned = {
@@ -76,7 +81,7 @@ def shapes() -> dict[str, dict[str, Floats]]:
         "gamma": x * np.exp(-12 * x),
         "heavy-tailed": 1 / (1 + 50 * x) ** 3,
         "heaped": bump(0.35, 0.18) * (1 + 2 * (cell % 10 == 0)),
-        "uniform": np.ones(CELLS),
+        "uniform": np.ones(cells),
         "spiky": points(40, 1.0, 0.1),
     }
     held = {
@@ -84,7 +89,7 @@ def shapes() -> dict[str, dict[str, Floats]]:
         "half": np.where(x < 0.5, 1.0, 1e-6),
         "Zipf": 1 / (1.0 + cell) ** 1.1,
         "sparse": points(100, 0.7, 0),
-        "steps": np.repeat(rng.gamma(0.7, 1, 64), CELLS // 64),
+        "steps": np.repeat(rng.gamma(0.7, 1, 64), cells // 64),
         "lognormal": np.exp(-((np.log(x) + 2.5) ** 2)) / x,
     }
     return {
@@ -98,18 +103,20 @@ def even(number: int) -> tuple[float, ...]:
     return tuple(round(each / (number + 1), 6) for each in range(1, number + 1))
 
 
-def question(keys: Mapping[str, Any], quantiles: Sequence[float], rows: int) -> Any:
-    """The question of a configuration."""
+def workload(
+    keys: Mapping[str, Any], quantiles: Sequence[float], rows: int = 0, cells: int = CELLS
+) -> Any:
+    """The workload of a configuration."""
     section: dict[str, Any] = {
         "name": "t",
-        "domain": {"column": "x", "lower": 0, "upper": CELLS, "type": "integer"},
+        "domain": {"column": "x", "lower": 0, "upper": cells, "type": "integer"},
         "objective": "quantiles",
         "quantiles": [Decimal(str(each)) for each in quantiles],
         **keys,
     }
     if section.pop("guess", False):
         section["guess"] = {"rows": rows}
-    return OrderedTree.model_validate(section).workload().planned(SETTING)
+    return OrderedTree.model_validate(section).workload().under(SETTING.budget.measure, delta=False)
 
 
 def released(tree: Any, exact: Integers, releases: int) -> tuple[Integers, Integers, Integers]:
@@ -134,7 +141,7 @@ def released(tree: Any, exact: Integers, releases: int) -> tuple[Integers, Integ
             prefixes.count,
             Totals(count=solved.total_count, before_count=solved.before_count),
             first_leaf=0,
-            leaves=CELLS,
+            leaves=len(exact),
             ends=rule.differences(prefixes, solved),
         )
         found.append(placed)
@@ -181,7 +188,9 @@ def rank_cell(
     means, errors = [], []
     for shape in found.values():
         exact = rows_by_cell(shape, product)
-        cells = released(question(keys, quantiles, int(exact.sum())), exact, releases)[0]
+        cells = released(
+            workload(keys, quantiles, int(exact.sum())).planned(SETTING), exact, releases
+        )[0]
         each = float(EPSILON) * rank_errors(cells, quantiles, exact) + LEAST
         means.append(float(each.mean()))
         errors.append(float(each.std(ddof=1)) / math.sqrt(releases) / means[-1])
@@ -196,7 +205,9 @@ def interval_cell(
     held, widths = [], []
     for shape in found.values():
         exact = rows_by_cell(shape, product)
-        _, low, high = released(question(keys, quantiles, int(exact.sum())), exact, releases)
+        _, low, high = released(
+            workload(keys, quantiles, int(exact.sum())).planned(SETTING), exact, releases
+        )
         upto = np.cumsum(exact)
         true = np.searchsorted(upto, [max(1, math.ceil(q * upto[-1] - 1e-9)) for q in quantiles])
         held.append(((low <= true) & (true <= high)).mean(axis=1))
@@ -209,13 +220,53 @@ def interval_cell(
     )
 
 
+def hints(chosen: argparse.Namespace) -> Iterator[str]:
+    """The lines of a table in Markdown: predicted ratios of errors, and measured ones."""
+    heads = ("cells", "quantiles", "predicted", "from", *(f"{each:,}" for each in chosen.products))
+    yield f"| {' | '.join(heads)} |"
+    yield "|---:" * len(heads) + "|"
+    for cells in chosen.cells:
+        found = shapes(cells)["held out"].values()
+        for number in chosen.quantiles:
+            plans = [workload(PLANS[name], even(number), cells=cells) for name in COMPARED]
+            trees = [each.planned(SETTING) for each in plans]
+            alone, tree = (each.predicted(own) for each, own in zip(plans, trees, strict=True))
+            least = float(EPSILON) * trees[0].plan.least_rows
+            exacts = [[rows_by_cell(shape, each) for shape in found] for each in chosen.products]
+            ratios = (measured_ratio(trees, even(number), each, chosen.releases) for each in exacts)
+            heads = (f"{cells:,}", str(number), f"{alone / tree:.2f}", f"{least:.0f}", *ratios)
+            yield f"| {' | '.join(heads)} |"
+
+
+def measured_ratio(
+    trees: Sequence[Any], quantiles: Sequence[float], exacts: Sequence[Integers], releases: int
+) -> str:
+    """The mean error over data sets by one tree over that by another, its standard error, and of
+    how many data sets the first is no further off."""
+    errors = np.array(
+        [
+            [rank_errors(released(each, exact, releases)[0], quantiles, exact) for exact in exacts]
+            for each in trees
+        ]
+    )
+    means = errors.mean(axis=2)
+    alone, tree = means.sum(axis=1)
+    spread = errors.var(axis=2, ddof=1).sum(axis=1) / releases
+    if not (alone and tree):
+        return f"{alone:.2g} and {tree:.2g} rows"
+    error = alone / tree * math.sqrt(spread[0] / alone**2 + spread[1] / tree**2)
+    closer = int((means[0] <= means[1]).sum())
+    return f"{alone / tree:.2f} ({error:.2f}), {closer} of {len(exacts)}"
+
+
 def main() -> None:
     """Print a table."""
     global SETTING
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("table", choices=("ranks", "intervals"))
+    parser.add_argument("table", choices=("ranks", "intervals", "hint"))
     parser.add_argument("--quantiles", type=int, nargs="+", default=[1, 3, 9])
     parser.add_argument("--products", type=int, nargs="+", default=[100, 1_000, 10_000, 100_000])
+    parser.add_argument("--cells", type=int, nargs="+", default=[256, CELLS])
     parser.add_argument("--plans", nargs="+", choices=list(PLANS))
     parser.add_argument("--releases", type=int, default=8)
     parser.add_argument("--rho", action="store_true")
@@ -223,7 +274,7 @@ def main() -> None:
     if chosen.rho:
         budget = Budget(measure=Measure.RHO, amount=EPSILON * EPSILON / 2)
         SETTING = replace(SETTING, budget=budget)
-    for line in tables(chosen):
+    for line in hints(chosen) if chosen.table == "hint" else tables(chosen):
         print(line, flush=True)
 
 

@@ -148,8 +148,8 @@ class ExponentialPlan(Coded):
     >>> plan = ExponentialPlan(
     ...     cells=100, unit=ADD_REMOVE_ROW, quantiles=(Fraction(1, 2),),
     ...     budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> round(float(plan.rate(plan.first)), 6)
-    1.0
+    >>> round(float(plan.rate(plan.first)), 6), round(plan.least_rows, 1)
+    (1.0, 6.9)
     """
 
     cells: int = field(metadata=CONTEXT)
@@ -228,6 +228,28 @@ class ExponentialPlan(Coded):
     def flips(self) -> bool:
         """Whether cells are chosen by permute-and-flip: under a pure epsilon."""
         return self.budget.measure is Measure.EPSILON
+
+    @property
+    def narrowest(self) -> Fraction:
+        """The narrowest part of the rows beside a quantile, times the rate of its choice."""
+        ends = (Fraction(0), *self.quantiles, Fraction(1))
+        sides = zip(ends, self.quantiles, ends[2:], strict=False)
+        return min(
+            min(own - below, above - own) * self.rates[place]
+            for place, (below, own, above) in enumerate(sides)
+        )
+
+    @property
+    def fewest_in_narrowest(self) -> float:
+        """The rows of the narrowest part, times the rate, from which on ranks are expected to be
+        nearer than a tree's (`is_better`): measured, not derived."""
+        times = (each for most, each in _TIMES.items() if len(self.quantiles) <= most)
+        return next(times, math.inf) * log(self.cells)
+
+    @property
+    def least_rows(self) -> float:
+        """The rows of a tree from which on `is_better` expects ranks to be nearer, with a guess."""
+        return self.fewest_in_narrowest / float(self.narrowest)
 
 
 def _spent(rank: Rank, left: Fraction) -> dict[int, Fraction]:
@@ -348,13 +370,4 @@ def is_better(plan: ExponentialPlan, rows: Fraction | None) -> bool:
         return False
     if rows is None:
         return True
-    ends = (Fraction(0), *plan.quantiles, Fraction(1))
-    # The narrowest part beside a quantile, at its own rate.
-    least = min(
-        float(min(own - below, above - own) * rows * plan.rates[place])
-        for place, (below, own, above) in enumerate(
-            zip(ends, plan.quantiles, ends[2:], strict=False)
-        )
-    )
-    times = next(each for most, each in _TIMES.items() if len(plan.quantiles) <= most)
-    return least >= times * log(plan.cells)
+    return float(plan.narrowest * rows) >= plan.fewest_in_narrowest

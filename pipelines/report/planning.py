@@ -31,7 +31,7 @@ from dptrees.pipelines.config.registry import find_kind
 from dptrees.pipelines.monitoring import remark
 from dptrees.pipelines.process import UserError
 from dptrees.pipelines.query.release_folder import ReleaseFolder
-from dptrees.pipelines.report.summary import guarantee_warnings
+from dptrees.pipelines.report.summary import closer_quantiles, guarantee_warnings
 from dptrees.pipelines.sections.document import ConfigurationError, to_refusal
 from dptrees.pipelines.sections.first_stages import (
     bounds_entries,
@@ -165,17 +165,19 @@ def _text(amounts: Mapping[str, float]) -> str:
 
 
 def tree_entries(configuration: Configuration, plan: ReleasePlan) -> list[dict[str, Any]]:
-    """The plans of all trees as plain values; `why` a mechanism was taken where several were open.
+    """The plans of all trees as plain values; `why` a mechanism was taken where several were open,
+    and where quantiles alone would be `closer`.
 
     Args:
         configuration: of the release.
         plan: of it.
     """
-    result = []
+    result, closer = [], closer_quantiles(configuration, plan)
     for workload, question in zip(configuration.workloads, plan.questions, strict=True):
         why = workload.why(question)
         entry = plan_entry(question, find_kind(question).lines().describe(question))
-        result.append(entry if why is None else entry | {"why": why})
+        more = {"why": why, "closer": closer.get(question.name)}
+        result.append(entry | {key: each for key, each in more.items() if each is not None})
     return result
 
 
@@ -189,6 +191,8 @@ def tree_lines(question: Question, entry: Mapping[str, Any]) -> Iterator[str]:
     yield from plan_lines(question, find_kind(question).lines().describe(question), entry)
     if "why" in entry:
         yield f"  {entry['why']}"
+    if "closer" in entry:
+        yield f"  {entry['closer']['words']}"
 
 
 def check_bounds_given(configuration: Configuration) -> None:

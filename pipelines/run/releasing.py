@@ -21,7 +21,13 @@ from dptrees.pipelines.proof.signature import sign_release
 from dptrees.pipelines.proof.verified import Verified, raise_first
 from dptrees.pipelines.query.release_folder import ReleaseFolder, holds_release
 from dptrees.pipelines.query.series_totals import add_to_date
-from dptrees.pipelines.report.summary import REPORT, print_summary, total_warnings, write_report
+from dptrees.pipelines.report.summary import (
+    REPORT,
+    closer_quantiles,
+    print_summary,
+    total_warnings,
+    write_report,
+)
 from dptrees.pipelines.run.first_stage import with_keys, with_unit_bounds
 from dptrees.pipelines.run.job import job_options
 from dptrees.pipelines.run.metrics import Watch
@@ -171,6 +177,9 @@ def run_release(
         watch.planned(stage)
         if configuration.id_of_all:
             remark(configuration.id_remark)
+        if not holds_release(stage.output):
+            for name, closer in closer_quantiles(configuration, stage.planned).items():
+                remark(f"tree {name}: {closer['words']}")
         stage, exists = made(stage)
     if not exists and (description := described_job(options)):
         remark(description)
