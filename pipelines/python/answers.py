@@ -143,7 +143,7 @@ class Drawing:
         if "key" in self.table.column_names:
             keys = self.table["key"].to_pylist()
             labels = [f"{key}: {label}" for key, label in zip(keys, labels, strict=True)]
-        estimates = [0.0 if each is None else each for each in self.table["estimate"].to_pylist()]
+        estimates = pc.fill_null(self.table["estimate"], 0.0).to_pylist()
         low, high = _ends(self.table)
         whiskers = [
             [max(0.0, each - end) for each, end in zip(estimates, low, strict=True)],
@@ -187,7 +187,8 @@ class Drawing:
             zip(values, _placed(table["ci_low"]), _placed(table["ci_high"]), strict=True)
         ):
             color = COLORS[place % len(COLORS)] if "" not in parts else _INK
-            ax.plot([low, high], [place, place], color=color, linewidth=2, alpha=0.5)
+            if low is not None and high is not None:
+                ax.plot([low, high], [place, place], color=color, linewidth=2, alpha=0.5)
             ax.plot([value], [place], color=color, marker="o")
         kept = table.column_names
         named = next((name for name in ("key", "label") if name in kept), None)
@@ -208,8 +209,10 @@ class Drawing:
         for key, table in parts.items():
             q = table["q"].to_pylist()
             (line,) = ax.plot(q, _placed(table["value"]), marker="o", markersize=3, label=key)
-            ends = _placed(table["ci_low"]), _placed(table["ci_high"])
-            ax.fill_between(q, *ends, color=line.get_color(), **_BAND)
+            ends = zip(q, _placed(table["ci_low"]), _placed(table["ci_high"]), strict=True)
+            # Of quantiles alone they are not known.
+            if known := [row for row in ends if None not in row]:
+                ax.fill_between(*zip(*known, strict=True), color=line.get_color(), **_BAND)
         ax.set_xlabel(f"part of the {self.noun}")
         self._finished(ax, parts, "")
         ax.set_ylabel(self.column or "value")
@@ -262,22 +265,22 @@ def _scaled(table: pa.Table, total: float) -> tuple[list[float], list[float], li
 
 
 def _ends(table: pa.Table) -> tuple[list[float], list[float]]:
-    """Return the ends of intervals; the estimate for an end that is not known."""
+    """Return the ends of intervals; the estimate, or 0, for an end that is not known."""
     low, high = (
-        pc.coalesce(table[name].cast(pa.float64()), table["estimate"]).to_pylist()
+        pc.coalesce(table[name].cast(pa.float64()), table["estimate"], 0.0).to_pylist()
         for name in ("ci_low", "ci_high")
     )
     return low, high
 
 
 def _placed(column: pa.ChunkedArray) -> list[Any]:
-    """Return values that an axis can place (numbers, days and times), else strings."""
+    """Return values that an axis can place (numbers, days and times), else strings; None stays."""
     values: list[Any] = column.to_pylist()
     for read in (datetime.datetime.fromisoformat, float):
-        if any(not isinstance(value, str) for value in values):
+        if any(not isinstance(value, str | None) for value in values):
             return values
         try:
-            return [read(value) for value in values]
+            return [None if value is None else read(value) for value in values]
         except ValueError:
             continue
     return values

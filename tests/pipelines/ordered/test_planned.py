@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,55 @@ def test_the_plan_says_what_was_chosen(workspace: Workspace) -> None:
         assert chosen is None or chosen in entry["why"], (tree, privacy, entry["why"])
     text = workspace.run("plan", workspace.configure(configured(SMALL))).out
     assert "\n  chosen for counts and the guess of 500 rows: an adaptive tree" in text
+
+
+THREE = {"objective": "quantiles", "quantiles": [0.25, 0.5, 0.75]}
+# Ranks with a budget of 1: the mechanism's error follows from its rates, the tree's from its model.
+CLOSER: list[tuple[dict[str, Any], dict[str, Any], float | None]] = [
+    (THREE, EPSILON, 3.055),
+    (THREE | {"quantiles": [0.5]}, EPSILON, math.sqrt(2)),
+    (THREE | {"quantiles": [0.5]}, RHO, math.sqrt(2) / math.sqrt(8 * 0.1)),
+    (THREE | {"domain": {**DOMAIN, "cells": 16}}, EPSILON, None),
+    (THREE | NINE, EPSILON, None),
+    (THREE | {"quantiles": [0, 0.5]}, EPSILON, None),
+    (THREE | {"optimize_for": "quantiles"}, EPSILON, None),
+    (THREE | COUNTS, EPSILON, None),
+    (THREE | {"guess": {"rows": 10}}, EPSILON, None),
+    (THREE | {"guess": {"rows": 10_000, "below": [[20, 0.5]]}}, EPSILON, None),
+    (THREE | {"noise": "laplace"}, EPSILON, None),
+    (THREE | {"consistency": "top_down"}, EPSILON, None),
+    (THREE | {"mechanism": "tree"}, EPSILON, None),
+    ({"quantiles": [0.5]}, EPSILON, None),
+    ({"metrics": ["median"]}, EPSILON, math.sqrt(2)),
+    ({"metrics": ["median", "count"]}, EPSILON, None),
+]
+
+
+def test_the_plan_and_the_release_say_where_quantiles_alone_are_closer(
+    workspace: Workspace,
+) -> None:
+    for tree, privacy, error in CLOSER:
+        path = workspace.configure(configured(tree, privacy))
+        plan = json.loads(workspace.succeed("plan", path, "--json").out)
+        closer = plan["trees"][0].get("closer")
+        assert (closer is None) == (error is None), tree
+        if closer is None:
+            continue
+        assert closer["error"] == pytest.approx(error, rel=1e-3), tree
+        assert closer["error"] <= 0.6 * closer["tree_error"]
+        assert closer["tree_error"] == plan["composition"]["trees"][0]["error"]
+        # From there on a guess chooses the mechanism, too.
+        for rows, chosen in ((0.99, False), (1.01, True)) if privacy == EPSILON else ():
+            guessed = tree | {"guess": {"rows": rows * closer["least_rows"]}}
+            if "metrics" not in tree:
+                assert (planned(workspace, guessed)["mechanism"] == "exponential") == chosen
+    path = workspace.configure(configured(THREE))
+    closer = "optimize_for: quantiles would be closer: "
+    closer += "with about 33 rows or more, ranks are expected to be off by 3.06 rows instead of "
+    assert f"\n  {closer}" in workspace.run("plan", path).out
+    remarks = [workspace.succeed("release", path).err for _ in range(2)]
+    assert f"tree age: {closer}" in remarks[0]
+    assert "would be closer" not in remarks[1]  # it exists
 
 
 @pytest.mark.parametrize(
@@ -273,7 +323,10 @@ def test_metrics_are_planned_as_what_they_choose(workspace: Workspace) -> None:
         (["std"], {"objective": "cdf"}),
     ]
     for metrics, tree in chosen:
-        assert planned(workspace, {"metrics": metrics}) == planned(workspace, tree), metrics
+        expected = planned(workspace, tree)
+        if "count" in metrics:
+            expected.pop("closer", None)  # it would have no count
+        assert planned(workspace, {"metrics": metrics}) == expected, metrics
     tree = {"domain": CATEGORIES}
     assert planned(workspace, tree | {"metrics": ["count"]}) == planned(workspace, tree)
 

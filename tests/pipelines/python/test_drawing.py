@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from dptrees.pipelines.python.answers import (
     Drawing,
 )
 from dptrees.pipelines.report.report import TEMPLATES
+from tests.pipelines.python.conftest import fixed, read_config
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -191,3 +193,51 @@ def test_keys_have_the_colors_of_the_page() -> None:
     assert tuple(listed) == COLORS
     axes = drawn(CURVES, key=["a", "b"], upper=[1, 1], **errors([1.0, 2.0]))
     assert [line.get_color() for line in axes.lines] == list(COLORS[:2])
+
+
+# Trees of every kind, and queries of them; each tree answers some.
+KINDS = (
+    *("cdf", "dates", "exponential", "exponential-intervals", "hierarchy", "sparse-paths"),
+    *("box-paper", "box-dense", "distinct", "mean", "sketch", "table"),
+)
+QUERIES: dict[str, dict[str, Any]] = {
+    **{key: {} for key in ("cdf", "quantiles", "median", "describe", "children")},
+    **{key: {} for key in ("mean", "variance", "std", "total")},
+    **{"top": {"n": 3}, "nodes": {"level": 1}, "above": {"rows": 5}, "count": {"values": ["UA"]}},
+    **{"node": {"node": "NY"}, "sum": {"nodes": ["NY"]}, "box": {"sides": {"delay": (0, 10)}}},
+    **{"range": {"lower": 0, "upper": 5}, "share": {"lower": 0, "upper": 5}},
+}
+ALONE = {"mechanism": "exponential", "quantiles": [0.25, 0.5]}
+DRAWN = {
+    "exponential": {"quantiles", "median"},
+    "dates": {"quantiles", "median"},
+    "box-paper": {"top", "nodes", "above", "box", "carrier quantiles", "carrier median"},
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.usefixtures("work")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_every_answer_is_drawn_or_refused(name: str) -> None:
+    """Also where ends of intervals or estimates are not known, of numbers, dates and categories."""
+    config = read_config(name)
+    if name == "dates":
+        (tree,) = config["trees"]
+        config["trees"] = [{"name": "t0", "domain": tree["domain"], **ALONE}]
+    release, drawn = fixed("rows.parquet", config), set()
+    for part, tree in tree_parts(release):
+        for query, arguments in QUERIES.items():
+            with contextlib.suppress(dptrees.Error):
+                getattr(tree, query)(**arguments).plot()
+                drawn.add(f"{part}{query}")
+            matplotlib.pyplot.close("all")
+    assert drawn >= DRAWN.get(name, set()) and drawn, drawn
+
+
+def tree_parts(release: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the trees, and the columns of boxes, with the column's name."""
+    for tree in map(release.__getitem__, release):
+        yield "", tree
+        for column in tree._tree.question.columns:
+            with contextlib.suppress(dptrees.Error):
+                yield f"{column} ", tree.column(column)

@@ -52,6 +52,12 @@ QUESTIONS = [
         {"name": "hours_a_week", "domain": HOURS_IN_CELLS | {"column": "hours a week"}} | QUANTILES,
     ),
     (
+        begun().median("hours", (0, 80), optimize_for="quantiles", weight=2),
+        {"name": "hours", "domain": HOURS_IN_CELLS, "optimize_for": "quantiles"}
+        | QUANTILES
+        | {"quantiles": [0.5]},
+    ),
+    (
         begun().by("sex", ["f", "m"]).count(),
         {"name": "sex", "domain": {"column": "sex", "categories": ["f", "m"]}},
     ),
@@ -110,6 +116,16 @@ def test_questions_share_one_release() -> None:
         np.quantile(HOURS[key == SEX], 0.5, method="inverted_cdf") for key in ("f", "m")
     ]
     assert release["person"].top().to_dicts()[0]["count"] == ROWS // 2
+
+
+def test_a_plan_says_what_would_be_closer() -> None:
+    request = begun().median("hours", (0, 80))
+    closer = "optimize_for: quantiles would be closer: with about "
+    assert closer in request.plan().text
+    alone = begun().median("hours", (0, 80), optimize_for="quantiles").plan()
+    assert alone.entries["trees"][0]["mechanism"] == "exponential" and closer not in alone.text
+    with pytest.raises(dptrees.Error, match="optimize_for: 'speed' must be counts"):
+        begun().median("hours", (0, 80), optimize_for="speed").plan()
 
 
 def test_people_are_protected_where_a_unit_says_so() -> None:
