@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from dptrees.dpcore.levels.workload import (
     FREE_INTERVALS,
@@ -22,8 +22,8 @@ from dptrees.dpcore.levels.workload import (
     Reasons,
     W,
 )
-from dptrees.dpcore.mechanisms import ADAPTIVE, EXPONENTIAL, FACTORISED, LEVELS, PLANNED
-from dptrees.dpcore.questions.planning import Noise, Setting
+from dptrees.dpcore.mechanisms import ADAPTIVE, EXPONENTIAL, FACTORISED, LEVELS
+from dptrees.dpcore.questions.planning import CloserQuantiles, Noise, Setting
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.uniform.plan import Consistency
 
@@ -111,6 +111,10 @@ _CLOSEST_ESTIMATES = (
     "chosen for estimates: a strategy past trees (mechanism factorised), as its predicted error is "
     "below a planned tree's"
 )
+
+# Quantiles alone are clearly closer if their predicted error is at most this part of the tree's:
+# `python -m benchmarks.quantiles hint` measures it (docs/decisions/0067).
+_CLEARLY = 0.6
 
 
 class OrderedChoice(MechanismChoice[OrderedWorkload]):
@@ -212,60 +216,26 @@ class OrderedChoice(MechanismChoice[OrderedWorkload]):
             named = "a strategy past trees (mechanism factorised)"
         return f"{named}, as quantiles are read off counts"
 
+    def closer_quantiles(
+        self, workload: OrderedWorkload, question: Any, setting: Setting
+    ) -> CloserQuantiles | None:
+        """Return the errors of quantiles alone, as `Workload.closer_quantiles`.
 
-# Quantiles alone are clearly closer if their predicted error is at most this part of the tree's:
-# `python -m benchmarks.quantiles hint` measures it (docs/decisions/0067).
-_CLEARLY = 0.6
-
-
-class QuantilesAlone(NamedTuple):
-    """Quantiles without a tree that are expected to be closer than the planned tree's.
-
-    Attributes:
-        error: the predicted error of their ranks, root mean square, in rows.
-        tree_error: the predicted error of the ranks of the tree's quantiles.
-        least_rows: the number of rows of a tree from which on they are expected to be closer.
-    """
-
-    error: float
-    tree_error: float
-    least_rows: float
-
-
-def closer_alone(workload: Any, question: Any, setting: Setting) -> QuantilesAlone | None:
-    """Return the errors with ``optimize_for: quantiles``, if the configuration may have it and does
-    not, and the predicted error of ranks is at most .6 of the tree's; else None.
-
-    Args:
-        workload: of any tree.
-        question: its plan.
-        setting: the tree's part of the budget, and the terms of its release.
-
-    >>> from dptrees.dpcore.ordered.domain_kinds import make_domain
-    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
-    >>> from dptrees.dpcore.uniform.objectives import QuantileObjective
-    >>> minutes = OrderedWorkload(
-    ...     name="wait", mechanism="planned", quantiles=(0.5,),
-    ...     objective=QuantileObjective(quantiles=(0.5,)), domain=make_domain(
-    ...         {"column": "minutes", "type": "integer", "lower": 0, "upper": 1440}))
-    >>> one = Setting(
-    ...     unit=ADD_REMOVE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
-    >>> alone = closer_alone(minutes, minutes.planned(one), one)
-    >>> [round(each, 1) for each in alone]
-    [1.4, 8.3, 10.9]
-    """
-    if not isinstance(workload, OrderedWorkload) or workload.mechanism != PLANNED:
-        return None
-    is_open = workload.read_as is None and workload.noise is Noise.BEST
-    if workload.objective.kind != "quantiles" or workload.guesses_values or not is_open:
-        return None
-    alone = replace(workload, mechanism=EXPONENTIAL, read_as=ReadAs.QUANTILES)
-    if isinstance(question.mechanism, alone.planner.makes):
-        return None
-    other = alone.planner.if_closer(alone, setting, workload)
-    if other is None:
-        return None
-    error, tree_error = alone.predicted(other), workload.predicted(question)
-    if error > _CLEARLY * tree_error:
-        return None
-    return QuantilesAlone(error, tree_error, other.plan.least_rows)
+        Args:
+            workload: of the tree, whose mechanism is open.
+            question: its plan.
+            setting: as for `mechanism`.
+        """
+        is_open = workload.read_as is None and workload.noise is Noise.BEST
+        if workload.objective.kind != "quantiles" or workload.guesses_values or not is_open:
+            return None
+        alone = replace(workload, mechanism=EXPONENTIAL, read_as=ReadAs.QUANTILES)
+        if isinstance(question.mechanism, alone.planner.makes):
+            return None
+        other = alone.planner.if_closer(alone, setting, workload)
+        if other is None:
+            return None
+        error, tree_error = alone.predicted(other), workload.predicted(question)
+        if error > _CLEARLY * tree_error:
+            return None
+        return CloserQuantiles(error, tree_error, other.plan.least_rows)

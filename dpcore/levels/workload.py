@@ -14,11 +14,18 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from dptrees.dpcore.mechanisms import ADAPTIVE, LEVELS, find_planner
+from dptrees.dpcore.mechanisms import ADAPTIVE, LEVELS, PLANNED, find_planner
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.question import OrderedQuestion
 from dptrees.dpcore.privacy.unit import SUBSTITUTE_ROW, Measure, PrivacyUnit
-from dptrees.dpcore.questions.planning import UNPREDICTED, Mechanism, Setting, Way, Workload
+from dptrees.dpcore.questions.planning import (
+    UNPREDICTED,
+    CloserQuantiles,
+    Mechanism,
+    Setting,
+    Way,
+    Workload,
+)
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.uniform.objectives import CDF, Objective, QuantileObjective
 from dptrees.dpcore.uniform.plan import Consistency, Estimator, TreeSetting
@@ -238,6 +245,17 @@ class OrderedWorkload(TreeWorkload):
     ...     unit=SUBSTITUTE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1))))
     >>> question.mechanism.plan.public_total, round(ages.predicted(question), 1)
     (True, 10.2)
+
+    Where quantiles alone are closer:
+
+    >>> median = OrderedWorkload(
+    ...     name="age", domain=ages.domain, mechanism="planned", quantiles=(0.5,),
+    ...     objective=QuantileObjective(quantiles=(0.5,)))
+    >>> one = Setting(
+    ...     unit=SUBSTITUTE_ROW, budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> closer = median.closer_quantiles(median.planned(one), one)
+    >>> [round(each, 1) for each in closer]
+    [2.8, 11.8, 14.4]
     """
 
     domain: OrderedDomain
@@ -276,6 +294,13 @@ class OrderedWorkload(TreeWorkload):
     def error_unit(self) -> str | None:
         unit = self.planner.error_unit(self)
         return unit if unit in ("rows", None) else f"{unit} of {self.name}"
+
+    def closer_quantiles(self, question: Any, setting: Setting) -> CloserQuantiles | None:
+        if self.mechanism != PLANNED:
+            return None
+        planner: Any = self.planner
+        closer: CloserQuantiles | None = planner.closer_quantiles(self, question, setting)
+        return closer
 
     def under(self, measure: Measure, *, delta: bool) -> OrderedWorkload:
         is_pure = self.is_pure and measure is Measure.EPSILON and not delta

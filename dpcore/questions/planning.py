@@ -297,6 +297,20 @@ class Setting:
     has_delta: bool = False
 
 
+class CloserQuantiles(NamedTuple):
+    """Predicted errors of quantiles without a tree, where they are clearly closer than a tree's.
+
+    Attributes:
+        error: of their ranks, root mean square over the quantiles, in rows.
+        tree_error: of the ranks of the tree's quantiles.
+        least_rows: the number of rows of a tree from which on they are expected to be closer.
+    """
+
+    error: float
+    tree_error: float
+    least_rows: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workload(ABC, Generic[Planned]):
     """The workload of one tree.
@@ -449,5 +463,15 @@ class Workload(ABC, Generic[Planned]):
 
         Args:
             question: one of `planned`.
+        """
+        return None
+
+    def closer_quantiles(self, question: Planned, setting: Setting) -> CloserQuantiles | None:
+        """Return the errors with ``optimize_for: quantiles``, if the configuration may have it and
+        does not, and the predicted error of ranks is at most .6 of the tree's; else None.
+
+        Args:
+            question: one of `planned`.
+            setting: that it was planned for.
         """
         return None

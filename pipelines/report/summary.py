@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dptrees.dpcore.choices.unit_bounds import BoundQuestion
 from dptrees.dpcore.choices.value_bounds import ValueBoundsQuestion
-from dptrees.dpcore.levels.mechanism_choice import QuantilesAlone, closer_alone
+from dptrees.dpcore.questions.planning import CloserQuantiles
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.release.guarantee import stated_guarantee, weak_guarantees
 from dptrees.dpcore.release.plan import ReleasePlan
@@ -108,29 +108,30 @@ def closer_quantiles(
         plan: of the same.
 
     Returns:
-        by the name of the tree, the fields of `QuantilesAlone` and a sentence, ``words``.
+        by the name of the tree, the fields of `CloserQuantiles` and a sentence, ``words``.
     """
     result, trees = {}, zip(configuration.trees, configuration.workloads, strict=True)
     for (section, workload), question in zip(trees, plan.questions, strict=True):
         setting = configuration.guarantee.setting(question.budget or plan.budget)
-        alone = closer_alone(workload, question, setting)
-        if alone is not None and "count" not in getattr(section, "metrics", ()):
-            result[question.name] = {**alone._asdict(), "words": closer_in_words(alone)}
+        closer = workload.closer_quantiles(question, setting)
+        if closer is not None and "count" not in getattr(section, "metrics", ()):
+            result[question.name] = {**closer._asdict(), "words": closer_in_words(closer)}
     return result
 
 
-def closer_in_words(alone: QuantilesAlone) -> str:
+def closer_in_words(closer: CloserQuantiles) -> str:
     """Return both errors, and what the release would not have, in a sentence.
 
-    >>> closer_in_words(QuantilesAlone(3.0551, 5.947, 28.72)).partition(";")[0]
+    >>> closer_in_words(CloserQuantiles(3.0551, 5.947, 28.72)).partition(";")[0]
     'optimize_for: quantiles would be closer: with about 29 rows or more, ranks are expected to be \
 off by 3.06 rows instead of 5.95'
     """
-    error, tree_error = (significant(each, 3) for each in alone[:2])
+    error, tree_error = (significant(each, 3) for each in closer[:2])
+    rows = significant(closer.least_rows, 2)
     return (
-        "optimize_for: quantiles would be closer: with about "
-        f"{significant(alone.least_rows, 2)} rows or more, ranks are expected to be off by {error} "
-        f"rows instead of {tree_error}; it releases no CDF, counts, number of rows or intervals"
+        f"optimize_for: quantiles would be closer: with about {rows} rows or more, ranks are "
+        f"expected to be off by {error} rows instead of {tree_error}; it releases no CDF, counts, "
+        "number of rows or intervals"
     )
 
 
