@@ -119,6 +119,11 @@ def workload(
     return OrderedTree.model_validate(section).workload().under(SETTING.budget.measure, delta=False)
 
 
+def question(keys: Mapping[str, Any], quantiles: Sequence[float], rows: int) -> Any:
+    """The question of a configuration."""
+    return workload(keys, quantiles, rows).planned(SETTING)
+
+
 def released(tree: Any, exact: Integers, releases: int) -> tuple[Integers, Integers, Integers]:
     """(releases, quantiles) cells, and the first and last cells of their intervals."""
     if tree.mechanism.kind == "exponential":
@@ -188,9 +193,7 @@ def rank_cell(
     means, errors = [], []
     for shape in found.values():
         exact = rows_by_cell(shape, product)
-        cells = released(
-            workload(keys, quantiles, int(exact.sum())).planned(SETTING), exact, releases
-        )[0]
+        cells = released(question(keys, quantiles, int(exact.sum())), exact, releases)[0]
         each = float(EPSILON) * rank_errors(cells, quantiles, exact) + LEAST
         means.append(float(each.mean()))
         errors.append(float(each.std(ddof=1)) / math.sqrt(releases) / means[-1])
@@ -205,9 +208,7 @@ def interval_cell(
     held, widths = [], []
     for shape in found.values():
         exact = rows_by_cell(shape, product)
-        _, low, high = released(
-            workload(keys, quantiles, int(exact.sum())).planned(SETTING), exact, releases
-        )
+        _, low, high = released(question(keys, quantiles, int(exact.sum())), exact, releases)
         upto = np.cumsum(exact)
         true = np.searchsorted(upto, [max(1, math.ceil(q * upto[-1] - 1e-9)) for q in quantiles])
         held.append(((low <= true) & (true <= high)).mean(axis=1))
