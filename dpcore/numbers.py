@@ -32,6 +32,7 @@ from dptrees.dpcore.choices.key_selection import counted_once
 from dptrees.dpcore.noise.laws import NoiseLaw, exact_scale
 from dptrees.dpcore.noise.randomness import KeyedBlocks
 from dptrees.dpcore.noise.source import LARGEST_DIVIDED, KeyedChoices, NoiseSource, add_noise
+from dptrees.dpcore.ordered.counting import OrderedRows
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.composition import Spending, moved_of_levels
@@ -434,7 +435,7 @@ _ENDS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanQuestion(NumberQuestion, KnownCells):
+class MeanQuestion(OrderedRows, NumberQuestion, KnownCells):
     """The mean, the total and the number of values of a column, for each key.
 
     Args:
@@ -467,6 +468,7 @@ class MeanQuestion(NumberQuestion, KnownCells):
             raise Refusal(
                 "domain", f"{self.domain.cells} cells are not from 2 to 2^31, as a mean needs"
             )
+        _ = self.unit
         super().__post_init__()
         if self.domain.counts_units:
             raise Refusal("domain", "a mean is of the values of rows, not of units by their rows")
@@ -492,6 +494,10 @@ class MeanQuestion(NumberQuestion, KnownCells):
         return {"cells": self.domain.cells}
 
     @property
+    def unit(self) -> PrivacyUnit:
+        return self.domain.counted(self.release_unit, keyed=self.keys is not None)
+
+    @property
     def row_parts(self) -> int:
         """K - 1: into how many parts a row is split."""
         return self.domain.cells - 1
@@ -506,6 +512,8 @@ class MeanQuestion(NumberQuestion, KnownCells):
 
     def row_increments(self, columns: Mapping[str, pa.Array]) -> RowIncrements:
         """The key of each row, and its cell as what it adds at b."""
+        if self.unit_value is not None:
+            return self.amount_increments(columns)
         values = self.domain.leaf_ids(columns)
         codes = np.zeros(len(values), np.int64)
         if self.keys is not None:
@@ -516,8 +524,9 @@ class MeanQuestion(NumberQuestion, KnownCells):
         return RowIncrements(Increments(codes[kept], values[kept]), np.flatnonzero(kept))
 
     def regrouped(self, increments: Increments) -> Increments:
-        """What rows add to both sums of their keys."""
-        codes, above = increments
+        """What rows, or units, add to both sums of their keys."""
+        values = self.unit_value
+        codes, above = increments if values is None else self.amount_cells(increments)
         assert above is not None and not isinstance(codes, pa.Array)
         cells = np.concatenate([_ENDS * codes, _ENDS * codes + 1])
         return Increments(cells, np.concatenate([self.row_parts - above, above]))
@@ -587,7 +596,7 @@ class MeanWorkload(NumberWorkload):
 
     @property
     def error_unit(self) -> str:
-        return f"{self.domain.column} times rows"
+        return f"{self.domain.column} times {'rows' if self.domain.per_unit is None else 'units'}"
 
 
 class ReleasedMean(ReleasedNumbers):

@@ -509,6 +509,9 @@ class TreeBounding:
         if known is not None and most is not None:
             counted, known = known.admit(runs.units, most)
             runs = runs.select_units(counted)
+        if (value := self._question.unit_value) is not None:
+            values = self._select_keys(runs).unit_values(value)
+            return BoundedRows(self._question.regrouped(values), came, known)
         cells = self._question.counts_unit_cells
         numbers = runs.cells_of_units if cells else runs.rows_of_units
         units = self._question.unit_increments(numbers)

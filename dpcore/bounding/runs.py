@@ -20,6 +20,7 @@ from dptrees.dpcore.arrays import Flags, Integers
 from dptrees.dpcore.bounding.unit_ids import Blocks
 from dptrees.dpcore.questions.messages import Increments
 from dptrees.dpcore.rows.columns import fixed_width_values, pack, pack_many, unpack, unpack_many
+from dptrees.dpcore.rows.unit_values import UnitValue, unit_amounts
 
 Words = npt.NDArray[np.uint64]
 
@@ -71,9 +72,20 @@ class UnitRuns:
     @property
     def cells_of_units(self) -> Integers:
         """(units,) how many different cells each has."""
-        is_first = np.ones(len(self), np.bool_)
-        is_first[1:] = (np.diff(self.codes) != 0) | (np.diff(self.cells) != 0)
-        return np.bincount(self.codes[is_first], minlength=len(self.units))
+        return np.bincount(self.codes[self._cell_starts], minlength=len(self.units))
+
+    @property
+    def _cell_starts(self) -> Integers:
+        """Where the runs of each cell of each unit begin."""
+        new = np.ones(len(self), np.bool_)
+        new[1:] = (np.diff(self.codes) != 0) | (np.diff(self.cells) != 0)
+        return np.flatnonzero(new)
+
+    def unit_values(self, value: UnitValue) -> Increments:
+        """One value of each unit in each of its cells, from the values of its rows there."""
+        assert self.values is not None
+        starts = self._cell_starts
+        return Increments(self.cells[starts], unit_amounts(value, starts, self.values, self.counts))
 
     @classmethod
     def from_rows(

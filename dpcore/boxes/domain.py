@@ -149,6 +149,8 @@ class HypercubeDomain(ColumnsDomain):
         if len(self.depths) != len(self.axes):
             raise Refusal("depths", f"there are {len(self.depths)} for {len(self.axes)} columns")
         for axis, depth in zip(self.axes, self.depths, strict=True):
+            if axis.per_unit is not None:
+                raise Refusal("columns", f"{axis.column!r} counts units, not rows")
             if axis.cells < 2:
                 raise Refusal("columns", f"{axis.column!r} has one cell, which nothing divides")
             if not 1 <= depth <= cell_bits(axis):

@@ -36,13 +36,13 @@ from dptrees.dpcore.exponential.quantiles import (
 )
 from dptrees.dpcore.levels.workload import OrderedWorkload, Planner, ReadAs, Reasons, Values
 from dptrees.dpcore.noise.source import NoiseSource
+from dptrees.dpcore.ordered.counting import OrderedRows
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit
 from dptrees.dpcore.questions.messages import (
     Drawn,
     Gathered,
-    Increments,
     Part,
     Place,
     ReleasedPart,
@@ -183,7 +183,7 @@ INTERVAL_WORDS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
+class ExponentialQuestion(OrderedRows, TreeQuestion[ExponentialMechanism]):
     """Quantiles over an ordered domain, for each key.
 
     Args:
@@ -240,14 +240,6 @@ class ExponentialQuestion(TreeQuestion[ExponentialMechanism]):
         if not self.plan.interval_share:
             return None
         return [reach(self.plan, place) for place in self.order]
-
-    @property
-    def counts_rows(self) -> bool:
-        return not self.domain.counts_units
-
-    def unit_increments(self, rows: Integers) -> Increments | None:
-        cells = self.domain.unit_cells(rows)
-        return None if cells is None else Increments(cells)
 
     def prepare(self) -> None:
         """Nothing takes long."""
@@ -393,7 +385,7 @@ def exponential_question_from_spec(
     mechanism = ExponentialMechanism.from_entries(
         left,
         cells=domain.cells,
-        unit=domain.counted(unit),
+        unit=domain.counted(unit, keyed=spec["keys"] is not None),
         measure=measure,
         quantiles=tuple(sorted(map(exact_quantile, spec["quantiles"]))),
         keyed=spec["keys"] is not None,

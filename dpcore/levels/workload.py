@@ -324,7 +324,7 @@ class OrderedWorkload(TreeWorkload):
         """
         if self.domain.counts_units and self.keys is not None:
             raise Refusal("domain", "a tree of units by their rows goes with no by")
-        return self.domain.counted(setting.unit)
+        return self.domain.counted(setting.unit, keyed=self.keys is not None)
 
     def tree_setting(self, setting: Setting) -> TreeSetting:
         """Return the leaves, and what measuring them may cost.

@@ -28,6 +28,7 @@ from dptrees.dpcore.rows.policies import (
     is_integer,
     missing_flags,
 )
+from dptrees.dpcore.rows.unit_values import NO_AMOUNT, UnitValue, unit_value
 from dptrees.dpcore.specification import Coded, Refusal
 
 MAX_CELLS = 2**40
@@ -49,10 +50,13 @@ class OrderedDomain(Coded, ABC):
         kind: the word that configuration uses for this kind of domain.
         counts_units: privacy units have cells, by how many rows each has; not rows.
         counts_new_units: in a series each unit counts in one period, the first with rows of it.
+        per_unit: privacy units have cells, by one value of each, from the values of its rows (under
+            each key); None: rows have.
     """
 
     counts_units: ClassVar[bool] = False
     counts_new_units: ClassVar[bool] = False
+    per_unit: UnitValue | None = None
     kind: str
     column: str
     cells: int
@@ -82,9 +86,54 @@ class OrderedDomain(Coded, ABC):
         """The cells of privacy units by how many rows each has; None where rows have cells."""
         return None
 
-    def counted(self, unit: PrivacyUnit) -> PrivacyUnit:
-        """The privacy unit, with what of it the tree counts."""
-        return unit
+    def counted(self, unit: PrivacyUnit, *, keyed: bool) -> PrivacyUnit:
+        """The privacy unit, with what of it the tree counts.
+
+        A value of a unit counts once, under at most as many keys as its bounds let it have.
+
+        Args:
+            unit: of the release.
+            keyed: there is a tree for each key.
+
+        Raises:
+            Refusal: values of units, where the unit is the row.
+        """
+        if self.per_unit is None:
+            return unit
+        if unit.is_row:
+            raise Refusal("per_unit", "needs a privacy unit; name its column: unit")
+        return unit.once_per_key if keyed else unit.once
+
+    def amounts(self, column: pa.Array | pa.ChunkedArray) -> Integers:
+        """The value of every row as a whole number of steps, (rows,), to be put together for each
+        unit (`dpcore.rows.unit_values`); `NO_AMOUNT` where it is missing.
+
+        Raises:
+            ValueError: the column's type cannot be used.
+        """
+        self.check_type(column.type)
+        if self.per_unit is UnitValue.ROWS:
+            return np.where(missing_flags(column), NO_AMOUNT, 0)
+        return map_chunks(column, self._amounts, NO_AMOUNT)
+
+    def _amounts(self, column: pa.Array) -> Integers:
+        raise ValueError(f"column {self.column!r}: values of type {self.kind} do not add up")
+
+    def amount_cells(self, amounts: Integers) -> Integers:
+        """The cells of values of units, (n,); -1 where a policy drops them."""
+        raise ValueError(f"column {self.column!r}: values of type {self.kind} do not add up")
+
+    def _check_per_unit(self, missing: str) -> None:
+        """Refuse values of units that this kind does not have."""
+        if self.per_unit is None:
+            return
+        if not isinstance(self.per_unit, UnitValue):
+            object.__setattr__(self, "per_unit", unit_value(self.per_unit))
+        only = {UnitValue.MEAN: "number", UnitValue.ROWS: "integer"}.get(self.per_unit, self.kind)
+        if self.kind != only:
+            raise Refusal("per_unit", f"{self.per_unit.value} needs the type {only}")
+        if missing != "drop":
+            raise Refusal("missing", "must be drop, because a missing value adds nothing")
 
     # By hand: `kind` is the type here, and configurations may name less; so `make_domain` reads it.
     def spec(self) -> dict[str, Any]:
@@ -240,7 +289,7 @@ class OrderedDomain(Coded, ABC):
         if not self.clamps or start >= stop or not (start == 0 or stop == self.cells):
             return None
         if start == 0 and stop == self.cells:
-            return "all values"
+            return "all values" if self.per_unit is None else self.per_unit.all_in_words
         below, above = _OF_TIME if self.kind in _TIMES else _OF_NUMBERS
         words, cell = (below, stop) if start == 0 else (above, start)
         return words.format(self._edge_texts(np.array([cell]))[0].as_py())
@@ -352,6 +401,8 @@ class OrderedDomain(Coded, ABC):
         column = columns[self.column]
         missing = missing_flags(column)
         outcomes = [RowOutcome(self.column, MISSING_VALUE, self._policies[MISSING_VALUE], missing)]
+        if self.per_unit is not None:
+            return outcomes  # a value of a unit, not of a row, is in the bounds or not
         # The same cells with policies that drop all others.
         lost = self._with_policies("drop").cell_ids(column) < 0
         for cause, policy, rows in self._astray(column, lost & ~missing):

@@ -233,7 +233,7 @@ class NewUnitsDomain(CategoryDomain):
     def value_types(self) -> dict[str, pa.DataType]:
         return {}  # a unit may be of any type
 
-    def counted(self, unit: PrivacyUnit) -> PrivacyUnit:
+    def counted(self, unit: PrivacyUnit, *, keyed: bool) -> PrivacyUnit:
         """Each unit once.
 
         Raises:

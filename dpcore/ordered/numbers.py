@@ -35,7 +35,14 @@ from dptrees.dpcore.rows.columns import (
 )
 from dptrees.dpcore.rows.numbers import is_number
 from dptrees.dpcore.rows.policies import DROPPED, check_column, check_policy
-from dptrees.dpcore.specification import Refusal
+from dptrees.dpcore.rows.unit_values import (
+    NO_AMOUNT,
+    UnitValue,
+    amounts_of,
+    decimal_digits,
+    numbers_of,
+)
+from dptrees.dpcore.specification import Refusal, coded
 
 # Grids of at most this many cells look edges up (1 MiB); larger ones compute those they need.
 _TABLE_CELLS = 2**17
@@ -266,6 +273,7 @@ class NumberDomain(OrderedDomain):
         outside: "clamp" puts values below lower (and -inf) into the first cell, values from upper
             on (and inf) into the last; "drop" drops their rows.
         missing: what happens to null and NaN: "drop", "first" or "last" cell.
+        per_unit: as of `OrderedDomain`.
 
     Raises:
         ValueError: naming the field, the value and the rule.
@@ -284,6 +292,7 @@ class NumberDomain(OrderedDomain):
     cells: int
     outside: str = "clamp"
     missing: str = "drop"
+    per_unit: UnitValue | None = field(default=None, metadata=coded(omit=None))
     _grid: Grid = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -291,6 +300,7 @@ class NumberDomain(OrderedDomain):
         check_cells(self.column, self.cells)
         check_policy(self.column, "outside", self.outside, OUTSIDE_POLICIES)
         check_policy(self.column, "missing", self.missing, MISSING_POLICIES)
+        self._check_per_unit(self.missing)
         for name in ("lower", "upper"):
             bound = _exact_float(self.column, name, getattr(self, name))
             object.__setattr__(self, name, bound)
@@ -356,17 +366,39 @@ class NumberDomain(OrderedDomain):
         return "a column of integers, floating-point numbers or decimals"
 
     def _cell_ids(self, column: pa.Array) -> Integers:
-        decimal = pa.types.is_decimal(column.type)
-        values = decimal_values(column) if decimal else fixed_width_values(column)
+        cells = self._located(_numbers(column))
+        missing = missing_rows(column)
+        if missing is not None:
+            cells[missing] = self._missing_cell
+        return cells
+
+    def _located(self, values: AnyArray) -> Integers:
         cells = self._grid.locate(values)
         if self.outside == "clamp":
             np.clip(cells, 0, self.cells - 1, out=cells)
         else:
             cells[cells == self.cells] = DROPPED
+        return cells
+
+    @property
+    def _digits(self) -> int:
+        return decimal_digits(self.lower, self.upper)
+
+    def _amounts(self, column: pa.Array) -> Integers:
+        amounts = amounts_of(_numbers(column).astype(np.float64), self._digits)
         missing = missing_rows(column)
         if missing is not None:
-            cells[missing] = self._missing_cell
-        return cells
+            amounts[missing] = NO_AMOUNT
+        return amounts
+
+    def amount_cells(self, amounts: Integers) -> Integers:
+        return self._located(numbers_of(amounts, self._digits))
+
+
+def _numbers(column: pa.Array) -> AnyArray:
+    return (
+        decimal_values(column) if pa.types.is_decimal(column.type) else fixed_width_values(column)
+    )
 
 
 def _exact_float(column: str, name: str, value: object) -> float:

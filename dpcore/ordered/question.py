@@ -26,11 +26,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Floats, Integers
+from dptrees.dpcore.ordered.counting import OrderedRows
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.dpcore.questions.answer_errors import Differences, Ends, Intervals
-from dptrees.dpcore.questions.messages import Increments, Part
+from dptrees.dpcore.questions.messages import Part
 from dptrees.dpcore.questions.planning import ChunkAnswer
 from dptrees.dpcore.questions.released import CDF as CDF_TABLE
 from dptrees.dpcore.questions.released import NODES, QUANTILES, number_column, tree_and_key
@@ -200,7 +201,7 @@ def _reached(limits: Floats) -> Integers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderedQuestion(TreeQuestion[M]):
+class OrderedQuestion(OrderedRows, TreeQuestion[M]):
     """One tree over an ordered domain: its nodes, CDF and quantiles, however they are measured.
 
     Args:
@@ -239,14 +240,6 @@ class OrderedQuestion(TreeQuestion[M]):
     def is_ordered(self) -> bool:
         """Whether the order of the cells means something; else there are counts alone."""
         return self.domain.is_ordered
-
-    @property
-    def counts_rows(self) -> bool:
-        return not self.domain.counts_units
-
-    def unit_increments(self, rows: Integers) -> Increments | None:
-        cells = self.domain.unit_cells(rows)
-        return None if cells is None else Increments(cells)
 
     @property
     def tree(self) -> UniformTree:
@@ -341,8 +334,8 @@ def ordered_question_from_spec(
         unit: of the release.
         read: takes the mechanism of a specification, for the unit that the domain counts.
     """
-    domain, left = make_domain(spec["domain"]), dict(spec)
-    mechanism, keys = read(left, domain.counted(unit)), keys_from_spec(spec["keys"])
+    domain, left, keys = make_domain(spec["domain"]), dict(spec), keys_from_spec(spec["keys"])
+    mechanism = read(left, domain.counted(unit, keyed=keys is not None))
     return OrderedQuestion.from_spec(left, domain=domain, mechanism=mechanism, keys=keys)
 
 

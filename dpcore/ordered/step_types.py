@@ -314,7 +314,7 @@ def _microsecond_number(moment: datetime) -> int:
 
 
 _INTEGER = StepType(
-    fields=_fields(cells=None),
+    fields=_fields(cells=None) | {"per_unit": None},
     steps="integers",
     is_whole=True,
     has_mean=True,
@@ -332,7 +332,7 @@ _INTEGER = StepType(
 _DURATIONS = {
     unit: replace(
         _INTEGER,
-        fields={**_INTEGER.fields, "unit": "seconds"},
+        fields=_fields(cells=None) | {"unit": "seconds"},
         is_whole=False,
         accepts=_is_duration_or_number,
         columns="a column of durations or of numbers",

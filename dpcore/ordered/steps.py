@@ -7,7 +7,7 @@ of each type of values.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field
 from datetime import datetime, timezone
 from fractions import Fraction
@@ -37,7 +37,8 @@ from dptrees.dpcore.rows.policies import (
     check_policy,
     is_integer,
 )
-from dptrees.dpcore.specification import CONTEXT, Refusal
+from dptrees.dpcore.rows.unit_values import LARGEST_AMOUNT, NO_AMOUNT, UnitValue
+from dptrees.dpcore.specification import CONTEXT, Refusal, coded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +72,7 @@ class StepDomain(OrderedDomain):
             "minutes", "hours" or "days".
         outside: "clamp" (to the first or last cell) or "drop".
         missing: what happens to null, NaN and fractions: "drop", "first" or "last" cell.
+        per_unit: of integers: as of `OrderedDomain`.
         declared: whether the column was declared to have whole numbers. Bounds that are whole
             numbers do not declare it, so columns of floats and of decimals with a fraction are then
             refused. It is not written: the map is the same.
@@ -105,6 +107,7 @@ class StepDomain(OrderedDomain):
     unit: str | None = None
     outside: str = "clamp"
     missing: str = "drop"
+    per_unit: UnitValue | None = field(default=None, metadata=coded(omit=None))
     declared: bool = field(default=True, repr=False, compare=False, metadata=CONTEXT)
     _first: int = field(init=False, repr=False, compare=False)
     _width: int = field(init=False, repr=False, compare=False)
@@ -117,6 +120,7 @@ class StepDomain(OrderedDomain):
         check_column(self.column)
         check_policy(self.column, "outside", self.outside, OUTSIDE_POLICIES)
         check_policy(self.column, "missing", self.missing, MISSING_POLICIES)
+        self._check_per_unit(self.missing)
         first, end = self._find_bound("lower"), self._find_bound("upper")
         if isinstance(self.lower, datetime) and bool(self.lower.tzinfo) != bool(self.upper.tzinfo):
             raise self._refusal(
@@ -136,7 +140,7 @@ class StepDomain(OrderedDomain):
         """Check the fields that some kinds have."""
         if self.kind == "duration" and self.unit not in NANOSECONDS:
             raise self._refusal("unit", f"{self.unit!r} must be one of {', '.join(NANOSECONDS)}.")
-        for name in ("days_per_cell", "unit"):
+        for name in ("days_per_cell", "unit", "per_unit"):
             if name not in self._type.fields and getattr(self, name) is not None:
                 raise self._refusal(name, f"goes with no domain of type {self.kind}.")
 
@@ -171,7 +175,8 @@ class StepDomain(OrderedDomain):
 
     def spec(self) -> dict[str, Any]:
         entries = super().spec()
-        return {name: entries[name] for name in ("kind", "type", "map_version", *self._type.fields)}
+        known = ("kind", "type", "map_version", *self._type.fields)
+        return {name: entries[name] for name in known if name in entries}
 
     @property
     def _type(self) -> StepType:
@@ -183,7 +188,8 @@ class StepDomain(OrderedDomain):
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:
-        return {self.column: self._type.row_type or self._type.value_type}
+        of_rows = pa.float64() if self.per_unit is UnitValue.ROWS else self._type.row_type
+        return {self.column: of_rows or self._type.value_type}
 
     @property
     def _policies(self) -> dict[str, str]:
@@ -268,7 +274,9 @@ class StepDomain(OrderedDomain):
         return to_rows(self._steps_at(np.asarray(cell, np.int64), np.asarray(share, np.float64)))
 
     def _accepts(self, type: pa.DataType) -> str | None:
-        if self.kind == "integer" and not self.declared and has_fractions(type):
+        counts_values = self.per_unit is UnitValue.ROWS  # fractions are values, too
+        undeclared = not self.declared and not counts_values
+        if self.kind == "integer" and undeclared and has_fractions(type):
             return (
                 "a column of integers: for fractions give lower, upper and cells of type number; "
                 "if all values are whole numbers, say type: integer"
@@ -276,25 +284,40 @@ class StepDomain(OrderedDomain):
         return None if self._type.accepts(type) else self._type.columns
 
     def _cell_ids(self, column: pa.Array) -> Integers:
+        return self._mapped(column, self._located, self._missing_cell)
+
+    def _amounts(self, column: pa.Array) -> Integers:
+        return self._mapped(column, _limited, NO_AMOUNT)
+
+    def amount_cells(self, amounts: Integers) -> Integers:
+        cells = np.empty(len(amounts), np.int64)
+        self._located(amounts, cells)
+        return cells
+
+    def _mapped(
+        self, column: pa.Array, read: Callable[[Integers, Integers], None], missing: int
+    ) -> Integers:
+        """What `read` writes of the steps of every row, by blocks; `missing` for the others."""
         decimal = pa.types.is_decimal(column.type)
         values = floored_decimals(column) if decimal else fixed_width_values(column)
         steps_from, out = self._type.steps_from(column.type), np.empty(len(values), np.int64)
         for start in range(0, len(values), BLOCK):
-            steps = steps_from(values[start : start + BLOCK])
-            cells = out[start : start + BLOCK]
-            np.clip(steps, self._first, self._end - 1, out=cells)
-            if self.outside == "drop":
-                outside = cells != steps
-            np.subtract(cells, self._first, out=cells)
-            if self._width > 1:
-                np.floor_divide(cells, self._width, out=cells)
-            if self.outside == "drop":
-                np.copyto(cells, DROPPED, where=outside)
+            read(steps_from(values[start : start + BLOCK]), out[start : start + BLOCK])
         broken = fractions(column) if self._type.is_whole else None
-        for missing in (missing_rows(column), broken):
-            if missing is not None:
-                out[missing] = self._missing_cell
+        for without in (missing_rows(column), broken):
+            if without is not None:
+                out[without] = missing
         return out
+
+    def _located(self, steps: Integers, cells: Integers) -> None:
+        np.clip(steps, self._first, self._end - 1, out=cells)
+        if self.outside == "drop":
+            outside = cells != steps
+        np.subtract(cells, self._first, out=cells)
+        if self._width > 1:
+            np.floor_divide(cells, self._width, out=cells)
+        if self.outside == "drop":
+            np.copyto(cells, DROPPED, where=outside)
 
     def _astray(
         self, column: pa.Array | pa.ChunkedArray, lost: Flags
@@ -347,7 +370,7 @@ class UnitRowsDomain(StepDomain):
     def value_types(self) -> dict[str, pa.DataType]:
         return {}  # a unit may be of any type
 
-    def counted(self, unit: PrivacyUnit) -> PrivacyUnit:
+    def counted(self, unit: PrivacyUnit, *, keyed: bool) -> PrivacyUnit:
         """Each unit once.
 
         Raises:
@@ -368,6 +391,10 @@ class UnitRowsDomain(StepDomain):
 
     def _cell_ids(self, column: pa.Array) -> Integers:
         return np.zeros(len(column), np.int64)
+
+
+def _limited(steps: Integers, amounts: Integers) -> None:
+    np.clip(steps, -LARGEST_AMOUNT, LARGEST_AMOUNT, out=amounts)
 
 
 def _fraction_codes(column: pa.Array) -> Integers:

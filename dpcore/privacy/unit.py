@@ -207,6 +207,18 @@ class PrivacyUnit(Coded):
         """The unit where a tree counts each once, however many rows it has."""
         return replace(self, rows=1, keys=None, rows_per_key=None)
 
+    @property
+    def once_per_key(self) -> PrivacyUnit:
+        """The unit where a tree counts each once under each of at most m keys, however many rows it
+        has there: so many keys as its bounds of keys and rows both allow.
+
+        >>> person = PrivacyUnit(neighbors=Neighbors.ADD_REMOVE, columns=("user",), rows=10, keys=3)
+        >>> person.once_per_key.moved(keyed=True)
+        (3, 3)
+        """
+        keys = min(self.rows, self.keys or self.rows)
+        return replace(self, rows=keys, keys=keys, rows_per_key=1)
+
     def holds(self, other: PrivacyUnit) -> bool:
         """Whether another is the same unit, and no more of it is counted.
 

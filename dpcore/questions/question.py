@@ -77,6 +77,7 @@ from dptrees.dpcore.questions.messages import (
 )
 from dptrees.dpcore.rows.keys import Keys
 from dptrees.dpcore.rows.policies import RowOutcome
+from dptrees.dpcore.rows.unit_values import UnitValue
 from dptrees.dpcore.specification import Coded
 
 R = TypeVar("R", bound="Question")
@@ -383,6 +384,12 @@ class Question(Coded, ABC):
             rows: (units,) the rows of each that a policy keeps, at least 1; or their different
                 cells, where these are counted.
         """
+        return None
+
+    @property
+    def unit_value(self) -> UnitValue | None:
+        """Which value of each unit counts, under each of its keys: put together from the values of
+        `row_increments` before `regrouped`. None where rows count, or units by their rows."""
         return None
 
     @property

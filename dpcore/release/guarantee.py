@@ -72,9 +72,9 @@ def protected_unit(plan: ReleasePlan) -> str:
     run = plan.run
     if run is None or run.max_periods is None:
         period = "" if run is None else " and period"
-        return f"{unit.name}{period} ({unit.bounds_in_words} of each)"
+        return f"{unit.name}{period} ({plan.counted_in_words} of each)"
     periods = f"{run.max_periods} of {run.periods} periods"
-    return f"{unit.name} ({unit.bounds_in_words} of each a period, in at most {periods})"
+    return f"{unit.name} ({plan.counted_in_words} of each a period, in at most {periods})"
 
 
 def invariants(plan: ReleasePlan) -> tuple[str, ...]:
@@ -154,10 +154,24 @@ def _unit(plan: ReleasePlan) -> str:
     as_type = "" if unit.type is None else f", read as {unit.type.value}"
     return (
         f"The privacy unit is {unit.name}{as_type}: all rows of one value{of_period} are protected "
-        f"together. Of each a tree counts {unit.bounds_in_words}{in_each}, which a keyed hash of "
-        f"them chooses; rows whose {unit.name} is null are {nulls}. Who has several values of "
-        f"{unit.name} is protected less, with {times}"
+        f"together. Of each a tree counts {_counted_of_each(plan, in_each)}; rows whose "
+        f"{unit.name} is null are {nulls}. Who has several values of {unit.name} is protected "
+        f"less, with {times}"
     )
+
+
+def _counted_of_each(plan: ReleasePlan, in_each: str) -> str:
+    """How much of a unit is counted, and who chooses it."""
+    values = [each for each in plan.questions if each.unit_value is not None]
+    chosen = f"{plan.counted_in_words}{in_each}, which a keyed hash of them chooses"
+    whole = "put together from all its rows"
+    if not values:
+        return chosen
+    if plan.counts_units:
+        keyed = any(each.is_keyed for each in plan.questions)
+        return f"{chosen if keyed else plan.counted_in_words + in_each}, {whole}"
+    names = ", ".join(each.name for each in values)
+    return f"{chosen} (tree {names}: one value, {whole})"
 
 
 def _counted(plan: ReleasePlan) -> str:

@@ -169,6 +169,24 @@ class ReleasePlan:
             name = "a rho" if is_pure else "an epsilon"
             raise ValueError(f"trees: they spend {name} of {other} beside the budget")
 
+    @property
+    def counts_units(self) -> bool:
+        """Whether units count in all trees, by one value of each, or as different values: no bound
+        of rows concerns any."""
+        units = self.unit.columns
+        return any(each.unit_value is not None for each in self.questions) and all(
+            each.unit_value is not None or (each.kind == "distinct" and each.columns[:1] == units)
+            for each in self.questions
+        )
+
+    @property
+    def counted_in_words(self) -> str:
+        """Describe how much of a unit is counted."""
+        if not self.counts_units:
+            return self.unit.bounds_in_words
+        keys = self.unit.once_per_key.rows if any(each.is_keyed for each in self.questions) else 1
+        return "one value" if keys == 1 else f"at most {keys:,} values"
+
     def _check_selection(self) -> None:
         if self.selection is None:
             return

@@ -158,6 +158,7 @@ class SeriesQuestion(Question):
     counts_rows = first_level()
     regrouped = first_level()
     unit_increments = first_level()
+    unit_value = first_level()
     cell_keys = first_level()
     counter = first_level()
     dense_cells = first_level()

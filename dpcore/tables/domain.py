@@ -259,8 +259,8 @@ class TableDomain(ColumnsDomain):
         if not 2 <= self.cells <= MOST_CELLS:
             raise Refusal("cells", f"{self.cells} is not from 2 to {MOST_CELLS}")
         for axis, size in zip(self.axes, self.sizes, strict=True):
-            if axis.counts_units:
-                raise Refusal("columns", f"{axis.kind} counts units, not rows")
+            if axis.counts_units or axis.per_unit is not None:
+                raise Refusal("columns", f"{axis.column!r} counts units, not rows")
             if size < 2:
                 raise Refusal("columns", f"{axis.column!r} has one cell, so it says nothing")
             if size > MOST_CELLS:

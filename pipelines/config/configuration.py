@@ -571,6 +571,22 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
         report={} if section.report is None else section.report.texts,
         auto_bounds=section.privacy.auto_bounds,
     )
+    unit = section.privacy.unit
+    for place, tree in enumerate(section.trees):
+        if not unit and getattr(tree.domain, "per_unit", None) is not None:
+            raise ConfigurationError(
+                f"{source}: trees[{place}].domain.per_unit: needs a privacy unit that is not the "
+                "row; name its column: privacy.unit"
+            )
+    if (
+        unit
+        and section.privacy.max_rows is None
+        and not all(_counts_units(tree, unit) for tree in section.trees)
+    ):
+        raise ConfigurationError(
+            f"{source}: privacy.max_rows: is required if the unit is not the row "
+            f"({', '.join(unit)}): the number of its rows that a tree counts"
+        )
     _ = configuration.sharing_selection  # refused here where it cannot be
     if configuration.selections and series is not None:
         first = min(configuration.selections.values())
@@ -586,6 +602,14 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
             "same, so choose them in a separate release, or give them"
         )
     return configuration
+
+
+def _counts_units(tree: TreeSection, unit: tuple[str, ...]) -> bool:
+    """Whether a tree counts units and not rows, so that no bound of rows concerns it."""
+    domain = tree.domain
+    if domain.kind == "distinct":
+        return (domain.column,) == unit
+    return bool(getattr(domain, "counts_units", False) or getattr(domain, "per_unit", None))
 
 
 def _tree_request(tree: TreeSection) -> Any:

@@ -22,6 +22,7 @@ from dptrees.dpcore.ordered.domain_kinds import (
     make_domain,
 )
 from dptrees.dpcore.ordered.steps import StepDomain
+from dptrees.dpcore.rows.unit_values import UnitValue
 from dptrees.dpcore.tables.domain import DEFAULT_CELLS, TableDomain
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.document import RuleBroken, from_dpcore, moment, shown
@@ -53,6 +54,7 @@ _KEYS: dict[str, Schema] = {
     "out_of_range": words("clamp", "drop"),
     "unknown": words("drop", "first", "last"),
     "missing": words("drop", "first", "last"),
+    "per_unit": words(*(each.value for each in UnitValue)),
 }
 _KIND = rules.choice("ordered")
 _TYPE = rules.choice(*DOMAIN_KINDS)
@@ -353,6 +355,8 @@ def _axis(place: int, section: Mapping[str, Any], depth: int, *, long: bool) -> 
 def _one_of_several(section: Mapping[str, Any], cells: int) -> dict[str, Any]:
     """The section of one column of several; numbers without stated cells have so many."""
     given = dict(section)
+    if "per_unit" in given:
+        raise RuleBroken("goes with a tree of one column alone", at=".per_unit")
     if needs_cells(given):
         given["cells"] = cells
     if given.get("type") != "category" and "categories" not in given:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 CELLS = 1024
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _PRIVATE = "private"
+_ROWS = "rows"
 _WITH_CELLS = (float, Decimal, datetime)
 
 Bounds: TypeAlias = tuple[Any, Any]
@@ -46,6 +47,7 @@ class Request:
         rows: the data, as for `dptrees.release`.
         privacy: the section ``privacy``: the privacy budget and the privacy unit.
         groups: the section ``group_by`` of the next queries; None: all rows.
+        value: the value of a privacy unit that the next queries are about; None: rows.
         trees: the section ``trees``, of the queries so far.
 
     >>> request = Request(rows=None, privacy={"neighbors": "add_remove", "epsilon": 1})
@@ -63,6 +65,7 @@ class Request:
     rows: Any
     privacy: Mapping[str, Any]
     groups: Mapping[str, Any] | None = None
+    value: str | None = None
     trees: tuple[Mapping[str, Any], ...] = ()
 
     def by(
@@ -99,6 +102,31 @@ class Request:
             )
         return replace(self, groups={**named, "keys": keys})
 
+    def per(self, unit: str | Sequence[str] | None, value: str = "sum") -> Request:
+        """Ask the next queries about privacy units, each with one value, and not about their rows.
+
+            dptrees.of(rows, epsilon=1, unit="user").per("user").total("revenue", (0, 300))
+
+        The values of a unit's rows (in a group) are added up first; the bounds are those of the
+        sum. So a unit counts once, however many rows it has. `total` is then the total of all sums,
+        `mean` their mean, `count` the number of units.
+
+        Args:
+            unit: the privacy unit, as in `of`; None: the next queries are about rows again.
+            value: "sum", "mean", "smallest" or "largest" of the values of a unit's rows; or "rows",
+                the number of its rows that have a value.
+
+        Raises:
+            Error: if it is not the privacy unit.
+        """
+        if unit is None:
+            return replace(self, value=None)
+        columns, own = ([each] if isinstance(each, str) else each for each in (unit, self._unit))
+        if list(columns) != list(own):
+            named = ", ".join(own) or "the row"
+            raise Error(f"per: {unit!r} is not the privacy unit, {named}; name it by of(unit=...)")
+        return replace(self, value=value)
+
     def count(
         self,
         column: str | None = None,
@@ -107,7 +135,7 @@ class Request:
         name: str | None = None,
         weight: float | None = None,
     ) -> Request:
-        """Count the rows with each value of a column, or in each group.
+        """Count the rows with each value of a column, or in each group; after `per`, the units.
 
         Args:
             column: the column to count; None: the column of the groups.
@@ -120,6 +148,11 @@ class Request:
             Error: if there are no values, and no groups of one column.
         """
         without = self
+        if self.value is not None:
+            if column is not None or len(self._unit) > 1:
+                raise Error("count: after per, count() has no column, and the unit has one")
+            units = self.per(None).distinct(self._unit[0], name=name, weight=weight)
+            return replace(units, value=self.value)
         if column is None:
             groups = self.groups or {}
             if "column" not in groups or groups["keys"] == _PRIVATE:
@@ -221,6 +254,8 @@ class Request:
         """
         lower, upper = _pair(bounds)
         domain = {"lower": lower, "upper": upper}
+        if self.value == _ROWS:
+            domain = self._domain(column, bounds, None)
         return self._with(column, domain, "mean", name, objective="mean", weight=weight)
 
     def total(self, column: str, bounds: Bounds, **more: Any) -> Request:
@@ -346,6 +381,12 @@ class Request:
             raise Error("output: a session makes releases in memory; Release.save writes one")
         return session.release(self.rows, self.config, key=key)
 
+    @property
+    def _unit(self) -> Sequence[str]:
+        """The columns of the privacy unit; none: it is the row."""
+        unit = self.privacy.get("unit", "row")
+        return () if unit == "row" else [unit] if isinstance(unit, str) else unit
+
     def _domain(self, column: str, bounds: Bounds, cells: int | None) -> dict[str, Any]:
         """Return the keys of a domain whose first and last value are the bounds."""
         lower, upper = _pair(bounds)
@@ -355,7 +396,7 @@ class Request:
                 raise Error(f"bounds: auto goes with a number, not {stated[0]!r}; state both")
             return {"lower": lower, "upper": upper, "cells": CELLS if cells is None else cells}
         are_whole = all(isinstance(each, Integral) for each in bounds)
-        if are_whole and lower <= upper:
+        if are_whole and self.value != _ROWS and lower <= upper:
             type = column_type(self.rows, column)
             if type is not None and has_fractions(type):
                 return _rounded_domain(int(lower), int(upper), cells)
@@ -372,6 +413,10 @@ class Request:
         if chosen in taken:
             raise Error(f"name: there is a query called {chosen!r} already; give it another name")
         by = None if domain.get("kind") == "sparse" else self.groups
+        if self.value is not None:
+            if "kind" in domain:
+                raise Error(f"{kind}: counts rows, not units; begin with per(None)")
+            domain = {**domain, "per_unit": self.value}
         tree = {"name": chosen, "domain": {"column": column, **domain}, "group_by": by, **keys}
         return replace(self, trees=(*self.trees, without_none(tree)))
 

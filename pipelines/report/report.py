@@ -271,7 +271,7 @@ def _period(release: ReleasedTables) -> dict[str, str] | None:
 
 def _bounds(plan: ReleasePlan) -> str:
     """Which rows are counted, beside their number; nothing where all are."""
-    return "" if plan.unit.is_row else f"{plan.unit.bounds_in_words} of each {plan.unit.name}"
+    return "" if plan.unit.is_row else f"{plan.counted_in_words} of each {plan.unit.name}"
 
 
 def _render(**values: object) -> str:
@@ -382,16 +382,26 @@ def _protected(plan: ReleasePlan) -> dict[str, str]:
     return {
         "protected": protected_in_words(plan),
         "hidden": f"a value of {unit.name} is in the data, and which values its rows have{period}",
-        "left_out": f"{capitalized(_counted_rows(plan))} of each {unit.name} are counted. All "
-        "numbers are about the counted rows, not about the dropped ones."
+        "left_out": _left_out(plan)
         + "".join(f" {words}" for words in cost_in_words(plan.questions)),
         "counted": counted,
     }
 
 
+def _left_out(plan: ReleasePlan) -> str:
+    unit = plan.unit.name
+    if plan.counts_units:
+        values = f"{capitalized(_counted_rows(plan))} of each {unit}"
+        return f"{values}, put together from all its rows, is all that counts."
+    return (
+        f"{capitalized(_counted_rows(plan))} of each {unit} are counted. All numbers are about the "
+        "counted rows, not about the dropped ones."
+    )
+
+
 def _counted_rows(plan: ReleasePlan) -> str:
     """How much of a unit is counted."""
-    rows, run = plan.unit.bounds_in_words, plan.run
+    rows, run = plan.counted_in_words, plan.run
     if run is None:
         return rows
     if run.max_periods is None:

@@ -164,6 +164,8 @@ def mean_error(errors: Mapping[str, tuple[Fraction, float]]) -> float:
 
 def counts_units(question: Question) -> bool:
     """Whether a tree counts each unit once, so that no bound concerns it."""
+    if question.unit_value is not None:
+        return True
     return question.unit_increments(np.ones(1, np.int64)) is not None
 
 

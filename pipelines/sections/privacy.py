@@ -125,12 +125,6 @@ class PrivacySection(Section):
 
     @section_rule(mode="after")
     def _bounded_unit(self) -> Self:
-        if self.unit and self.max_rows is None:
-            raise RuleBroken(
-                f"is required if the unit is not the row ({', '.join(self.unit)}): the number of "
-                "its rows that a tree counts",
-                at=".max_rows",
-            )
         for name in ("max_rows", "max_keys", "max_rows_per_key", "null_unit", "unit_type"):
             if not self.unit and getattr(self, name) not in (None, 1):
                 raise RuleBroken(
@@ -166,7 +160,7 @@ class PrivacySection(Section):
         return PrivacyUnit(
             neighbors=neighbors,
             columns=self.unit,
-            rows=_or_one(self.max_rows) or 1,
+            rows=_or_one(self.max_rows) or _or_one(self.max_keys) or 1,
             keys=_or_one(self.max_keys),
             rows_per_key=self.max_rows_per_key,
             nulls=NullUnits(self.null_unit or "drop"),
@@ -308,6 +302,11 @@ def auto_range(tree: Mapping[str, Any]) -> AutoRange | None:
     kind = domain.get("type", "number")
     given = {side: domain.get(side) for side in (LOWER, UPPER) if side not in wanted}
     is_known = kind in AUTO_TYPES and "categories" not in domain and "values" not in domain
+    if wanted and "per_unit" in domain:
+        raise RuleBroken(
+            "auto chooses bounds for values of rows, not of units; write a value here",
+            at=f".domain.{wanted[0]}",
+        )
     if not wanted or not is_known or not all(map(_is_number, given.values())):
         return None
     integers = kind == "integer"

@@ -363,7 +363,13 @@ def counted_note(question: Question) -> str | None:
     if note is not None:
         return note
     unit = _unit(question)
-    if unit is None or unit.is_row or not question.counts_rows:
+    if unit is None or unit.is_row:
+        return None
+    if question.unit_value is not None:
+        column, keys = question.domain.column, unit.keys  # type: ignore[attr-defined]
+        under = f", in at most {keys:,} group{'s' * (keys > 1)}" if keys else ""
+        return f"counts each {unit.name} once{under}: {question.unit_value.in_words(column)}"
+    if not question.counts_rows:
         return None
     return f"counts {unit.bounds_in_words} of each {unit.name}"
 

@@ -37,6 +37,7 @@ class Tree:
 
     name = "tree"
     counts_unit_cells = False
+    unit_value = None
     counted_periods = None
 
     def __init__(self, unit: PrivacyUnit, *, keyed: bool = False) -> None:
