@@ -32,9 +32,9 @@ from dptrees.dpcore.choices.key_selection import counted_once
 from dptrees.dpcore.noise.laws import NoiseLaw, exact_scale
 from dptrees.dpcore.noise.randomness import KeyedBlocks
 from dptrees.dpcore.noise.source import LARGEST_DIVIDED, KeyedChoices, NoiseSource, add_noise
-from dptrees.dpcore.ordered.counting import OrderedRows
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.ordered.question import OrderedRows
 from dptrees.dpcore.privacy.composition import Spending, moved_of_levels
 from dptrees.dpcore.privacy.sensitivity import distinct_sensitivity, noise_law, split_sensitivity
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit

@@ -36,9 +36,9 @@ from dptrees.dpcore.exponential.quantiles import (
 )
 from dptrees.dpcore.levels.workload import OrderedWorkload, Planner, ReadAs, Reasons, Values
 from dptrees.dpcore.noise.source import NoiseSource
-from dptrees.dpcore.ordered.counting import OrderedRows
 from dptrees.dpcore.ordered.domain import OrderedDomain
 from dptrees.dpcore.ordered.domain_kinds import make_domain
+from dptrees.dpcore.ordered.question import OrderedRows
 from dptrees.dpcore.privacy.unit import Measure, PrivacyUnit
 from dptrees.dpcore.questions.messages import (
     Drawn,

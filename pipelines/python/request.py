@@ -107,7 +107,7 @@ class Request:
 
             dptrees.of(rows, epsilon=1, unit="user").per("user").total("revenue", (0, 300))
 
-        The values of a unit's rows (in a group) are added up first; the bounds are those of the
+        The values of a unit's rows (in a group) are added up first, and the bounds clamp the
         sum. So a unit counts once, however many rows it has. `total` is then the total of all sums,
         `mean` their mean, `count` the number of units.
 

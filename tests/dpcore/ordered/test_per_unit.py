@@ -204,7 +204,7 @@ def test_amounts_of_units_are_those_of_whole_numbers(units: list[list[int]], tim
     counts = np.full(len(amounts), times)
     sums = [min(max(times * sum(each), -LARGEST_AMOUNT), LARGEST_AMOUNT) for each in ordered]
     found = unit_amounts(UnitValue.SUM, starts, amounts, counts).tolist()
-    # A sum of exactly 2^62 counts as one less than it, which no bound can tell.
+    # A sum of exactly 2^62 counts as one less than it, and no bound is near it.
     assert all(
         abs(one - other) <= (abs(other) == LARGEST_AMOUNT)
         for one, other in zip(found, sums, strict=True)
