@@ -103,7 +103,7 @@ class Request:
         return replace(self, groups={**named, "keys": keys})
 
     def per(self, unit: str | Sequence[str] | None, value: str = "sum") -> Request:
-        """Ask the next queries about privacy units, each with one value, and not about their rows.
+        """Make the next queries about privacy units, each with one value, and not about their rows.
 
             dptrees.of(rows, epsilon=1, unit="user").per("user").total("revenue", (0, 300))
 
