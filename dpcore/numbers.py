@@ -321,6 +321,10 @@ class DistinctQuestion(NumberQuestion, ShardedKeys):
         super().__post_init__()
 
     @property
+    def counts_units(self) -> bool:
+        return self.domain.columns == self.unit.columns
+
+    @property
     def bound(self) -> dict[str, int]:
         return {"max_values": self.max_values}
 

@@ -393,6 +393,11 @@ class Question(Coded, ABC):
         return None
 
     @property
+    def counts_units(self) -> bool:
+        """Whether units count, by one value or as different values, and no bound of rows does."""
+        return self.unit_value is not None
+
+    @property
     def counts_unit_cells(self) -> bool:
         """Whether units count by how many different cells they have, and not by their rows."""
         return False

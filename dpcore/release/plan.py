@@ -173,11 +173,8 @@ class ReleasePlan:
     def counts_units(self) -> bool:
         """Whether units count in all trees, by one value of each, or as different values: no bound
         of rows concerns any."""
-        units = self.unit.columns
-        return any(each.unit_value is not None for each in self.questions) and all(
-            each.unit_value is not None or (each.kind == "distinct" and each.columns[:1] == units)
-            for each in self.questions
-        )
+        has_values = any(each.unit_value is not None for each in self.questions)
+        return has_values and all(each.counts_units for each in self.questions)
 
     @property
     def counted_in_words(self) -> str:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dptrees.dpcore.ordered.columns import ColumnsQuestion
 from dptrees.dpcore.rows.policies import FRACTION
 from dptrees.pipelines.check.places import NOT_FOR_PUBLICATION, Finding, several
 from dptrees.pipelines.check.release_check import check_release
@@ -129,7 +128,7 @@ def tree_advice(tree: TreeTally, check: InputCheck) -> Iterator[str]:
         elif cause.cause == "unknown" and any(look != look.strip() for look in cause.looks):
             how = ": see input.trim (docs/csv.md)" if is_csv else ""
             yield f"{cause.column} has values with blanks around them{how}"
-    for axis in tree.question.domain.axes if isinstance(tree.question, ColumnsQuestion) else ():
+    for axis in getattr(getattr(tree.question, "domain", None), "axes", ()):
         types = {each.columns.get(axis.column, "") for each in check.layouts}
         if axis.kind == "number" and any(map(_INTEGERS.fullmatch, types)):
             yield f"{axis.column} has whole numbers; synthetic rows have them with type: integer"

@@ -581,7 +581,7 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
     if (
         unit
         and section.privacy.max_rows is None
-        and not all(_counts_units(tree, unit) for tree in section.trees)
+        and not all(tree.counts_units(unit) for tree in section.trees)
     ):
         raise ConfigurationError(
             f"{source}: privacy.max_rows: is required if the unit is not the row "
@@ -602,14 +602,6 @@ def checked_configuration(values: object, source: str, given: Mapping[str, str])
             "same, so choose them in a separate release, or give them"
         )
     return configuration
-
-
-def _counts_units(tree: TreeSection, unit: tuple[str, ...]) -> bool:
-    """Whether a tree counts units and not rows, so that no bound of rows concerns it."""
-    domain = tree.domain
-    if domain.kind == "distinct":
-        return (domain.column,) == unit
-    return bool(getattr(domain, "counts_units", False) or getattr(domain, "per_unit", None))
 
 
 def _tree_request(tree: TreeSection) -> Any:

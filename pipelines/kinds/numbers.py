@@ -129,6 +129,7 @@ class DistinctTree(KnownLeavesSection):
         **dict.fromkeys(("measure", "invariants", "node_weights"), "belongs to a hierarchy"),
     }
     domain: Annotated[DistinctDomain, PlainValidator(read_distinct), WithJsonSchema(_SCHEMA)]
+
     max_values: Annotated[int | None, PlainValidator(rules.Whole(1, MOST_ROWS))] = None
     to_date: Annotated[bool, PlainValidator(rules.truth)] = False
 
@@ -142,6 +143,9 @@ class DistinctTree(KnownLeavesSection):
                 "has no effect beside to_date; say privacy.unit_type", at=".domain.type"
             )
         return self
+
+    def counts_units(self, unit: tuple[str, ...]) -> bool:
+        return (self.domain.column,) == unit
 
     def workload(self) -> Workload[Any]:
         if self.to_date:

@@ -352,6 +352,16 @@ class TreeSection(Section):
         """How many leaves it has under a key; None where nobody lists them."""
         return None
 
+    def counts_units(self, unit: tuple[str, ...]) -> bool:
+        """Whether privacy units count and not rows, so that no bound of rows concerns it.
+
+        Args:
+            unit: the columns of the privacy unit.
+        """
+        domain = self.domain
+        has_values = getattr(domain, "per_unit", None) is not None
+        return has_values or getattr(domain, "counts_units", False)
+
     def describe_rule(self, key: str, rule: str, guarantee: Guarantee) -> str:
         """What is said of a choice that dpcore refused once the budget was known.
 
