@@ -25,7 +25,7 @@ from dptrees.dpcore.privacy.composition import Spending
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.dpcore.questions.question import Question
 from dptrees.dpcore.questions.released import Answer, Released, quantile_number
-from dptrees.dpcore.rows.policies import RowOutcome
+from dptrees.dpcore.rows.policies import MISSING_VALUE, RowOutcome
 from dptrees.dpcore.specification import Coded, Refusal, coded
 
 # The most synthetic rows that are drawn at once.
@@ -69,9 +69,19 @@ class ColumnsDomain(Coded):
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """(d,) the cells of each column that are counted."""
+        cells = zip(self.axes, self.widths, strict=True)
         return tuple(
-            -(-axis.cells // width) for axis, width in zip(self.axes, self.widths, strict=True)
+            -(-axis.cells // width) + self.has_missing(place)
+            for place, (axis, width) in enumerate(cells)
         )
+
+    def has_missing(self, place: int) -> bool:
+        """Whether the last counted cell of a column is of its missing values."""
+        return False
+
+    def present(self, place: int) -> int:
+        """Number of the counted cells of a column that are of values."""
+        return self.sizes[place] - self.has_missing(place)
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:
@@ -109,11 +119,15 @@ class ColumnsDomain(Coded):
         Raises:
             ValueError: a column's type cannot be used.
         """
-        cells = [axis.cell_ids(columns[axis.column]) for axis in self.axes]
+        cells = [self._cells(place, columns[name]) for place, name in enumerate(self.columns)]
         if not self.drops_rows:
             return cells, None
         kept = np.logical_and.reduce([each >= 0 for each in cells])
         return (cells, None) if kept.all() else ([each[kept] for each in cells], kept)
+
+    def _cells(self, place: int, column: pa.Array) -> Integers:
+        """(rows,) the cell of each row in a column's domain, below 0 if a policy drops the row."""
+        return self.axes[place].cell_ids(column)
 
     def find_column(self, column: str) -> int:
         """The place of a column.
@@ -298,12 +312,15 @@ class ReleasedColumns(Released):
     def _cells(self, place: int, lower: object, upper: object) -> tuple[int, int]:
         """The counted cells between two values of a column."""
         axis = self.question.domain.axes[place]
+        present = self.question.domain.present(place)
+        if lower == upper and self._is_missing(place, lower):
+            return present, present + 1
         is_one = lower == upper and lower not in _OPEN and not axis.has_intervals
         if is_one and not self.orders_categories:
             cell = axis.find_cell(lower)
             return cell, cell + 1
         start = 0 if lower in _OPEN else self._boundary(place, lower)
-        stop = self.question.domain.sizes[place] if upper in _OPEN else self._boundary(place, upper)
+        stop = present if upper in _OPEN else self._boundary(place, upper)
         if start > stop:
             raise ValueError(f"box: {lower} is above {upper}")
         return start, stop
@@ -313,12 +330,16 @@ class ReleasedColumns(Released):
         domain = self.question.domain
         below = int(domain.axes[place].find_boundary(value))
         if below == domain.axes[place].cells:
-            return int(domain.sizes[place])
+            return int(domain.present(place))
         return int(below // domain.widths[place])
+
+    def _is_missing(self, place: int, value: object) -> bool:
+        """Whether a literal represents the missing values of a column, which have a cell."""
+        return value == MISSING_VALUE and bool(self.question.domain.has_missing(place))
 
     def _is_edge(self, place: int, value: object) -> bool:
         """Whether a value is an edge of a counted cell, or open."""
-        if value in _OPEN:
+        if value in _OPEN or self._is_missing(place, value):
             return True
         domain = self.question.domain
         axis, width = domain.axes[place], domain.widths[place]

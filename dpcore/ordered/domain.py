@@ -38,7 +38,10 @@ _TIMES = ("date", "timestamp", "time")
 _OF_NUMBERS, _OF_TIME = ("below {}", "{} and above"), ("before {}", "{} and later")
 # Columns of the name that a quantile or an end of its interval has where it has one.
 _IN_WORDS = {"value": "in_words", "ci_low": "ci_low_in_words", "ci_high": "ci_high_in_words"}
-MISSING_POLICIES = ("drop", "first", "last")
+UNKNOWN_POLICIES = ("drop", "first", "last")
+# In a table of columns, missing values may have one more cell, the last.
+CATEGORY = "category"
+MISSING_POLICIES = (*UNKNOWN_POLICIES, CATEGORY)
 
 
 class OrderedDomain(Coded, ABC):
@@ -60,6 +63,7 @@ class OrderedDomain(Coded, ABC):
     kind: str
     column: str
     cells: int
+    missing: str
 
     @property
     @abstractmethod
@@ -69,7 +73,8 @@ class OrderedDomain(Coded, ABC):
     @property
     def drops_rows(self) -> bool:
         """Whether a policy can drop a row, so that N cannot be public."""
-        return "drop" in self._policies.values()
+        # Only a table has a cell for the category.
+        return not {"drop", CATEGORY}.isdisjoint(self._policies.values())
 
     @property
     def is_ordered(self) -> bool:
@@ -229,6 +234,11 @@ class OrderedDomain(Coded, ABC):
         """
         self.check_type(column.type)
         return map_chunks(column, self._cell_ids, self._missing_cell)
+
+    def is_missing(self, column: pa.Array | pa.ChunkedArray) -> Flags:
+        """Whether each row has no value, (rows,): null, NaN, or a fraction where only whole numbers
+        are values."""
+        return missing_flags(column)
 
     def labels(self, start: int, stop: int) -> pa.StringArray:
         """Labels of cells start..stop-1: "[lower, upper)", or the one value of a cell.
@@ -460,12 +470,12 @@ class OrderedDomain(Coded, ABC):
 
 
 def policy_cell(policy: str, cells: int) -> int:
-    """The cell that a policy sends a row to: -1 (drop), 0 (first) or K - 1 (last).
+    """The cell that a policy sends a row to: -1 (none of the domain's), 0 (first) or K - 1 (last).
 
     >>> [policy_cell(policy, 10) for policy in MISSING_POLICIES]
-    [-1, 0, 9]
+    [-1, 0, 9, -1]
     """
-    return {"drop": DROPPED, "first": 0, "last": cells - 1}[policy]
+    return {"first": 0, "last": cells - 1}.get(policy, DROPPED)
 
 
 def interval_labels(

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.ordered.domain import (
     MISSING_POLICIES,
+    UNKNOWN_POLICIES,
     OrderedDomain,
     check_cells,
     policy_cell,
@@ -93,7 +94,7 @@ class CategoryDomain(OrderedDomain):
 
     def __post_init__(self) -> None:
         check_column(self.column)
-        check_policy(self.column, "unknown", self.unknown, MISSING_POLICIES)
+        check_policy(self.column, "unknown", self.unknown, UNKNOWN_POLICIES)
         check_policy(self.column, "missing", self.missing, MISSING_POLICIES)
         if not isinstance(self.ordered, bool):
             raise Refusal.from_value(

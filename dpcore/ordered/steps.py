@@ -319,6 +319,12 @@ class StepDomain(OrderedDomain):
         if self.outside == "drop":
             np.copyto(cells, DROPPED, where=outside)
 
+    def is_missing(self, column: pa.Array | pa.ChunkedArray) -> Flags:
+        missing = super().is_missing(column)
+        if self._type.is_whole:
+            missing |= map_chunks(column, _fraction_codes, 0) == 1
+        return missing
+
     def _astray(
         self, column: pa.Array | pa.ChunkedArray, lost: Flags
     ) -> Iterator[tuple[str, str, Flags]]:

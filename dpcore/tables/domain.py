@@ -20,9 +20,11 @@ import pyarrow as pa
 
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.ordered.columns import ColumnsDomain
+from dptrees.dpcore.ordered.domain import CATEGORY
 from dptrees.dpcore.questions.messages import Counter, Increments, Partial, Place
 from dptrees.dpcore.rows.columns import pack
 from dptrees.dpcore.rows.numbers import text_buffers
+from dptrees.dpcore.rows.policies import MISSING_VALUE
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.tables.plan import MOST_COLUMNS, MOST_COUNTERS, TableShape
 
@@ -243,6 +245,15 @@ class TableDomain(ColumnsDomain):
     ([[0, 24], [1, 0]], [0, 2])
     >>> people.label(0, np.array([0, 24])), people.label(1, np.array([0, 1]))
     ('age [0, 4) or [96, 100)', 'sex female or male')
+
+    The category of missing values is one more cell, behind the others:
+
+    >>> apart = TableDomain(axes=(people.axes[0], CategoryDomain(
+    ...     column="sex", categories=("female", "male"), missing="category")))
+    >>> apart.sizes, apart.label(1, np.array([1, 2]))
+    ((100, 3), 'sex male or missing')
+    >>> apart.row_codes({"age": pa.array([3]), "sex": pa.array([None], pa.string())})
+    ([array([3]), array([2])], None)
     """
 
     kind: ClassVar[str] = "table"
@@ -263,7 +274,13 @@ class TableDomain(ColumnsDomain):
                 raise Refusal("columns", f"{axis.column!r} counts units, not rows")
             if size < 2:
                 raise Refusal("columns", f"{axis.column!r} has one cell, so it says nothing")
-            if size > MOST_CELLS:
+            if MISSING_VALUE in getattr(axis, "categories", ()) and axis.missing == CATEGORY:
+                raise Refusal(
+                    "columns",
+                    f"{axis.column!r} lists {MISSING_VALUE!r}, which is the "
+                    "category of its missing values; call the listed one another name",
+                )
+            if size - (axis.missing == CATEGORY) > MOST_CELLS:
                 raise Refusal(
                     "columns",
                     f"{axis.column!r} has {size} categories; a column of a table has at most "
@@ -285,10 +302,19 @@ class TableDomain(ColumnsDomain):
             -(-axis.cells // self.cells) if axis.has_intervals else 1 for axis in self.axes
         )
 
+    def has_missing(self, place: int) -> bool:
+        return self.axes[place].missing == CATEGORY
+
+    @property
+    def drops_rows(self) -> bool:
+        return any("drop" in policies.values() for policies in self.policies.values())
+
     @cached_property
     def shape(self) -> TableShape:
         """The layout of the counts."""
-        return TableShape(sizes=self.sizes, ordered=tuple(axis.is_ordered for axis in self.axes))
+        ordered = tuple(axis.is_ordered for axis in self.axes)
+        apart = tuple(each and self.has_missing(place) for place, each in enumerate(ordered))
+        return TableShape(sizes=self.sizes, ordered=ordered, apart=apart if any(apart) else ())
 
     def row_codes(self, columns: Mapping[str, pa.Array]) -> tuple[list[Integers], Integers | None]:
         """The cells of the rows that every policy keeps.
@@ -304,10 +330,15 @@ class TableDomain(ColumnsDomain):
             ValueError: a column's type cannot be used.
         """
         codes, kept = self.kept_cells(columns)
-        for code, width in zip(codes, self.widths, strict=True):
-            if width > 1:
-                code //= width
         return codes, None if kept is None else np.flatnonzero(kept)
+
+    def _cells(self, place: int, column: pa.Array) -> Integers:
+        cells, width = super()._cells(place, column), self.widths[place]
+        if width > 1:
+            cells //= width
+        if self.has_missing(place):
+            cells[self.axes[place].is_missing(column)] = self.present(place)
+        return cells
 
     def leaf_counts(self, columns: Mapping[str, pa.Array]) -> Integers:
         """Exact counts of all columns and all pairs of some rows, (length,) of `shape`.
@@ -322,9 +353,10 @@ class TableDomain(ColumnsDomain):
         return self.shape.merged([partial.data]).counts
 
     def starts(self, place: int) -> Integers:
-        """(size + 1,) the first cell of a column's domain of each cell of the tables, and K."""
+        """(n + 1,) the first cell of a column's domain of each of the n cells of the tables that
+        are of values, and K."""
         axis, width = self.axes[place], self.widths[place]
-        return np.minimum(np.arange(self.sizes[place] + 1) * width, axis.cells)
+        return np.minimum(np.arange(self.present(place) + 1) * width, axis.cells)
 
     def label(self, place: int, cells: Integers, *, clamped: bool = False) -> str:
         """The name of a column and the label of some of its cells in the tables.
@@ -337,10 +369,12 @@ class TableDomain(ColumnsDomain):
         axis, starts = self.axes[place], self.starts(place)
         if not len(cells):
             return f"{axis.column} nothing"
-        runs = cell_runs(cells) if axis.has_intervals else [(each, each + 1) for each in cells]
-        ends = starts[np.array(runs)]
+        values = cells[cells < self.present(place)]
+        runs = cell_runs(values) if axis.has_intervals else [(each, each + 1) for each in values]
+        ends = starts[np.array(runs, np.int64).reshape(-1, 2)]
         texts = axis.range_labels(ends[:, 0], ends[:, 1]).to_pylist()
         if clamped:
             words = [axis.clamped_label(int(start), int(stop)) for start, stop in ends]
             texts = [said or text for said, text in zip(words, texts, strict=True)]
+        texts += [MISSING_VALUE] * (len(values) < len(cells))
         return f"{axis.column} {listed(texts)}"

@@ -48,6 +48,7 @@ def pair_groups(
     estimates: tuple[Floats, Floats],
     ordered: tuple[bool, bool],
     noise: float,
+    apart: tuple[bool, bool] = (False, False),
 ) -> tuple[Integers, Integers]:
     """The group of each cell of both columns of a pair, (n_i,) and (n_j,), numbered from 0.
 
@@ -56,14 +57,15 @@ def pair_groups(
         estimates: (n_i,) and (n_j,) of the columns' counts, of one sum.
         ordered: whether each column is.
         noise: the mean size of the noise of one cell of the pair's table, in rows.
+        apart: whether the last cell of each column is apart from the order of the others.
     """
     first, second = (group_sums(*each) for each in zip(estimates, bases, strict=True))
     rows = float(np.cumsum(first)[-1])
     cells = max(_LEAST_CELLS, rows / (ROWS_PER_NOISE * noise))
     numbers = _numbers(len(first), len(second), cells)
     return (
-        column_groups(first, numbers[0], ordered=ordered[0])[bases[0]],
-        column_groups(second, numbers[1], ordered=ordered[1])[bases[1]],
+        column_groups(first, numbers[0], ordered=ordered[0], apart=apart[0])[bases[0]],
+        column_groups(second, numbers[1], ordered=ordered[1], apart=apart[1])[bases[1]],
     )
 
 
@@ -79,19 +81,23 @@ def _numbers(first: int, second: int, cells: float) -> tuple[int, int]:
     return int(side), int(side)
 
 
-def column_groups(estimate: Floats, groups: int, *, ordered: bool) -> Integers:
+def column_groups(estimate: Floats, groups: int, *, ordered: bool, apart: bool = False) -> Integers:
     """(n,) the group of each cell of a column.
 
     Args:
         estimate: (n,) of the counts, at least 0.
         groups: the most.
         ordered: whether neighbors are grouped; else the largest cells remain.
+        apart: whether the last cell is a group of its own, even if one group is the most.
 
     >>> column_groups(np.array([5.0, 1.0, 1.0, 3.0]), 3, ordered=True).tolist()
     [0, 1, 1, 2]
     >>> column_groups(np.array([1.0, 5.0, 1.0, 3.0]), 3, ordered=False).tolist()
     [2, 0, 2, 1]
     """
+    if apart:
+        inside = column_groups(estimate[:-1], max(1, groups - 1), ordered=ordered)
+        return np.append(inside, inside.max() + 1)
     cells = len(estimate)
     if cells <= groups:
         return np.arange(cells)
@@ -183,14 +189,18 @@ def estimated_columns(
         plan: their noise, and which columns are ordered.
         rows: the sum of the estimates.
     """
-    variance = plan.variance(plan.column_amount)
+    variance, shape = plan.variance(plan.column_amount), plan.shape
     return [
-        column_estimate(each, variance, rows, ordered=plan.shape.is_ordered(column))
+        column_estimate(
+            each, variance, rows, ordered=shape.is_ordered(column), apart=shape.is_apart(column)
+        )
         for column, each in enumerate(columns)
     ]
 
 
-def column_estimate(counts: Integers, variance: float, rows: float, *, ordered: bool) -> Floats:
+def column_estimate(
+    counts: Integers, variance: float, rows: float, *, ordered: bool, apart: bool = False
+) -> Floats:
     """(n,) estimates of a column's counts, at least 0, that add up to the number of rows.
 
     Args:
@@ -198,10 +208,12 @@ def column_estimate(counts: Integers, variance: float, rows: float, *, ordered: 
         variance: of each, in rows^2.
         rows: their sum.
         ordered: whether neighbors are alike.
+        apart: whether the last cell is apart from the order of the others.
     """
     estimate = counts.astype(np.float64)
-    if ordered and len(counts) >= _FEWEST_CELLS:
-        estimate = averaged_cells(estimate, variance)
+    inside = estimate[: len(counts) - apart]
+    if ordered and len(inside) >= _FEWEST_CELLS:
+        inside[:] = averaged_cells(inside, variance)
     return on_simplex(estimate, rows)
 
 
@@ -373,7 +385,9 @@ class MeasuredTables:
         shape = self.plan.shape
         estimates = estimated_columns(self.columns, self.plan, row_estimate(self.columns))
         return tuple(
-            column_groups(each, MOST_GROUPS, ordered=shape.is_ordered(column))
+            column_groups(
+                each, MOST_GROUPS, ordered=shape.is_ordered(column), apart=shape.is_apart(column)
+            )
             for column, each in enumerate(estimates)
         )
 
@@ -440,7 +454,8 @@ class MeasuredTables:
     def differences(self, place: int, quantile: float) -> tuple[Floats, Floats]:
         """How many more rows lie below each boundary of a column than a quantile wants.
 
-        That is (1 - q) times the rows below less q times the others.
+        That is (1 - q) times the rows below less q times the others. A cell that is apart from the
+        order is left out.
 
         Args:
             place: of the column.
@@ -450,6 +465,7 @@ class MeasuredTables:
             (size + 1,) the differences; and (size + 1,) their variances.
         """
         counts = self.columns[place]
+        counts = counts[: len(counts) - self.plan.shape.is_apart(place)]
         below = np.concatenate([[0], np.cumsum(counts)]).astype(np.float64)
         number = np.arange(len(counts) + 1)
         left, right = 1.0 - quantile, quantile

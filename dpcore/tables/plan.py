@@ -60,6 +60,8 @@ class TableShape(Coded):
         sizes: n_i, of each column.
         ordered: whether the cells of each column have an order, so that neighbors are alike; none:
             no column's have.
+        apart: whether the last cell of each column is apart from the order of the others; none: no
+            column's is.
 
     Raises:
         Refusal: fewer than 2 or more than 64 columns, a column without cells, flags that are not
@@ -72,6 +74,7 @@ class TableShape(Coded):
 
     sizes: tuple[int, ...]
     ordered: tuple[bool, ...] = field(default=(), metadata=coded(omit=()))
+    apart: tuple[bool, ...] = field(default=(), metadata=coded(omit=()))
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.sizes) <= MOST_COLUMNS:
@@ -80,10 +83,10 @@ class TableShape(Coded):
             )
         if min(self.sizes) < 1:
             raise Refusal("sizes", f"{min(self.sizes)} cells; a column has at least 1")
-        if len(self.ordered) not in (0, len(self.sizes)):
-            raise Refusal(
-                "ordered", f"{len(self.ordered)} flags for {len(self.sizes)} columns; state all"
-            )
+        for name in ("ordered", "apart"):
+            flags = len(getattr(self, name))
+            if flags not in (0, len(self.sizes)):
+                raise Refusal(name, f"{flags} flags for {len(self.sizes)} columns; state all")
         if self.length > MOST_COUNTERS:
             raise Refusal(
                 "sizes",
@@ -121,6 +124,10 @@ class TableShape(Coded):
     def is_ordered(self, column: int) -> bool:
         """Whether the cells of a column have an order."""
         return bool(self.ordered) and self.ordered[column]
+
+    def is_apart(self, column: int) -> bool:
+        """Whether the last cell of a column is apart from the order of the others."""
+        return bool(self.apart) and self.apart[column]
 
     def column_slice(self, column: int) -> slice:
         """The counters of one column."""

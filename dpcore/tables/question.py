@@ -316,6 +316,7 @@ def _groups(measured: MeasuredTables, model: TableModel, noise: float) -> dict[P
             (model.column(first), model.column(second)),
             (shape.is_ordered(first), shape.is_ordered(second)),
             noise,
+            (shape.is_apart(first), shape.is_apart(second)),
         )
         for first, second in shape.pairs
         if second not in model.graph.neighbors[first]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.noise.randomness import RandomStream
@@ -42,6 +43,9 @@ CUTS = (
     "the box cuts groups of cells that were measured together: its estimate is the model's and has "
     "no standard error, and its interval reaches from the groups inside to all that it touches"
 )
+
+
+APART = "rows without a value of {0} are apart: they are counted as {0} missing"
 
 
 class _Measured(NamedTuple):
@@ -101,7 +105,14 @@ class ReleasedTable(ReleasedColumns):
             yield [self._values(place, code, stream) for place, code in enumerate(codes)]
 
     def _values(self, place: int, code: Integers, stream: RandomStream) -> pa.Array:
-        """A value of a column in each of some cells of the tables."""
+        """A value of a column in each of some cells of the tables; null in the cell of missing
+        values."""
+        present = self.question.domain.present(place)
+        missing = code == present
+        values = self._present_values(place, np.minimum(code, present - 1), stream)
+        return pc.if_else(pa.array(missing), None, values) if missing.any() else values
+
+    def _present_values(self, place: int, code: Integers, stream: RandomStream) -> pa.Array:
         axis, width = self.question.domain.axes[place], self.question.domain.widths[place]
         if width == 1 and not axis.has_intervals:
             return axis.rows_at(code, np.zeros(len(code)))
@@ -126,6 +137,9 @@ class ReleasedTable(ReleasedColumns):
     def count(self, sides: Sides) -> Answer:
         sides = dict(sorted(sides.items()))
         modelled, found = self._modelled(sides), self._measured(sides)
+        present = self.question.domain.present
+        values = [place for place, (_, stop) in sides.items() if stop <= present(place)]
+        remarks = [found.remark, *map(self.apart, values)]
         return self._labelled(
             self._label(sides),
             self._label(sides, clamped=True),
@@ -134,11 +148,19 @@ class ReleasedTable(ReleasedColumns):
             std_error=found.std_error,
             ci_low=found.low,
             ci_high=found.high,
-            remark=found.remark,
+            remark="; ".join(filter(None, remarks)) or None,
         )
 
+    def apart(self, place: int) -> str | None:
+        """A sentence on the rows without a value of a column in order, if they are counted."""
+        axis = self.question.domain.axes[place]
+        if not (axis.is_ordered and self.question.domain.has_missing(place)):
+            return None
+        return APART.format(axis.column)
+
     def below(self, place: int) -> tuple[Integers, Floats]:
-        rows = np.concatenate([[0.0], np.cumsum(self.model.column(place))])
+        rows = self.model.column(place)[: self.question.domain.present(place)]
+        rows = np.concatenate([[0.0], np.cumsum(rows)])
         return self.question.domain.starts(place), rows
 
     def _modelled(self, sides: Sides) -> float:
@@ -252,6 +274,11 @@ class ReleasedTableColumn(ReleasedColumn):
 
     _whole: ReleasedTable
 
+    @property
+    def has_missing(self) -> bool:
+        """Whether rows without a value of the column are counted, apart from the order."""
+        return self._whole.apart(self._place) is not None
+
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
         """The cells of the column with the largest counts."""
         self._check_no_key(key)
@@ -260,6 +287,10 @@ class ReleasedTableColumn(ReleasedColumn):
         cells = self._whole.model.column(self._place)
         order = np.argsort(-cells, kind="stable")[:count].tolist()
         return [self._whole.count({self._place: (cell, cell + 1)}) for cell in order]
+
+    def quantile(self, quantile: float | str, key: object = None) -> dict[str, object]:
+        found, remark = super().quantile(quantile, key), self._whole.apart(self._place)
+        return found | ({"remark": remark} if remark else {})
 
     def _quantile_ends(self, fraction: float, edges: Integers) -> Sequence[Any]:
         found, variances = self._whole.noisy.differences(self._place, fraction)

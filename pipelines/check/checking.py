@@ -248,6 +248,7 @@ _BECOMES = {
     "first": "counted in the first cell",
     "last": "counted in the last cell",
     "zero": "counted as zero",
+    "category": "counted as missing",
 }
 _CAUSES = {
     UNREAD: "is not a value of the type that is read",

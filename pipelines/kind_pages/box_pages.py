@@ -243,6 +243,7 @@ def table_tree(release: ReleasedTables, question: TableQuestion, room: PageRoom)
         | {
             "left_out": left_out(shown, columns, "columns"),
             "pairs": list(_pairs(tree, max(MAX_UNMEASURED, MAX_LISTED // room.trees))),
+            "missing": list(_missing(tree)),
             "unmeasured": list(unmeasured_pairs(tree, MAX_UNMEASURED)),
             "largest": [[clip(cell.shown, 160), *_figures(cell)] for cell in largest],
         },
@@ -251,6 +252,15 @@ def table_tree(release: ReleasedTables, question: TableQuestion, room: PageRoom)
         styles=("hypercube/page.css",),
         charts=dict(_table_charts(tree, room.trees)) if tree.total else {},
     )
+
+
+def _missing(tree: ReleasedTable) -> Iterator[str]:
+    """The rows without a value of each column that counts them."""
+    domain = tree.question.domain
+    for place, column in enumerate(domain.columns):
+        if domain.has_missing(place):
+            cell = domain.present(place)
+            yield f"{clip(column)} {tree.count({place: (cell, cell + 1)}).count:,}"
 
 
 def _pairs(tree: ReleasedTable, most: int) -> Iterator[list[str]]:
@@ -266,7 +276,7 @@ def _table_charts(tree: ReleasedTable, trees: int) -> Iterator[tuple[str, Chart]
     domain, model = tree.question.domain, tree.model
     axes = [FigureAxis(domain=each) for each in domain.axes]
     for place in range(_alone(len(axes), trees)):
-        edges, rows = domain.starts(place), model.column(place)
+        edges, rows = domain.starts(place), model.column(place)[: domain.present(place)]
         bounds = axes[place].shown(edges, np.concatenate([[0.0], np.cumsum(rows)]))
         histogram = Histogram(axis=axes[place], edges=edges, rows=rows, bounds=bounds)
         yield f"column{place}", histogram_chart(histogram)
@@ -275,7 +285,7 @@ def _table_charts(tree: ReleasedTable, trees: int) -> Iterator[tuple[str, Chart]
         grid = DensityGrid(
             axes=(axes[first], axes[second]),
             edges=(domain.starts(first), domain.starts(second)),
-            rows=model.pair(first, second),
+            rows=model.pair(first, second)[: domain.present(first), : domain.present(second)],
         )
         if grid.rows.any():
             yield f"pair{number}", grid_chart(grid)

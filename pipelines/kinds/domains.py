@@ -14,7 +14,12 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from dptrees.dpcore.boxes.domain import HypercubeDomain, cell_bits
-from dptrees.dpcore.ordered.domain import OrderedDomain
+from dptrees.dpcore.ordered.domain import (
+    CATEGORY,
+    MISSING_POLICIES,
+    UNKNOWN_POLICIES,
+    OrderedDomain,
+)
 from dptrees.dpcore.ordered.domain_kinds import (
     DOMAIN_KINDS,
     CategoryDomain,
@@ -52,10 +57,12 @@ _KEYS: dict[str, Schema] = {
     "ordered": rule_schema(rules.truth),
     "labels": LABELS,
     "out_of_range": words("clamp", "drop"),
-    "unknown": words("drop", "first", "last"),
-    "missing": words("drop", "first", "last"),
+    "unknown": words(*UNKNOWN_POLICIES),
+    "missing": words(*UNKNOWN_POLICIES),
     "per_unit": words(*(each.value for each in UnitValue)),
 }
+# Of columns of a table.
+_MISSING = {"missing": words(*MISSING_POLICIES)}
 _KIND = rules.choice("ordered")
 _TYPE = rules.choice(*DOMAIN_KINDS)
 # Keys of a domain of numbers that say how many cells it has.
@@ -120,6 +127,8 @@ def read_domain(value: object) -> OrderedDomain:
     for key in _BOUNDS:
         if is_auto(given.get(key)):
             raise RuleBroken(ONLY_NUMBERS, at=f".{key}")
+    if given.get("missing") == CATEGORY:
+        raise RuleBroken("category belongs to the columns of a table (kind: table)", at=".missing")
     if given["type"] in _OF_TIME:
         given |= {key: moment(given[key]) for key in _BOUNDS if key in given}
         # Who needs some days needs these: the others are none of them.
@@ -141,13 +150,15 @@ def read_domain(value: object) -> OrderedDomain:
     return domain
 
 
-def ordered_schema(*, with_auto: bool = False) -> Schema:
+def ordered_schema(*, with_auto: bool = False, of_table: bool = False) -> Schema:
     """The section of an ordered domain as JSON Schema: one of each type.
 
     Args:
         with_auto: whether bounds of numbers and integers may be chosen privately.
+        of_table: whether missing values may be a category.
     """
-    return {"anyOf": [_type_schema(name, with_auto=with_auto) for name in DOMAIN_KINDS]}
+    kinds = (_type_schema(name, with_auto=with_auto, of_table=of_table) for name in DOMAIN_KINDS)
+    return {"anyOf": list(kinds)}
 
 
 def _auto_schema(side: str) -> Schema:
@@ -161,13 +172,14 @@ def _auto_schema(side: str) -> Schema:
     return {"anyOf": [BOUND, chosen]}
 
 
-def _type_schema(name: str, *, with_auto: bool) -> Schema:
+def _type_schema(name: str, *, with_auto: bool, of_table: bool) -> Schema:
     given = _known_keys(name)
     needed = [key for key, default in given.items() if default is MISSING]
     # Of these the keys do not say the type.
     needed += ["type"] if name in ("integer", "unit_rows") else []
     known = {key: _KEYS.get(key, {}) for key in (*given, *_MORE_KEYS.get(name, ()))}
     known |= {_LABELS: _KEYS[_LABELS]} if name == "category" and with_auto else {}
+    known |= _MISSING if of_table and "missing" in known else {}
     if with_auto and name in AUTO_TYPES:
         known |= {key: _auto_schema(key) for key in _BOUNDS}
     head = {"kind": {"const": "ordered"}, "type": {"const": name}}
@@ -405,11 +417,16 @@ def read_table(value: object) -> TableDomain:
     (('age', 'sex'), (128, 2))
     """
     section = rules.section(value)
-    rules.known_keys(section, ("kind", "columns", "cells"))
+    rules.known_keys(section, ("kind", "columns", "cells", "missing"))
     rules.at(".kind", rules.choice("table"), section.get("kind"))
     if "columns" not in section:
         raise RuleBroken("is required", at=".columns")
     columns = rules.at(".columns", rules.several, section["columns"])
+    if "missing" in section:
+        policy = rules.at(".missing", rules.choice(*MISSING_POLICIES), section["missing"])
+        columns = tuple(
+            {"missing": policy, **each} if isinstance(each, Mapping) else each for each in columns
+        )
     if "cells" in section:
         return _domain(columns, rules.at(".cells", rules.whole_number, section["cells"]))
     *finer, last = DEFAULT_CELLS
@@ -442,8 +459,9 @@ def table_schema() -> Schema:
     numbers = {"type": "object", "required": ["column", "lower", "upper"]}
     known = {
         "kind": {"const": "table"},
-        "columns": several({"anyOf": [ordered_schema(), numbers]}),
+        "columns": several({"anyOf": [ordered_schema(of_table=True), numbers]}),
         "cells": whole(minimum=2),
+        **_MISSING,
     }
     return schema_of(known, ("kind", "columns"))
 
@@ -459,6 +477,10 @@ def _table_axis(place: int, section: object, cells: int) -> OrderedDomain:
     try:
         if "labels" in section:
             raise RuleBroken("go with the categories of a tree of their own", at=".labels")
-        return read_tree_domain(_one_of_several(section, cells))
+        given = _one_of_several(section, cells)
+        if given.get("missing") == CATEGORY:
+            domain = read_tree_domain({**given, "missing": "drop"})
+            return replace(domain, missing=CATEGORY)  # type: ignore[type-var]
+        return read_tree_domain(given)
     except RuleBroken as broken:
         raise RuleBroken(str(broken), at=at + broken.at) from None

@@ -92,6 +92,10 @@ FEW_COLUMNS = (
     "with two columns, a box (domain.kind: hypercube) gives more accurate synthetic rows and "
     "counts, at a finer resolution"
 )
+LEFT_OUT = (
+    "a row is left out if one of these columns has no value there (domain.missing: category counts "
+    "such rows, and synthetic rows have missing values)"
+)
 _ESTIMATE_OF_PAIRS = (
     "The noisy count itself, which is unbiased and may be negative. The pairs were chosen with a "
     "separate part of the budget, so the choice does not bias it."
@@ -112,7 +116,7 @@ def table_description(question: TableQuestion) -> Description:
     noises = [level_noise(law, public=False) for law in laws]
     return Description(
         entry=lambda: _table_entry(question),
-        errors=lambda entry: Errors(notes=(NO_ERROR, *([FEW_COLUMNS] if columns == 2 else []))),
+        errors=lambda entry: Errors(notes=tuple(_remarks(question))),
         size=f"a table of {columns} columns, {', '.join(_sizes(question))}",
         method=f"{named}; {left:,} pairs of columns to choose from" if columns > 2 else named,
         budget=question.budget,
@@ -131,6 +135,17 @@ def table_description(question: TableQuestion) -> Description:
         domain_facts={"Columns": ", ".join(_sizes(question))},
         notes=_notes(),
     )
+
+
+def _remarks(question: TableQuestion) -> Iterator[str]:
+    """Say what is known of the errors of a table, and which rows it leaves out."""
+    yield NO_ERROR
+    if len(question.columns) == 2:
+        yield FEW_COLUMNS
+    dropping = [axis.column for axis in question.domain.axes if axis.missing == "drop"]
+    if dropping:
+        more = f" and {len(dropping) - _NAMED} more" if len(dropping) > _NAMED else ""
+        yield f"{LEFT_OUT}: {', '.join(map(escaped, dropping[:_NAMED]))}{more}"
 
 
 def _notes() -> tuple[Note, ...]:

@@ -576,9 +576,10 @@ class TreeAnswers:
 
     def _answers(self, query: str, table: pa.Table, form: str) -> Answers:
         column = f", {self._column}" if self._column else ""
+        apart = " of rows with a value" if getattr(self._tree, "has_missing", False) else ""
         return Answers(
             table=table,
-            title=f"{self.name}{column}: {query}",
+            title=f"{self.name}{column}: {query}{apart}",
             confidence=self.confidence,
             form=form,
             noun=self._noun,

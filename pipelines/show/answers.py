@@ -206,9 +206,11 @@ def _before(abouts: Sequence[Mapping[str, object]]) -> list[Column]:
 
 
 def answer_remarks(answers: Sequence[AnswerEntry]) -> list[str]:
-    """What is said of intervals that are others than those beside them, each sentence once."""
-    said = (each.answer.remark for each in answers if isinstance(each.answer, Answer))
-    return list(dict.fromkeys(remark for remark in said if remark is not None))
+    """What is said of intervals that are others than those beside them, and of rows that are apart,
+    each sentence once."""
+    found = (each.answer for each in answers)
+    said = (each.remark if isinstance(each, Answer) else each.get("remark") for each in found)
+    return list(dict.fromkeys(str(remark) for remark in said if remark is not None))
 
 
 def wide_table(answers: Sequence[AnswerEntry]) -> TextTable:
@@ -267,8 +269,8 @@ def _quantile_columns(answers: Sequence[AnswerEntry], within: str) -> list[Colum
 
 def _quantile(row: Mapping[str, object]) -> dict[str, object]:
     """Return a quantile for a program, with the names of cells that count values outside the
-    bounds, and the margin of its rank."""
-    words = {name: row[name] for name in row if name.endswith("_in_words")}
+    bounds, the margin of its rank, and what is said of rows that are apart."""
+    words = {name: row[name] for name in row if name.endswith(("_in_words", "remark"))}
     margin = {name: _known(row[name]) for name in _MARGIN if name in row}
     numbers = quantile_numbers(row)
     return {"q": row["q"]} | numbers | {"in_words": row.get("in_words")} | words | margin

@@ -157,6 +157,7 @@ CELL_POLICIES = {
     "drop": DROPPED,
     "first": "counted in the first cell",
     "last": "counted in the last cell",
+    "category": "counted as missing, a category of its own",
 }
 _KEYS = {"drop": DROPPED, "other": "counted under the key other"}
 

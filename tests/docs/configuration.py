@@ -137,6 +137,7 @@ TABLE = (
     ("kind", "`table`", "required"),
     ("columns", "a list of sections of ordered domains", "required"),
     ("cells", "a whole number from 2 to 1,024", "128, or fewer if all tables would not fit"),
+    ("missing", "`drop`, `first`, `last` or `category`", "`drop`"),
 )
 # The page that explains a section, or a part of a page.
 EXPLAINED = {

@@ -129,6 +129,55 @@ def test_types_come_back_as_they_went_in(workspace: Workspace) -> None:
         assert again.schema == data.schema
 
 
+def test_missing_values_go_in_and_come_out(workspace: Workspace) -> None:
+    """Parquet and CSV of the same rows are the same release; rows are as the input had them."""
+    random, size = np.random.default_rng(3), 3_000
+    lost = random.random(size) < 0.3
+    data = pa.table(
+        {
+            "age": pa.array(random.integers(0, 100, size), mask=random.random(size) < 0.1),
+            "kind": pa.array(np.array(["alpha", "beta"])[random.integers(0, 2, size)], mask=lost),
+        }
+    )
+    tree = table("wide", [AGE, KIND])
+    tree["domain"]["missing"] = "category"
+    path = write_inputs(workspace, data, tree)
+    outcome = workspace.succeed("check", path)
+    assert f"{size:,} counted\n" in outcome.out
+    assert f"{lost.sum()} counted as missing: kind is missing" in outcome.out
+    file = workspace.rows.parent / "rows.csv"
+    pa_csv.write_csv(data, file)
+    read = {"format": "csv", "path": str(file)}
+    released = []
+    for number, given in enumerate([{}, read]):
+        output = workspace.output.parent / f"missing-{number}"
+
+        def change(section: dict[str, Any], given: Any = given, output: Path = output) -> None:
+            section["input"] |= given
+            section["output"] = str(output)
+
+        made = workspace.configure(lambda s: (s.update(trees=[tree], privacy=BUDGET), change(s)))
+        workspace.succeed("release", made, *NONCE)
+        released.append(ReleaseFolder(str(output)).manifest["parts"])
+    assert released[0] == released[1]
+    rows = workspace.rows.parent / "drawn.csv"
+    assert workspace.run("sample", output, "--output", rows).code == 0
+    drawn = pa_csv.read_csv(rows, convert_options=pa_csv.ConvertOptions(strings_can_be_null=True))
+    assert drawn.schema == data.schema
+    assert abs(drawn["kind"].null_count / len(drawn) - lost.mean()) < 0.05
+    found = workspace.run("query", output, "quantile", "0.5", "--column", "age")
+    assert "rows without a value of age are apart: they are counted as age missing" in found.out
+    found = workspace.run("query", output, "quantile", "0.5", "--column", "age", "--json")
+    assert "age missing" in json.loads(found.out)["answers"][0]["remark"]
+    found = workspace.run("query", output, "box", "--side", "kind", "missing", "missing", "--json")
+    answer = json.loads(found.out)["answers"][0]
+    assert answer["ci_low"] <= lost.sum() <= answer["ci_high"]
+    page = (output / "report.html").read_text()
+    assert "Rows without a value, which the charts leave out: age " in page
+    assert "counted as missing, a category of its own" in page
+    assert "of rows with a value" in str(dptrees.open(str(output))["wide"].column("age").cdf(50))
+
+
 def test_check_says_which_rows_are_counted_elsewhere(workspace: Workspace) -> None:
     tree = table("wide", [KIND, AGE | {"upper": 50}])
     outcome = workspace.succeed("check", write_inputs(workspace, DATA, tree))

@@ -44,6 +44,23 @@ def test_values_outside_count_in_the_nearest_cell_and_categories_have_no_order()
     assert read(AGE, KIND | {"ordered": True}).axes[1].is_ordered
 
 
+def test_missing_values_are_a_category_where_that_is_said(workspace: Workspace) -> None:
+    kept = {"column": "z", "lower": 0, "upper": 1, "missing": "first"}
+    every = read(KIND, AGE, kept, missing="category")
+    assert [axis.missing for axis in every.axes] == ["category", "category", "first"]
+    assert every.sizes == (4, 101, 128)
+    assert read(KIND | {"missing": "category"}, AGE).sizes == (4, 100)
+    plain = read(KIND, AGE)
+    assert plain == read(KIND, AGE, missing="drop") and "apart" not in plain.shape.spec()
+    for missing, said in ((None, "no value there (domain.missing: category"), ("category", "")):
+        tree = table("wide", [KIND, AGE])
+        tree["domain"] |= {"missing": missing} if missing else {}
+        out = workspace.succeed(
+            "plan", workspace.configure(lambda s, t=tree: s.update(trees=[t]))
+        ).out
+        assert said in out and ("left out if" in out) is (missing is None)
+
+
 def test_the_plan_says_where_the_other_kind_is_closer(workspace: Workspace) -> None:
     gives = "gives more accurate synthetic rows"
     for kind, columns, closer in (
@@ -82,7 +99,7 @@ def test_weights_and_every_measure() -> None:
 
 
 def test_bad_input() -> None:
-    two = {"kind": "table", "columns": [AGE, KIND]}
+    two, lost = {"kind": "table", "columns": [AGE, KIND]}, AGE | {"missing": "category"}
     rows = [
         (table("t", [KIND, AGE], quantiles=[0.5]), "quantiles: belongs to an ordered domain; you"),
         (table("t", [KIND, AGE], depth=3), "depth: belongs to a hypercube"),
@@ -91,6 +108,18 @@ def test_bad_input() -> None:
         (table("t", [AGE, AGE]), "domain.columns: 'age' is there twice"),
         (table("t", [AGE, {"column": "x", "lower": 3}]), "domain.columns[1].upper: is required"),
         ({"name": "t", "domain": two | {"cells": "many"}}, "domain.cells: 'many' must be"),
+        ({"name": "t", "domain": two | {"missing": "keep"}}, "domain.missing: 'keep' must be"),
+        (
+            {"name": "t", "domain": lost},
+            "domain.missing: category belongs to the columns of a table (kind: table)",
+        ),
+        (
+            {
+                "name": "t",
+                "domain": {"kind": "hypercube", "columns": [AGE | {"missing": "category"}]},
+            },
+            "domain.columns[0].missing: category belongs to the columns of a table",
+        ),
         ({"name": "t", "domain": two | {"depths": [3]}}, "domain.depths: unknown key"),
     ]
     ring = [["age", "kind"], ["kind", "day"], ["day", "x"], ["x", "age"]]
