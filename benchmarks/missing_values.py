@@ -1,9 +1,9 @@
-"""Missing values of synthetic rows against those of the rows: their rates and associations.
+"""Rates and associations of missing values, in synthetic rows and in the rows themselves.
 
 Run as ``python -m benchmarks.missing_values [--data FOLDER] [--runs 10]``.
 
 Data are the 14 columns of FOLDER/adult.csv (UCI Adult, 48,842 rows). Three columns have a code for
-values that are not known, of which null is made here. Each number is a mean over releases with its
+values that are not known: these become null. Each number is a mean over releases with its
 standard error, beside the same number of the rows.
 """
 
