@@ -25,6 +25,7 @@ from dptrees.dpcore.rows.policies import (
     MAP_VERSION,
     MISSING_VALUE,
     RowOutcome,
+    check_policy,
     is_integer,
     missing_flags,
 )
@@ -503,6 +504,12 @@ def interval_labels(
         lower, upper = edge_texts(start), edge_texts(stop)
     inside = pc.binary_join_element_wise(lower, upper, ", ")
     return pc.binary_join_element_wise("[", inside, ")", "")
+
+
+def check_missing(column: str, policy: str) -> None:
+    """Refuse a policy for missing values that is unknown; a table alone has the category."""
+    if policy != CATEGORY:
+        check_policy(column, "missing", policy, UNKNOWN_POLICIES)
 
 
 def check_cells(column: str, cells: object) -> None:

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.ordered.domain import (
-    MISSING_POLICIES,
     UNKNOWN_POLICIES,
     OrderedDomain,
     check_cells,
+    check_missing,
     policy_cell,
 )
 from dptrees.dpcore.ordered.numbers import NumberDomain
@@ -95,7 +95,7 @@ class CategoryDomain(OrderedDomain):
     def __post_init__(self) -> None:
         check_column(self.column)
         check_policy(self.column, "unknown", self.unknown, UNKNOWN_POLICIES)
-        check_policy(self.column, "missing", self.missing, MISSING_POLICIES)
+        check_missing(self.column, self.missing)
         if not isinstance(self.ordered, bool):
             raise Refusal.from_value(
                 "ordered", f"{self.ordered!r} must be true or false.", column=self.column

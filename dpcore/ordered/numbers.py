@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Flags, Floats, Integers
 from dptrees.dpcore.ordered.domain import (
-    MISSING_POLICIES,
     OUTSIDE_POLICIES,
     OrderedDomain,
     check_cells,
+    check_missing,
     interval_labels,
 )
 from dptrees.dpcore.rows.columns import (
@@ -299,7 +299,7 @@ class NumberDomain(OrderedDomain):
         check_column(self.column)
         check_cells(self.column, self.cells)
         check_policy(self.column, "outside", self.outside, OUTSIDE_POLICIES)
-        check_policy(self.column, "missing", self.missing, MISSING_POLICIES)
+        check_missing(self.column, self.missing)
         self._check_per_unit(self.missing)
         for name in ("lower", "upper"):
             bound = _exact_float(self.column, name, getattr(self, name))

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Flags, Floats, Integers
 from dptrees.dpcore.ordered.domain import (
-    MISSING_POLICIES,
     OUTSIDE_POLICIES,
     OrderedDomain,
     check_cells,
+    check_missing,
     interval_labels,
 )
 from dptrees.dpcore.ordered.step_types import NANOSECONDS, STEP_TYPES, StepType, find_step_type
@@ -119,7 +119,7 @@ class StepDomain(OrderedDomain):
         self._check_own_fields()
         check_column(self.column)
         check_policy(self.column, "outside", self.outside, OUTSIDE_POLICIES)
-        check_policy(self.column, "missing", self.missing, MISSING_POLICIES)
+        check_missing(self.column, self.missing)
         self._check_per_unit(self.missing)
         first, end = self._find_bound("lower"), self._find_bound("upper")
         if isinstance(self.lower, datetime) and bool(self.lower.tzinfo) != bool(self.upper.tzinfo):

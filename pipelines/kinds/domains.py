@@ -478,6 +478,7 @@ def _table_axis(place: int, section: object, cells: int) -> OrderedDomain:
         if "labels" in section:
             raise RuleBroken("go with the categories of a tree of their own", at=".labels")
         given = _one_of_several(section, cells)
+        rules.at(".missing", rules.choice(*MISSING_POLICIES), given.get("missing", "drop"))
         if given.get("missing") == CATEGORY:
             domain = read_tree_domain({**given, "missing": "drop"})
             return replace(domain, missing=CATEGORY)  # type: ignore[type-var]
