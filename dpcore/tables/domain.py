@@ -305,7 +305,7 @@ class TableDomain(ColumnsDomain):
     def has_missing(self, place: int) -> bool:
         return self.axes[place].missing == CATEGORY
 
-    @property
+    @cached_property
     def drops_rows(self) -> bool:
         return any("drop" in policies.values() for policies in self.policies.values())
 
