@@ -62,7 +62,7 @@ from dptrees.dpcore.sketched.workload import SketchWorkload
 from dptrees.dpcore.sketches.sketch import SketchKind
 from dptrees.dpcore.tables import question as choosing
 from dptrees.dpcore.tables.domain import ALL_TABLES, TableDomain
-from dptrees.dpcore.tables.plan import MarginalsPlan, PairDesign, TableShape
+from dptrees.dpcore.tables.plan import MarginalsPlan, PairDesign, TableShape, cell_amounts
 from dptrees.dpcore.tables.question import TableQuestion
 
 NAME = "table"
@@ -117,10 +117,13 @@ def _plan_by_hand(
 ) -> MarginalsPlan:
     """A plan that spends all of its budget, most of it on a step of one kind or on all."""
     weights = rng.choice([(1, 1, 1), (30, 1, 1), (1, 30, 1), (1, 1, 30)])
+    # Half of the plans measure the narrowest column first, and designs move budget.
+    moves = rng.random() < 0.5
+    column_parts = cell_amounts(shape.sizes, Budget(measure=budget.measure, amount=Fraction(1)))
     parts = [budget.amount * Fraction(each, sum(weights)) for each in weights]
-    designs = [_design(rng, shape, 0)]
+    designs = [_design(rng, shape, 0, moves=moves)]
     if rng.random() < 0.5:
-        designs.append(_design(rng, shape, rng.choice([1, 5, 40])))
+        designs.append(_design(rng, shape, rng.choice([1, 5, 40]), moves=moves))
     return MarginalsPlan(
         shape=shape,
         unit=unit,
@@ -129,16 +132,20 @@ def _plan_by_hand(
         choice_amount=parts[1],
         pair_amount=parts[2],
         designs=tuple(designs),
+        column_parts=column_parts if moves else (),
     )
 
 
-def _design(rng: Random, shape: TableShape, least_rows: int) -> PairDesign:
+def _design(rng: Random, shape: TableShape, least_rows: int, *, moves: bool) -> PairDesign:
     further = rng.choice([0, 1, shape.columns])
     return PairDesign(
         least_rows=least_rows,
         further_pairs=further,
         further_part=rng.choice([Fraction(1, 10), Fraction(2, 3)]) if further else Fraction(0),
         clique_columns=rng.choice([2, 3, 4]),
+        column_part=rng.choice([Fraction(0), Fraction(9, 20)]) if moves else Fraction(0),
+        choice_part=rng.choice([Fraction(0), Fraction(9, 20)]) if moves else Fraction(0),
+        first_part=rng.choice([Fraction(1), Fraction(1, 3)]) if moves else Fraction(1),
     )
 
 

@@ -21,7 +21,6 @@ are unbiased given the choice.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -30,10 +29,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dptrees.dpcore.arithmetic.elementary import exp, log1p
-from dptrees.dpcore.arithmetic.sums import dot, ordered_sum
+from dptrees.dpcore.arithmetic.sums import dot
 from dptrees.dpcore.arrays import Flags, Floats, Integers
 from dptrees.dpcore.noise.laws import NoiseLaw
-from dptrees.dpcore.tables.plan import MarginalsPlan
+from dptrees.dpcore.tables.plan import MarginalsPlan, row_estimate
 from dptrees.dpcore.trees.error_laws import ROUNDING, ErrorLaw
 
 # Rows of a group of cells of a pair's table, on average, in mean sizes of its noise.
@@ -166,35 +165,20 @@ _STARTS = (0, 3, 7, 13, 21)
 _FEWEST_CELLS = 5
 
 
-def row_estimate(counts: Sequence[Integers]) -> float:
-    """The number of rows, by the sums of the columns' noisy counts; at least 1.
-
-    Args:
-        counts: of each column, with noise of one law.
-    """
-    weights = [1 / len(each) for each in counts]
-    total = ordered_sum(
-        weight * float(each.sum()) for weight, each in zip(weights, counts, strict=True)
-    )
-    return max(1.0, total / ordered_sum(weights))
-
-
-def estimated_columns(
-    columns: Sequence[Integers], plan: MarginalsPlan, rows: float
-) -> list[Floats]:
-    """Estimates of the counts of each column, (n_i,), by its noisy counts alone.
-
-    Args:
-        columns: (n_i,) noisy counts of each column.
-        plan: their noise, and which columns are ordered.
-        rows: the sum of the estimates.
-    """
-    variance, shape = plan.variance(plan.column_amount), plan.shape
+def estimated_columns(measured: MeasuredTables) -> list[Floats]:
+    """Estimates of the counts of each column, (n_i,), by its noisy counts alone."""
+    shape = measured.plan.shape
     return [
         column_estimate(
-            each, variance, rows, ordered=shape.is_ordered(column), apart=shape.is_apart(column)
+            each,
+            variance,
+            measured.rows,
+            ordered=shape.is_ordered(column),
+            apart=shape.is_apart(column),
         )
-        for column, each in enumerate(columns)
+        for column, (each, variance) in enumerate(
+            zip(measured.columns, measured.column_variances, strict=True)
+        )
     ]
 
 
@@ -380,15 +364,34 @@ class MeasuredTables:
     pairs: tuple[PairTable, ...]
 
     @cached_property
+    def column_amounts(self) -> tuple[Fraction, ...]:
+        """(d,) what the counts of each column spent; it follows from those measured first."""
+        first = [self.columns[column] for column in self.plan.first_columns]
+        return self.plan.column_amounts(self.plan.design(first))
+
+    @cached_property
+    def column_variances(self) -> tuple[float, ...]:
+        """(d,) variances of each count of a column, in rows^2."""
+        return tuple(map(self.plan.variance, self.column_amounts))
+
+    def column_law(self, column: int) -> NoiseLaw:
+        """Noise law of the counts of a column."""
+        return self.plan.law(self.column_amounts[column])
+
+    @cached_property
+    def rows(self) -> float:
+        """The number of rows, by the columns alone."""
+        return row_estimate(self.columns, self.column_variances)
+
+    @cached_property
     def base_groups(self) -> tuple[Integers, ...]:
         """(n_i,) each, the base groups of each column; they follow from the one-way counts."""
         shape = self.plan.shape
-        estimates = estimated_columns(self.columns, self.plan, row_estimate(self.columns))
         return tuple(
             column_groups(
                 each, MOST_GROUPS, ordered=shape.is_ordered(column), apart=shape.is_apart(column)
             )
-            for column, each in enumerate(estimates)
+            for column, each in enumerate(estimated_columns(self))
         )
 
     @property
@@ -410,7 +413,7 @@ class MeasuredTables:
 
         Every operation rounds once, in a fixed order: the same on every processor.
         """
-        sums = [(self.plan.column_law, table) for table in self.columns]
+        sums = [(self.column_law(place), table) for place, table in enumerate(self.columns)]
         sums += [(self.plan.law(pair.amount), pair.counts) for pair in self.pairs]
         weights = [1.0 / (max(law.variance, _LEAST) * table.size) for law, table in sums]
         whole = math.fsum(weights)
@@ -429,7 +432,7 @@ class MeasuredTables:
         counts = self.columns[place]
         if (start, stop) == (0, len(counts)):
             return self.total
-        return _summed(counts[start:stop], self.plan.column_law)
+        return _summed(counts[start:stop], self.column_law(place))
 
     def rectangle(
         self, pair: tuple[int, int], rows: tuple[int, int], columns: tuple[int, int]
@@ -470,7 +473,7 @@ class MeasuredTables:
         number = np.arange(len(counts) + 1)
         left, right = 1.0 - quantile, quantile
         spread = left * left * number + right * right * (len(counts) - number)
-        return below - quantile * below[-1], self.plan.column_law.variance * spread
+        return below - quantile * below[-1], self.column_law(place).variance * spread
 
 
 def _covered(labels: Integers, start: int, stop: int) -> tuple[Flags, Flags]:
@@ -514,23 +517,15 @@ _SMOOTH_CELLS = 4
 _LEAST_ROWS = 1e-9
 
 
-def consistent_columns(
-    estimates: list[Floats], measured: MeasuredTables, rows: float
-) -> list[Floats]:
-    """Estimates of all columns' counts from all measurements, (n_i,) each, of one sum.
-
-    Args:
-        estimates: by the one-way counts alone.
-        measured: everything.
-        rows: their sum.
-    """
-    result = [np.maximum(each, _LEAST_ROWS) for each in estimates]
+def consistent_columns(measured: MeasuredTables) -> list[Floats]:
+    """Estimates of all columns' counts from all measurements, (n_i,) each, of one sum."""
+    result = [np.maximum(each, _LEAST_ROWS) for each in estimated_columns(measured)]
     for table in measured.pairs:
         for column, labels, axis in (
             (table.first, table.rows, 1),
             (table.second, table.columns, 0),
         ):
-            result[column] = _updated(result[column], labels, table, axis, measured, rows)
+            result[column] = _updated(result[column], labels, table, axis, measured)
     return result
 
 
@@ -540,7 +535,6 @@ def _updated(
     table: PairTable,
     axis: int,
     measured: MeasuredTables,
-    rows: float,
 ) -> Floats:
     """The estimate of a column, averaged with the sums of a pair's table along an axis."""
     plan, column = measured.plan, table.pair[1 - axis]
@@ -548,9 +542,9 @@ def _updated(
     if plan.shape.is_ordered(column):
         cells = np.minimum(cells, _SMOOTH_CELLS)
     before = group_sums(estimate, labels)
-    own = 1 / (plan.variance(plan.column_amount) * cells)
+    own = 1 / (measured.column_variances[column] * cells)
     other = 1 / (plan.variance(table.amount) * table.counts.shape[axis])
     sums = table.counts.sum(axis=axis)
-    after = on_simplex((before * own + sums * other) / (own + other), rows)
+    after = on_simplex((before * own + sums * other) / (own + other), measured.rows)
     scaled: Floats = estimate * (after / before)[labels]
     return np.maximum(scaled, _LEAST_ROWS)

@@ -29,10 +29,8 @@ from dptrees.dpcore.tables.estimates import (
     MeasuredTables,
     PairTable,
     consistent_columns,
-    estimated_columns,
     group_sums,
     on_simplex,
-    row_estimate,
 )
 from dptrees.dpcore.tables.plan import Pair
 
@@ -366,9 +364,7 @@ class TableModel:
         Args:
             measured: all released numbers.
         """
-        rows = row_estimate(measured.columns)
-        alone = estimated_columns(measured.columns, measured.plan, rows)
-        columns = consistent_columns(alone, measured, rows)
+        columns = consistent_columns(measured)
         cells = [
             ModelCells.common(measured.groups_of(column), counts)
             for column, counts in enumerate(columns)
@@ -389,7 +385,7 @@ class TableModel:
             ]
             joint = fitted_clique(known.margin(parents), tables)
             cliques.append(Clique(members=(*parents, column), joint=joint))
-        return cls(rows=rows, cells=tuple(cells), cliques=tuple(cliques), graph=graph)
+        return cls(rows=measured.rows, cells=tuple(cells), cliques=tuple(cliques), graph=graph)
 
     @property
     def total(self) -> int:

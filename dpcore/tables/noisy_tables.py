@@ -120,8 +120,8 @@ def _column_rows(
     tree: str, domain: TableDomain, measured: MeasuredTables, model: TableModel, confidence: float
 ) -> Iterator[pa.Table]:
     """The cells of each column."""
-    error = _cell_error(measured.plan.column_law, confidence)
     for place, counts in enumerate(measured.columns):
+        error = _cell_error(measured.column_law(place), confidence)
         cells = [np.array([cell]) for cell in range(len(counts))]
         names = [domain.columns[place]] * len(counts)
         yield _table(

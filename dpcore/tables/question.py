@@ -20,13 +20,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dptrees.dpcore.arithmetic.elementary import cube_root
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.exponential.choice import FLOOR, cached_weights, flipped, weighed
 from dptrees.dpcore.noise.randomness import RandomStream
 from dptrees.dpcore.noise.source import KeyedChoices, NoiseSource, add_noise
 from dptrees.dpcore.ordered.columns import ColumnsQuestion
-from dptrees.dpcore.privacy.unit import Budget, Measure
+from dptrees.dpcore.privacy.unit import Budget
 from dptrees.dpcore.questions.messages import (
     ArrayCounts,
     Drawn,
@@ -56,7 +55,6 @@ from dptrees.dpcore.tables.estimates import (
     grouped_estimates,
     grouped_table,
     pair_groups,
-    row_estimate,
 )
 from dptrees.dpcore.tables.model import ChordalGraph, TableModel
 from dptrees.dpcore.tables.noisy_tables import released_rows
@@ -66,6 +64,7 @@ from dptrees.dpcore.tables.plan import (
     Pair,
     PairDesign,
     TableShape,
+    cell_amounts,
     mean_size,
 )
 
@@ -229,29 +228,32 @@ def measure_tables(
     """
     if counts.shape != (plan.shape.length,):
         raise ValueError(f"counts: {counts.shape} is not ({plan.shape.length},)")
-    columns = tuple(
-        add_noise(
-            plan.column_law,
-            plan.shape.column_counts(counts, column),
-            source.stream(tree, 0, _COLUMNS, column),
-        )
+
+    def noisy(column: int, design: PairDesign) -> Integers:
+        law = plan.law(plan.column_amounts(design)[column])
+        stream = source.stream(tree, 0, _COLUMNS, column)
+        return add_noise(law, plan.shape.column_counts(counts, column), stream)
+
+    first = {column: noisy(column, plan.designs[0]) for column in plan.first_columns}
+    design = plan.design(list(first.values()))
+    columns = (
+        first[column] if column in first else noisy(column, design)
         for column in range(plan.shape.columns)
     )
-    measured = MeasuredTables(plan=plan, columns=columns, pairs=())
-    design = plan.design(row_estimate(columns))
+    measured = MeasuredTables(plan=plan, columns=tuple(columns), pairs=())
     for each in _rounds(plan, design):
         measured = _extended(counts, measured, each, design, source, tree)
     return measured
 
 
 def _rounds(plan: MarginalsPlan, design: PairDesign) -> list[_Round]:
-    further = plan.pair_amount * design.further_part
+    further = plan.pair_amount * (1 - design.moved_part) * design.further_part
     own, tree = plan.first_amounts(design)
-    named = len(plan.named)
+    named, first = len(plan.named), plan.first_pairs(design)
     rounds = [
         _Round(0, named, own, MOST_CLIQUE_COLUMNS, plan.named),
-        _Round(named, plan.tree_pairs, tree, 2),
-        _Round(named + plan.tree_pairs, design.further_pairs, further, design.clique_columns),
+        _Round(named, first, tree, 2),
+        _Round(named + first, design.further_pairs, further, design.clique_columns),
     ]
     return [each for each in rounds if each.pairs]
 
@@ -290,7 +292,8 @@ def _extended(
         choose,
         range(each.first, each.first + each.pairs),
     )
-    amounts = pair_amounts([exact[pair].size for pair in chosen], plan, each.amount)
+    whole = Budget(measure=plan.budget.measure, amount=each.amount)
+    amounts = cell_amounts([exact[pair].size for pair in chosen], whole)
     tables = [
         PairTable(
             first=pair[0],
@@ -321,30 +324,6 @@ def _groups(measured: MeasuredTables, model: TableModel, noise: float) -> dict[P
         for first, second in shape.pairs
         if second not in model.graph.neighbors[first]
     }
-
-
-def pair_amounts(
-    cells: Sequence[int], plan: MarginalsPlan, amount: Fraction
-) -> tuple[Fraction, ...]:
-    """Amounts of the chosen pairs, which minimize the sum of all mean sizes of noise.
-
-    With c cells the noise of a pair sums to c / epsilon, or c / sqrt(2 rho), in mean: the optimal
-    amounts are proportional to the root of c, or to c^(2/3).
-
-    Args:
-        cells: of each chosen pair's table.
-        plan: the measure of its budget.
-        amount: of all pairs.
-    """
-    if not cells:
-        return ()
-    if plan.budget.measure is Measure.EPSILON:
-        weights = [math.sqrt(each) for each in cells]
-    else:
-        weights = [cube_root(float(each * each)) for each in cells]
-    total = math.fsum(weights)
-    whole = Budget(measure=plan.budget.measure, amount=amount)
-    return whole.split([weight / total for weight in weights])
 
 
 LEVELS = (0, 1, 2)

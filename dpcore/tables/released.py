@@ -238,8 +238,10 @@ class ReleasedTable(ReleasedColumns):
         """The noisy count of a released row, with its law."""
         if row["level"] == 0:
             return self.noisy.total
-        plan, amount = self.question.plan, row["amount"]
-        law = plan.column_law if amount is None else plan.law(Fraction(amount))
+        amount, place = row["amount"], self.question.domain.find_column(row["first"])
+        law = self.noisy.column_law(place)
+        if amount is not None:
+            law = self.question.plan.law(Fraction(amount))
         return NoisySum(estimate=row["estimate"], terms=((law, 1.0, 1),))
 
     def _words(self, row: Mapping[str, Any]) -> str:
@@ -294,7 +296,9 @@ class ReleasedTableColumn(ReleasedColumn):
 
     def _quantile_ends(self, fraction: float, edges: Integers) -> Sequence[Any]:
         found, variances = self._whole.noisy.differences(self._place, fraction)
-        margin = margins(self.question.plan.column_law, variances, self._whole.confidence)
+        margin = margins(
+            self._whole.noisy.column_law(self._place), variances, self._whole.confidence
+        )
         short, beyond = found < -margin, found > margin
         # A cell is possible where its upper edge does not fall short, nor its lower one exceeds.
         possible = np.flatnonzero(~short[1:] & ~beyond[:-1])

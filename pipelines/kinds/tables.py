@@ -15,7 +15,7 @@ from dptrees.dpcore.noise.laws import exact_scale
 from dptrees.dpcore.questions.planning import Noise
 from dptrees.dpcore.specification import Refusal
 from dptrees.dpcore.tables.domain import TableDomain
-from dptrees.dpcore.tables.plan import Pair
+from dptrees.dpcore.tables.plan import MarginalsPlan, Pair
 from dptrees.dpcore.tables.question import TableQuestion, TableWorkload
 from dptrees.dpcore.tables.released import ReleasedTable
 from dptrees.pipelines.kinds.boxes import no_target
@@ -112,8 +112,8 @@ def table_description(question: TableQuestion) -> Description:
     plan, domain = question.plan, question.domain
     columns, left = len(domain.columns), len(domain.shape.pairs) - len(plan.named)
     named = f"; measured unasked: {pair_names(question, plan.named)}" if plan.named else ""
-    laws = plan.column_law, plan.law(plan.pair_amount / plan.most_pairs)
-    noises = [level_noise(law, public=False) for law in laws]
+    amounts = (*_column_amounts(plan), plan.pair_amount / plan.most_pairs)
+    noises = [level_noise(plan.law(each), public=False) for each in amounts]
     return Description(
         entry=lambda: _table_entry(question),
         errors=lambda entry: Errors(notes=tuple(_remarks(question))),
@@ -125,7 +125,11 @@ def table_description(question: TableQuestion) -> Description:
                 Column("Noise", noises, Unit.LAW),
                 Column("Noise, standard deviation", noises, Unit.DEVIATION, "std error {}"),
             ),
-            rows=["a cell of a column", f"a cell of a pair, where {plan.most_pairs} are chosen"],
+            rows=[
+                "a cell of the narrowest column",
+                "a cell of the widest column",
+                f"a cell of a pair, where {plan.most_pairs} are chosen",
+            ],
             title="Count",
             caption="Noise",
         ),
@@ -148,6 +152,12 @@ def _remarks(question: TableQuestion) -> Iterator[str]:
         yield f"{LEFT_OUT}: {', '.join(map(escaped, dropping[:_NAMED]))}{more}"
 
 
+def _column_amounts(plan: MarginalsPlan) -> tuple[Fraction, Fraction]:
+    """What the narrowest and the widest column spend where rows are many."""
+    amounts = plan.column_amounts(plan.designs[-1])
+    return min(amounts), max(amounts)
+
+
 def _notes() -> tuple[Note, ...]:
     return (
         ("estimate", _ESTIMATE_OF_PAIRS),
@@ -166,15 +176,16 @@ def _sizes(question: TableQuestion) -> Iterator[str]:
 
 
 def _table_entry(question: TableQuestion) -> dict[str, Any]:
-    """Return the plan of a table as plain values."""
+    """Return the plan of a table as plain values; the noise is that of the narrowest column."""
     plan, domain = question.plan, question.domain
+    law = plan.law(_column_amounts(plan)[0])
     return {
         "keys": 1,
         "mechanism": "marginals",
         "columns": dict(zip(domain.columns, domain.sizes, strict=True)),
         "counters": domain.shape.length,
-        "noise": exact_scale(plan.column_law),
-        "std_error": math.sqrt(plan.column_law.variance),
+        "noise": exact_scale(law),
+        "std_error": math.sqrt(law.variance),
         "plan": plan.spec(),
     }
 

@@ -107,8 +107,35 @@ def both_rounds_given_the_budget_of_pairs(patch: Patch) -> None:
 
 def every_pair_given_the_budget_of_a_round(patch: Patch) -> None:
     patch.setattr(
-        question, "pair_amounts", lambda cells, plan, amount: tuple(amount for _ in cells)
+        question, "cell_amounts", lambda cells, budget: tuple(budget.amount for _ in cells)
     )
+
+
+def budget_moved_to_columns_and_kept(patch: Patch) -> None:
+    """Pairs have what a design gives to columns and choices."""
+    own = question._rounds
+
+    def rounds(plan: MarginalsPlan, design: Any) -> Any:
+        kept = 1 - design.moved_part
+        return [each._replace(amount=each.amount / kept) for each in own(plan, design)]
+
+    patch.setattr(question, "_rounds", rounds)
+
+
+def the_narrowest_column_grows_too(patch: Patch) -> None:
+    """Its share of what a design gives to columns is spent twice."""
+    own = MarginalsPlan.column_amounts
+
+    def amounts(self: MarginalsPlan, design: Any) -> Any:
+        more = 1 + design.column_part * self.pair_amount / self.column_amount
+        first = self.first_columns[0] if self.column_parts else -1
+        return tuple(
+            each * more if column == first else each
+            for column, each in enumerate(own(self, design))
+        )
+
+    patch.setattr(MarginalsPlan, "column_amounts", amounts)
+    patch.setattr(MarginalsPlan, "__post_init__", lambda self: None)
 
 
 def a_unit_paid_as_one_row(patch: Patch) -> None:
@@ -157,10 +184,10 @@ def groups_that_exact_counts_decide(patch: Patch) -> None:
 
 def a_design_that_the_exact_number_of_rows_decides(patch: Patch) -> None:
     held = held_counts(patch)
-    own = MarginalsPlan.design
 
-    def design(self: MarginalsPlan, rows: float) -> Any:
-        return own(self, float(self.shape.column_counts(held[0], 0).sum()))
+    def design(self: MarginalsPlan, first: Any) -> Any:
+        rows = int(self.shape.column_counts(held[0], 0).sum())
+        return self.designs[rows % len(self.designs)]
 
     patch.setattr(MarginalsPlan, "design", design)
 
@@ -195,27 +222,31 @@ FAULTS: list[tuple[Callable[[Patch], None], str, int]] = [
     (noise_30_percent_too_small, "epsilon", 4),
     (noise_30_percent_too_small, "rho", 4),
     (choices_of_twice_the_rate, "epsilon", 12),
-    (choices_of_twice_the_rate, "rho", 4),
+    (choices_of_twice_the_rate, "rho", 8),
     (every_choice_given_the_budget_of_all, "epsilon", 9),
-    (every_choice_given_the_budget_of_all, "rho", 4),
+    (every_choice_given_the_budget_of_all, "rho", 1),
     (both_rounds_given_the_budget_of_pairs, "epsilon", 9),
     (both_rounds_given_the_budget_of_pairs, "rho", 8),
+    (budget_moved_to_columns_and_kept, "epsilon", 3),
+    (budget_moved_to_columns_and_kept, "rho", 6),
+    (the_narrowest_column_grows_too, "epsilon", 1),
+    (the_narrowest_column_grows_too, "rho", 6),
     (every_pair_given_the_budget_of_a_round, "epsilon", 4),
-    (every_pair_given_the_budget_of_a_round, "rho", 3),
+    (every_pair_given_the_budget_of_a_round, "rho", 2),
     (a_unit_paid_as_one_row, "epsilon", 4),
     (a_unit_paid_as_one_row, "rho", 1),
     (distances_of_a_unit_paid_as_of_one_row, "epsilon", 11),
-    (distances_of_a_unit_paid_as_of_one_row, "rho", 4),
+    (distances_of_a_unit_paid_as_of_one_row, "rho", 1),
     (groups_that_exact_counts_decide, "epsilon", 2),
     (groups_that_exact_counts_decide, "rho", 1),
     (a_design_that_the_exact_number_of_rows_decides, "epsilon", 12),
-    (predictions_from_exact_counts, "epsilon", 2),
+    (predictions_from_exact_counts, "epsilon", 1),
     (predictions_from_exact_counts, "rho", 4),
     (rows_counted_twice_in_the_last_cell, "epsilon", 9),
     (rows_counted_twice_in_the_last_cell, "rho", 7),
     (noise_that_does_not_hang_on_the_data, "epsilon", 1),
     (one_keystream_for_all_levels, "epsilon", 1),
-    (one_row_too_many, "epsilon", 3),
+    (one_row_too_many, "epsilon", 2),
     (one_row_too_many, "rho", 5),
     (bounded_in_each_batch, "epsilon", 1),
     (bounded_in_each_batch, "rho", 3),

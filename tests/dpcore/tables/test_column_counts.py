@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from dptrees.dpcore.tables.estimates import (
+    MeasuredTables,
     averaged_cells,
     column_estimate,
     estimated_columns,
     on_simplex,
-    row_estimate,
 )
+from dptrees.dpcore.tables.plan import row_estimate
 from tests.dpcore.tables.tiny_tables import SHAPE, make_plan
 
 
@@ -65,8 +66,10 @@ def test_steps_remain() -> None:
 
 def test_all_columns_have_the_estimated_rows() -> None:
     columns = tuple(np.full(size, 60 // size) + (size == 6) for size in SHAPE.sizes)
-    rows = row_estimate(columns)
-    assert 55 < rows < 66
-    for estimate in estimated_columns(columns, make_plan(), rows):
-        assert abs(estimate.sum() - rows) < 1e-9
-    assert row_estimate((np.array([-5, -6]), np.array([-9]))) == 1.0
+    measured = MeasuredTables(plan=make_plan(), columns=columns, pairs=())
+    assert 55 < measured.rows < 66
+    for estimate in estimated_columns(measured):
+        assert abs(estimate.sum() - measured.rows) < 1e-9
+    assert row_estimate((np.array([-5, -6]), np.array([-9])), (1.0, 2.0)) == 1.0
+    # By inverse variances of the sums, 4 and 2.
+    assert row_estimate((np.array([1, 2]), np.array([9])), (2.0, 2.0)) == 7.0

@@ -44,7 +44,8 @@ def noisy(made: MarginalsPlan, draw: Callable[[NoiseLaw, int], np.ndarray]) -> M
         counts=grouped(EXACT) + draw(law, 6).reshape(3, 2),
         amount=made.pair_amount,
     )
-    columns = tuple(counts + draw(made.column_law, len(counts)) for counts in ones)
+    laws = map(made.law, made.column_amounts(made.designs[0]))
+    columns = tuple(counts + draw(law, len(counts)) for counts, law in zip(ones, laws, strict=True))
     return MeasuredTables(plan=made, columns=columns, pairs=(pair,))
 
 
@@ -110,7 +111,7 @@ def test_intervals_that_are_too_narrow_are_found() -> None:
 def test_margins_of_many_sums_are_no_narrower_than_their_laws(confidence: float) -> None:
     """Weights are equal, or a quantile's; scales are large and small."""
     for measure, amount in [(each, Fraction(1, n)) for each in Measure for n in (4, 100)]:
-        law = plan(measure, amount).column_law
+        law = plan(measure, amount).law(amount / 5)
         for terms in (
             *(((law, 1.0, cells),) for cells in (1, 2, 5, 20)),
             ((law, 0.9, 3), (law, 0.1, 17)),
@@ -123,8 +124,9 @@ def test_margins_of_many_sums_are_no_narrower_than_their_laws(confidence: float)
 
 def test_differences_of_a_quantile_by_hand() -> None:
     made = plan(Measure.EPSILON, Fraction(1))
-    found, variances = noisy(made, silent).differences(1, 0.25)
+    tables = noisy(made, silent)
+    found, variances = tables.differences(1, 0.25)
     below = np.concatenate([[0], np.cumsum(EXACT.sum(0))])
     np.testing.assert_allclose(found, 0.75 * below - 0.25 * (below[-1] - below))
     parts = [0.0625 * 4, 0.5625 + 0.0625 * 3, 2 * 0.5625 + 2 * 0.0625, 3 * 0.5625 + 0.0625, 2.25]
-    np.testing.assert_allclose(variances, made.column_law.variance * np.array(parts))
+    np.testing.assert_allclose(variances, tables.column_law(1).variance * np.array(parts))

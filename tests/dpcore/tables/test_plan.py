@@ -8,6 +8,7 @@ from functools import partial
 from itertools import combinations, product
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dptrees.dpcore.noise.laws import DiscreteGaussian, DiscreteLaplace
@@ -37,15 +38,18 @@ def test_what_is_spent() -> None:
 def test_noise_and_rates_follow_the_unit() -> None:
     person = PrivacyUnit(neighbors=Neighbors.SUBSTITUTE, columns=("person",), rows=3)
     one, several = make_plan(1), make_plan(1, unit=person)
-    assert several.column_law == DiscreteLaplace(scale=6 / one.column_amount)
-    design = one.designs[0]
+    design = one.designs[-1]
+    amounts = one.column_amounts(design)
+    assert several.column_amounts(design) == amounts
+    assert several.law(amounts[0]) == DiscreteLaplace(scale=6 / amounts[0])
     rates = [float(plan.choice_rate(design)) for plan in (one, several)]
-    assert rates[0] == pytest.approx(6 * rates[1], rel=1e-5)
-    assert rates[0] == pytest.approx(float(one.choice_amount / 3 / 2), rel=1e-5)
+    assert rates[0] == pytest.approx(6 * rates[1], rel=1e-4)
+    choices = one.choices(design)
+    assert rates[0] == pytest.approx(float(one.choice_amount / choices / 2), rel=1e-4)
     rho = make_plan(1, Measure.RHO, unit=person)
-    assert rho.column_law == DiscreteGaussian(sigma_squared=18 / (2 * rho.column_amount))
-    wanted = (2 * float(rho.choice_amount) / 3) ** 0.5 / 6
-    assert float(rho.choice_rate(design)) == pytest.approx(wanted, rel=1e-5)
+    assert rho.law(Fraction(3)) == DiscreteGaussian(sigma_squared=Fraction(18, 6))
+    wanted = (2 * float(rho.choice_amount) / choices) ** 0.5 / 6
+    assert float(rho.choice_rate(design)) == pytest.approx(wanted, rel=1e-4)
 
 
 def test_more_rows_have_a_second_round() -> None:
@@ -54,10 +58,29 @@ def test_more_rows_have_a_second_round() -> None:
     least = [each.least_rows for each in plan.designs]
     assert least[0] == 0
     for design in plan.designs:
-        assert plan.design(design.least_rows * noise + 1) == design
-        if design.least_rows:
-            assert plan.design(design.least_rows * noise - 1) != design
+        for more in (1, -1):
+            rows = round(design.least_rows * noise) + more
+            first = [np.array([rows - 5, 2, 3])]
+            assert (plan.design(first) == design) == (more > 0 or not design.least_rows)
     assert make_plan(1, shape=TableShape(sizes=(3, 4))).most_pairs == 1
+
+
+@pytest.mark.parametrize("measure", Measure)
+def test_the_narrowest_column_gets_the_same_in_every_design(measure: Measure) -> None:
+    """It decides on the design; the others grow alike. All noise is the least in sum."""
+    plan = make_plan(1, measure, shape=TableShape(sizes=(64, 2, 9)))
+    assert plan.first_columns == (1,)
+    most = plan.column_amounts(plan.designs[0])
+    for design in plan.designs:
+        amounts = plan.column_amounts(design)
+        assert amounts[1] == most[1]
+        assert amounts[0] / amounts[2] == most[0] / most[2]
+    power = 0.5 if measure is Measure.EPSILON else 2 / 3
+    assert float(most[0] / most[2]) == pytest.approx((64 / 9) ** power, rel=1e-4)
+    many = replace(plan.designs[-1], least_rows=0)
+    equal = replace(plan, column_parts=(), designs=(many,))
+    assert equal.first_columns == range(3)
+    assert set(equal.column_amounts(equal.designs[0])) == {equal.column_amount}
 
 
 FIVE = TableShape(sizes=(2,) * 5)
@@ -77,9 +100,9 @@ def test_every_round_together_spends_what_pairs_have() -> None:
                 rounds = _rounds(plan, design)
                 chosen = [each.pairs for each in rounds if not each.named]
                 assert sum(chosen) == plan.choices(design)
-                spent = sum((each.amount for each in rounds), Fraction(0))
-                spent += 0 if not chosen else plan.choice_amount
-                assert spent == plan.pair_amount + plan.choice_amount
+                spent = sum((each.amount for each in rounds), sum(plan.column_amounts(design)))
+                spent += 0 if not chosen else plan.choices_amount(design)
+                assert spent == plan.spent_by(design) == plan.spent == plan.budget.amount
                 firsts = [each.first for each in rounds]
                 ends = [each.first + each.pairs for each in rounds]
                 assert firsts == [0, *ends[:-1]]
@@ -122,6 +145,10 @@ def test_other_plans_are_refused() -> None:
         ({"designs": plan.designs[1:]}, "designs"),
         ({"named": ((1, 0),)}, "named"),
         ({"named": ((0, 1), (0, 1))}, "named"),
+        ({"column_parts": plan.column_parts[1:]}, "column_parts"),
+        ({"column_parts": (Fraction(1, 2),) * 4}, "column_parts"),
+        ({"column_parts": (Fraction(0), *(Fraction(1, 3),) * 3)}, "column_parts"),
+        ({"column_parts": ()}, "column_parts"),
     ]
     check_refusals(partial(replace, plan), rows, Refusal)
     with pytest.raises(Refusal, match="too little"):
@@ -131,5 +158,9 @@ def test_other_plans_are_refused() -> None:
         ({"least_rows": 1, "clique_columns": 5}, "clique_columns"),
         ({"least_rows": -1}, "least_rows"),
         ({"least_rows": 1, "further_pairs": -1}, "further_pairs"),
+        ({"least_rows": 1, "column_part": Fraction(-1, 9)}, "column_part"),
+        ({"least_rows": 1, "choice_part": Fraction(-1, 9)}, "choice_part"),
+        ({"least_rows": 1, "column_part": Fraction(1, 2), "choice_part": Fraction(1, 2)}, "pairs"),
+        ({"least_rows": 1, "first_part": Fraction(0)}, "first_part"),
     ]
     check_refusals(PairDesign, designs, Refusal)

@@ -125,7 +125,7 @@ def part_lost(
 def worst_choice(plan: MarginalsPlan, moved: int) -> float:
     """The part of a choice's amount that is lost at most, over scores that move by so much."""
     design = plan.designs[0]
-    amount = plan.choice_amount / plan.choices(design)
+    amount = plan.choices_amount(design) / plan.choices(design)
     starts = [[0, 0, 0], [0, 5, 9], [40, 0, -3], [0, 400, 400], [2000, 0, 0], [7]]
     lost = []
     for start in starts:
@@ -177,7 +177,7 @@ def forest_law(
                 lambda values, number: choose_score(
                     values, plan.choice_rate(design), RandomStream(bytes(32)), flips=plan.flips
                 ),
-                range(plan.tree_pairs),
+                range(plan.first_pairs(design)),
             )
         law[tuple(chosen)] = law.get(tuple(chosen), Fraction(0)) + run.probability
         prescribed = run.following()
@@ -198,6 +198,7 @@ def test_all_choices_lose_no_more_than_their_amount(measure: Measure) -> None:
             laws = [forest_law(counts, each, predicted) for counts in pair]
             outcomes = laws[0].keys() | laws[1].keys()
             one, two = ([law[outcome] for outcome in outcomes] for law in laws)
-            losses.append(part_lost(one, two, plan.choice_amount, measure))
+            amount = plan.choices_amount(plan.designs[0])
+            losses.append(part_lost(one, two, amount, measure))
     assert max(lost) <= 1
     assert max(faults) > 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,7 @@ from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.noise.source import NoiseSource
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure, PrivacyUnit
-from dptrees.dpcore.tables.plan import MarginalsPlan, TableShape
+from dptrees.dpcore.tables.plan import MarginalsPlan, PairDesign, TableShape
 
 SHAPE = TableShape(sizes=(6, 3, 4, 5), ordered=(True, False, False, True))
 
@@ -42,6 +43,22 @@ def make_plan(
     """The plan by rule."""
     budget = Budget(measure=measure, amount=Fraction(amount))
     return MarginalsPlan.planned(shape=shape, unit=unit, budget=budget)
+
+
+def former_plan(plan: MarginalsPlan) -> MarginalsPlan:
+    """The plan by the rule of before decision 0063."""
+    amount, tree = plan.budget.amount, plan.shape.columns - 1
+    further = [(2_000, tree, Fraction(9, 20), 3), (20_000, 2 * tree, Fraction(3, 5), 4)]
+    names = ("least_rows", "further_pairs", "further_part", "clique_columns")
+    designs = (PairDesign(**dict(zip(names, each, strict=True))) for each in further)
+    return replace(
+        plan,
+        column_amount=amount * Fraction(2, 5) / plan.shape.columns,
+        choice_amount=amount / 20,
+        pair_amount=amount * Fraction(11, 20),
+        designs=(PairDesign(least_rows=0), *designs),
+        column_parts=(),
+    )
 
 
 def make_source(number: int = 0, digest: bytes = b"") -> NoiseSource:
