@@ -7,13 +7,14 @@ unit of up to nine rows under up to four keys, beside many small units and some 
 **Bounds of values.** Rows pass through bounding and the question's own map, and the release chooses
 as it does; what is recorded is the counts of its one histogram and the law of their noise, whose
 exact losses are added up. Given the same noisy counts, the same bounds must follow from both
-tables. Neighbors differ in one unit of up to nine rows.
+tables. Neighbors differ in one unit of up to nine rows. Half of the choices are of dates.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from datetime import date
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -27,7 +28,13 @@ from benchmarks.audit.recording import SECRET, plan_of, shuffled_pair
 from dptrees.dpcore.choices import value_bounds
 from dptrees.dpcore.choices.key_selection import KeyColumns
 from dptrees.dpcore.choices.unit_bounds import BoundOf, BoundPlan, BoundQuestion
-from dptrees.dpcore.choices.value_bounds import SIDES, ValueBoundsPlan, ValueBoundsQuestion
+from dptrees.dpcore.choices.value_bounds import (
+    SIDES,
+    DateBoundsPlan,
+    DateBoundsQuestion,
+    ValueBoundsPlan,
+    ValueBoundsQuestion,
+)
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.noise.randomness import ReleaseKey
 from dptrees.dpcore.privacy.unit import Budget, Measure, Neighbors, PrivacyUnit
@@ -184,16 +191,36 @@ def audit_bounds(measure: str, *, plans: int, pairs: int, seed: int = 0) -> Find
 ValueRow = tuple[str, float | None]  # its unit and its value
 CANDIDATES = (0.0, 1.0, 2.0, 4.0)
 VALUES = (-math.inf, -1.0, 0.0, 1.5, 3.0, 9.0, math.nan, None)
+# Bins of dates, and the date of each value in audits of them.
+YEARS = tuple(date(year, 1, 1) for year in (2000, 2001, 2002, 2004))
+DATES = (date.min, date(1999, 12, 31), YEARS[0], date(2001, 7, 1), date(2003, 12, 31), date.max)
 
 
 def make_question(rng: Random, neighbors: Neighbors, measure: Measure) -> ValueBoundsQuestion:
-    plan = ValueBoundsPlan(
+    kinds: tuple[Any, Any, Any] = rng.choice(
+        [
+            (ValueBoundsPlan, CANDIDATES, ValueBoundsQuestion),
+            (DateBoundsPlan, YEARS, DateBoundsQuestion),
+        ]
+    )
+    plan = kinds[0](
         unit=PrivacyUnit(neighbors=neighbors, columns=rng.choice([(), ("person",)])),
         budget=Budget(measure=measure, amount=rng.choice([Fraction(1, 4), Fraction(1)])),
         sides=rng.choice(SIDES),
-        candidates=CANDIDATES,
+        candidates=kinds[1],
     )
-    return ValueBoundsQuestion(name="b", column="x", integers=False, trees=("x",), plan=plan)
+    question: ValueBoundsQuestion = kinds[2](
+        name="b", column="x", integers=False, trees=("x",), plan=plan
+    )
+    return question
+
+
+def value_column(question: ValueBoundsQuestion, values: Sequence[float | None]) -> pa.Array:
+    """The column of the values of rows; of a choice of dates that of their dates."""
+    if not isinstance(question, DateBoundsQuestion):
+        return pa.array(values, pa.float64())
+    dates = dict(zip(VALUES, (*DATES, None, None), strict=True))
+    return pa.array([dates[each] for each in values], pa.date32())
 
 
 def make_rows(rng: Random, unit: str, *, is_row: bool) -> list[ValueRow]:
@@ -222,13 +249,13 @@ def histogram_noise(question: ValueBoundsQuestion, columns: dict[str, pa.Array])
         found.append((exact, law))
         return np.zeros_like(exact)
 
-    def chosen(self: ValueBoundsPlan, noisy: Any) -> Any:
+    def chosen(self: Any, noisy: Any) -> Any:
         assert not noisy.any(), "bounds follow from more than the noisy counts"
         return ()
 
     with (
         patch.object(value_bounds, "add_noise", added),
-        patch.object(ValueBoundsPlan, "chosen", chosen),
+        patch.object(type(question.plan), "chosen", chosen),
     ):
         rows = pa.table(columns).to_batches(max_chunksize=50)
         release_rows(plan_of(question, question.budget), rows, ReleaseKey(SECRET))
@@ -244,7 +271,7 @@ def losses(measure: Measure, pairs: int = 200) -> Iterator[Fraction | float]:
         drawn = []
         for rows in neighboring_values(rng, question.unit):
             units, values = zip(*rows, strict=True) if rows else ((), ())
-            columns = {"person": pa.array(units, pa.string()), "x": pa.array(values, pa.float64())}
+            columns = {"person": pa.array(units, pa.string()), "x": value_column(question, values)}
             drawn.append(histogram_noise(question, columns))
         (one, law), (two, other) = drawn
         assert law == other, "a law depends on the data"

@@ -29,6 +29,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
@@ -350,10 +351,11 @@ class ReleasedBounds(ReleasedTable):
     question: BoundsQuestion
 
     @property
-    def bounds(self) -> dict[str, float]:
-        """The chosen bounds, by `BoundsQuestion.bound_names`."""
+    def bounds(self) -> dict[str, float | str]:
+        """The chosen bounds, by `BoundsQuestion.bound_names`; dates in ISO 8601."""
         (row,) = self.table.to_pylist()
-        return dict(zip(self.question.bound_names, row.values(), strict=True))
+        values = [each.isoformat() if isinstance(each, date) else each for each in row.values()]
+        return dict(zip(self.question.bound_names, values, strict=True))
 
     def top(self, count: int, level: int, key: object = None) -> list[Answer]:
         raise ValueError(f"top: {self._name} is a choice of bounds, which releases no counts")

@@ -29,6 +29,19 @@ A bound of more than ten times all values needs a false bin beyond the clear one
 span a factor of 10. Its probability is below c + 2 sum_{f >= 10} 1 / (600 f^2) + 2 / (600 16) / 10
 < 1e-4: a false clear bin, a false far one, or a false one of f = 4 or 5 and its next one.
 
+Bounds of dates follow from bins between starts of calendar units. A date is in the bin [a, b) of
+two of them; beyond the outer ones it counts nowhere. Dates have no scale and no center, so sums of
+m neighboring bins show where they are. With v the variance of the noise, P(|X| > b) <= p and
+P(|Z| > z) = p for a standard normal Z, a sum is above noise if it exceeds
+sqrt(b^2 + (m - 1) v z^2):
+
+    clear     p = 2 c / K for bins m i to m i + m - 1. The first m of 1, 2, 4, ... counts for which
+              there is a clear sum; the bounds are around all of these.
+    beyond    p = 1 / (10 L) for the next m bins outside of a bound, for each of L such m. The bound
+              moves beyond the fewest bins that are above noise, as long as there are any.
+
+Noise alone makes a sum clear with a probability below 1 / 10,000: the tests convolve the noise.
+
 Source: derived here; measured in docs/bounding.md, compared with enumeration in the tests.
 """
 
@@ -37,14 +50,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dptrees.dpcore.arithmetic.elementary import log
+from dptrees.dpcore.arithmetic.normal import normal_quantile
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.choices.unit_bounds import NOT_CHOSEN, BoundsQuestion, ChoicePlan
 from dptrees.dpcore.exponential.choice import choice_rate
@@ -124,9 +140,57 @@ def candidate_bounds(
     return tuple(sorted({number(lowest), number(highest)} | inside))
 
 
+# Calendar units, the finest first; those of dates from the third on.
+_UNITS = ("m", "h", "D", "M", "Y", "10Y")
+
+
+def candidate_dates(lowest: date, highest: date) -> tuple[date, ...]:
+    """The starts of minutes, hours, days, months, years or decades from a lowest to a highest date:
+    of the finest of these units that has at most 512. Both ends are candidates too.
+
+    Args:
+        lowest: the first candidate, a date or a timestamp.
+        highest: the last candidate, of the same type, above the first.
+
+    Returns:
+        (candidates,) rising, at least two; in UTC if they have a zone.
+
+    Raises:
+        Refusal: the ends are not in order, too far apart, or only one of them has a zone.
+
+    >>> len(candidate_dates(date(1800, 1, 1), date(2200, 1, 1)))
+    401
+    >>> [str(each) for each in candidate_dates(date(1990, 5, 3), date(2041, 1, 1))][:2]
+    ['1990-05-03', '1991-01-01']
+    """
+    zones = [getattr(each, "tzinfo", None) is not None for each in (lowest, highest)]
+    if zones[0] != zones[1]:
+        raise Refusal("lower", f"{lowest} and {highest} must both have a time zone, or neither")
+    if not lowest < highest:
+        raise Refusal("upper", f"no candidate lies between {lowest} and {highest}")
+    ends = pa.array([lowest, highest])
+    type = pa.timestamp("us", "UTC") if zones[0] else ends.type
+    first, last = ends.to_numpy(zero_copy_only=False)
+    for unit in _UNITS if isinstance(lowest, datetime) else _UNITS[2:]:
+        low, high = first.astype(f"M8[{unit}]"), last.astype(f"M8[{unit}]")
+        if (high - low).astype(int) <= MOST_CANDIDATES - 2:
+            starts = np.arange(low, high + 2).astype(first.dtype).clip(first, last)
+            return tuple(pa.array(np.unique(starts)).cast(type).to_pylist())
+    raise Refusal("lower", f"{lowest} and {highest} are more than 5,100 years apart")
+
+
+def common_step(candidates: Sequence[date]) -> int:
+    """The largest number of microseconds of which all bins between candidates are multiples.
+
+    >>> common_step(candidate_dates(date(2020, 1, 1), date(2300, 1, 1))) // 10**6
+    86400
+    """
+    return math.gcd(*((b - a) // timedelta(microseconds=1) for a, b in pairwise(candidates)))
+
+
 LOWER, UPPER = "lower", "upper"
 SIDES = ((LOWER, UPPER), (LOWER,), (UPPER,))
-# The probability that noise makes any bin clear, and any bin inside count.
+# The probability that noise makes any bin clear, and any bin inside or next to dates count.
 _CLEAR, _INSIDE = 1 / 50_000, 1 / 10
 # Of a bin as large as the scale, and of the next bin: that noise is beyond a threshold, on both
 # sides of 0.
@@ -140,8 +204,46 @@ _MOST_CLEAR = 10**9
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValueBoundsPlan(ChoicePlan):
-    """The plan of the choice of one bound, or both bounds, of a column.
+class _HistogramPlan(ChoicePlan):
+    """The plan of a choice from one noisy histogram: its noise, and when a bin is clear."""
+
+    written = ("budget", "sides", "candidates")
+
+    sides: tuple[str, ...]
+    candidates: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if self.unit != self.unit.once:
+            raise Refusal("unit", "counts once where bounds of its values are chosen")
+        if self.sides not in SIDES:
+            raise Refusal("sides", f"{self.sides} are not lower, upper or both")
+        given, least = list(self.candidates), 1 + len(self.sides)
+        if not least <= len(given) <= MOST_CANDIDATES or given != sorted(set(given)):
+            raise Refusal("candidates", f"there must be {least} to {MOST_CANDIDATES}, which rise")
+        if not all(isinstance(each, date) or math.isfinite(each) for each in given):
+            raise Refusal("candidates", "they must be finite")
+        if self.clear > _MOST_CLEAR:
+            raise Refusal("fraction", "the budget is too small to choose a bound with")
+
+    @property
+    def cells(self) -> int:
+        """The number of bins, here between candidates."""
+        return len(self.candidates) - 1
+
+    @cached_property
+    def law(self) -> NoiseLaw:
+        """The noise of each bin."""
+        return level_law(self.unit, self.budget, single_node=False)
+
+    @cached_property
+    def clear(self) -> int:
+        """The number of units that a bin must exceed to be clear."""
+        return self.law.bound(2 * _CLEAR / self.cells)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueBoundsPlan(_HistogramPlan):
+    """The plan of the choice of one bound, or both bounds, of a column of numbers.
 
     Args:
         sides: the bounds that are chosen, "lower" first; at least one.
@@ -158,33 +260,7 @@ class ValueBoundsPlan(ChoicePlan):
     (12, 3, 1, (5,))
     """
 
-    written = ("budget", "sides", "candidates")
-
-    sides: tuple[str, ...]
     candidates: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if self.unit != self.unit.once:
-            raise Refusal("unit", "counts once where bounds of its values are chosen")
-        if self.sides not in SIDES:
-            raise Refusal("sides", f"{self.sides} are not lower, upper or both")
-        given, least = list(self.candidates), 1 + len(self.sides)
-        if not least <= len(given) <= MOST_CANDIDATES or given != sorted(set(given)):
-            raise Refusal("candidates", f"there must be {least} to {MOST_CANDIDATES}, which rise")
-        if not all(map(math.isfinite, given)):
-            raise Refusal("candidates", "they must be finite")
-        if self.clear > _MOST_CLEAR:
-            raise Refusal("fraction", "the budget is too small to choose a bound with")
-
-    @cached_property
-    def law(self) -> NoiseLaw:
-        """The noise of each bin."""
-        return level_law(self.unit, self.budget, single_node=False)
-
-    @cached_property
-    def clear(self) -> int:
-        """The number of units that a bin must exceed to be clear."""
-        return self.law.bound(2 * _CLEAR / self.cells)
 
     @cached_property
     def inside(self) -> int:
@@ -295,6 +371,56 @@ class ValueBoundsPlan(ChoicePlan):
         return min(beyond, key=lambda each: abs(each - inner), default=outer)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DateBoundsPlan(_HistogramPlan):
+    """The plan of the choice of one bound, or both bounds, of dates or timestamps.
+
+    Args:
+        candidates: of `candidate_dates`. A given bound is one of them.
+
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure
+    >>> years = candidate_dates(date(1980, 1, 1), date(2030, 1, 1))
+    >>> plan = DateBoundsPlan(unit=ADD_REMOVE_ROW, sides=("lower", "upper"), candidates=years,
+    ...                       budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> [each.year for each in plan.chosen(np.array([0] * 20 + [9] * 20 + [0] * 10))]
+    [2000, 2020]
+    """
+
+    candidates: tuple[date, ...] | tuple[datetime, ...]
+
+    def chosen(self, noisy: Integers) -> tuple[date, ...]:
+        """The bounds that follow from noisy counts, as of `ValueBoundsPlan`."""
+        for bins, least, _ in self._sums:
+            starts = np.arange(0, self.cells, bins)
+            clear = starts[np.add.reduceat(noisy, starts) > least].tolist()
+            if clear:
+                low = self._reach(noisy[::-1], self.cells - clear[0])
+                high = self._reach(noisy, min(clear[-1] + bins, self.cells))
+                found = {LOWER: self.candidates[-1 - low], UPPER: self.candidates[high]}
+                return tuple(found[side] for side in self.sides)
+        return ()
+
+    @cached_property
+    def _sums(self) -> list[tuple[int, float, float]]:
+        """Numbers of neighboring bins, the last one of all; and the units that their sum must
+        exceed to be clear, and for a bound to move beyond them."""
+        sizes = [1 << power for power in range((self.cells - 1).bit_length() + 1)]
+        clear, beyond = 2 * _CLEAR / self.cells, _INSIDE / len(sizes)
+        return [(bins, self._least(clear, bins), self._least(beyond, bins)) for bins in sizes]
+
+    def _least(self, probability: float, bins: int) -> float:
+        one, normal = self.law.bound(probability), normal_quantile(probability / 2)
+        return math.sqrt(one * one + (bins - 1) * self.law.variance * normal * normal)
+
+    def _reach(self, noisy: Integers, end: int) -> int:
+        """The number of bins up to a bound, if it moves beyond bins that are above noise."""
+        for bins, _, least in self._sums:
+            units = noisy[end : end + bins]
+            if len(units) == bins and units.sum() > least:
+                return self._reach(noisy, end + bins)
+        return end
+
+
 _NO_VALUE = -1
 WORDS = (
     "One noisy histogram, in which each unit counts once, gives the bounds, which are listed "
@@ -355,7 +481,7 @@ class ValueBoundsQuestion(BoundsQuestion):
 
     @property
     def value_types(self) -> dict[str, pa.DataType]:
-        return {self.column: pa.int64() if self.integers else pa.float64()}
+        return self._domain.value_types
 
     @property
     def dense_cells(self) -> int:
@@ -407,11 +533,44 @@ class ValueBoundsQuestion(BoundsQuestion):
             "column": self.column,
             "trees": list(self.trees),
             "bounds": list(self.plan.sides),
-            "candidates": list(self.plan.candidates),
+            "candidates": self.plan.spec()["candidates"],
             "clear_units": self.plan.clear,
             "sensitivity": l1,
             "words": WORDS,
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class DateBoundsQuestion(ValueBoundsQuestion):
+    """The choice of one bound, or both bounds, of a column of dates or timestamps.
+
+    >>> from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Measure
+    >>> plan = DateBoundsPlan(unit=ADD_REMOVE_ROW, sides=("lower", "upper"),
+    ...                       candidates=candidate_dates(date(1800, 1, 1), date(2200, 1, 1)),
+    ...                       budget=Budget(measure=Measure.EPSILON, amount=Fraction(1)))
+    >>> question = DateBoundsQuestion(name="b", column="day", integers=False, trees=(), plan=plan)
+    >>> days = pa.array([date(1, 1, 1), date(1970, 1, 1), date(2026, 11, 30), None])
+    >>> question.increments({"day": days}).cells.tolist()
+    [170, 226]
+    """
+
+    kind = "date_histogram"
+
+    plan: DateBoundsPlan  # type: ignore[assignment]
+
+    @cached_property
+    def _domain(self) -> OrderedDomain:
+        first, last = self.plan.candidates[0], self.plan.candidates[-1]
+        kind = "timestamp" if isinstance(first, datetime) else "date"
+        cells = (last - first) // timedelta(microseconds=common_step(self.plan.candidates))
+        bounds = {"lower": first, "upper": last, "cells": cells, "outside": "drop"}
+        return make_domain({"type": kind, "column": self.column, **bounds})
+
+    def _value_cells(self, values: pa.Array) -> Integers:
+        """The cells of values, (rows,); -1 for null and beyond the candidates."""
+        edges = [self._domain.find_boundary(each) for each in self.plan.candidates]
+        # -1 is before the first edge.
+        return np.searchsorted(edges, self._domain.cell_ids(values), side="right") - 1
 
 
 @dataclass(frozen=True, kw_only=True)

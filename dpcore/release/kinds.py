@@ -182,19 +182,15 @@ KINDS: dict[str, TreeKind] = {
         "choices.key_selection:SelectionQuestion",
         "choices.key_selection:ReleasedSelection",
     ),
-    "bound": _kind(
-        _of_first_stage, "choices.unit_bounds:BoundQuestion", "choices.unit_bounds:ReleasedBounds"
-    ),
-    "value_histogram": _kind(
-        _of_first_stage,
-        "choices.value_bounds:ValueBoundsQuestion",
-        "choices.unit_bounds:ReleasedBounds",
-    ),
-    "value_bounds": _kind(
-        _of_first_stage,
-        "choices.value_bounds:EarlierBoundsQuestion",
-        "choices.unit_bounds:ReleasedBounds",
-    ),
+    **{
+        kind: _kind(_of_first_stage, question, "choices.unit_bounds:ReleasedBounds")
+        for kind, question in (
+            ("bound", "choices.unit_bounds:BoundQuestion"),
+            ("value_histogram", "choices.value_bounds:ValueBoundsQuestion"),
+            ("date_histogram", "choices.value_bounds:DateBoundsQuestion"),
+            ("value_bounds", "choices.value_bounds:EarlierBoundsQuestion"),
+        )
+    },
     "exponential": TreeKind(
         lambda spec, terms: _by_unit(_EXPONENTIAL(), spec, terms),
         lambda question, read, tables: _RELEASED_QUANTILES()(question, tables[QUANTILES]),

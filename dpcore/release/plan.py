@@ -42,7 +42,7 @@ class UnitBounds:
     """
 
     plan: ReleasePlan
-    values: tuple[tuple[str, float], ...] | None = None
+    values: tuple[tuple[str, float | str], ...] | None = None
 
     def __post_init__(self) -> None:
         names = [name for question in self._choices for name in question.bound_names]
@@ -71,7 +71,7 @@ class UnitBounds:
     @property
     def chosen_in_words(self) -> str:
         """The bounds with what was chosen, as "max_rows 12, upper of fare 300"."""
-        values = {name: f"{value:,.12g}" for name, value in self.values or ()}
+        values = {n: x if isinstance(x, str) else f"{x:,.12g}" for n, x in self.values or ()}
         return ", ".join(
             f"{each.bounds_in_words} {' and '.join(values[name] for name in each.bound_names)}"
             for each in self._choices
@@ -90,7 +90,7 @@ class UnitBounds:
         return {each.name: int(values[each.name]) for each in chosen if each.name in values}
 
     @property
-    def tree_values(self) -> dict[str, dict[str, float]]:
+    def tree_values(self) -> dict[str, dict[str, float | str]]:
         """The chosen bounds of values, "lower" and "upper" as far as they were chosen, by the name
         of the tree that is counted with them; empty before they are chosen."""
         values = dict(self.values or ())
@@ -212,7 +212,8 @@ class ReleasePlan:
             raise ValueError("bounds: those of the unit are not those that were chosen")
         domains = {each.name: getattr(each, "domain", None) for each in self.questions}
         for name, chosen in self.bounds.tree_values.items():
-            if any(getattr(domains.get(name), side, None) != at for side, at in chosen.items()):
+            spec = {} if (domain := domains.get(name)) is None else domain.spec()
+            if any(spec.get(side) != at for side, at in chosen.items()):
                 raise ValueError(f"bounds: those of {name} are not those that were chosen")
 
     def _check_budgets(self) -> None:

@@ -51,7 +51,7 @@ from dptrees.pipelines.sections.first_stages import (
     with_bounds,
 )
 from dptrees.pipelines.sections.parameters import Substitution
-from dptrees.pipelines.sections.privacy import AutoBound
+from dptrees.pipelines.sections.privacy import WHOLE_TYPES, AutoBound
 from dptrees.pipelines.sections.tree import MAX_LEAVES, PrivateKeys, TreeSection
 from dptrees.pipelines.sections.values import LedgerUrl
 from dptrees.transforms.contract import AT_ONCE, Arrival, SchemaContract
@@ -229,7 +229,7 @@ class Configuration:
         """
         if not self.chooses_bounds or self.kept_bounds is not None:
             return self.kept_bounds
-        if any(choice.auto.integers for choice in self.ranges):
+        if any(choice.auto.kind in WHOLE_TYPES for choice in self.ranges):
             self._narrowest.plan()  # refused before anything is paid for
         try:
             plan = bounds_plan(
@@ -609,7 +609,7 @@ def _tree_request(tree: TreeSection) -> Any:
     result, auto = requested(tree), getattr(tree, "auto", None)
     if auto is None:
         return result
-    derived = ("cells",) if auto.integers else ()
+    derived = ("cells",) if auto.kind == "integer" else ()
     domain = {name: each for name, each in result["domain"].items() if name not in derived}
     return result | {"domain": domain | requested(auto.request())}
 

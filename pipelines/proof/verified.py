@@ -47,7 +47,7 @@ from dptrees.transforms.folder.names import MANIFEST, SIGNATURE
 from dptrees.transforms.keys import KeyReference
 
 
-def chosen_bounds(folder: str) -> tuple[tuple[str, float], ...]:
+def chosen_bounds(folder: str) -> tuple[tuple[str, float | str], ...]:
     """The bounds that a finished first stage released, by their names.
 
     Args:
@@ -57,7 +57,7 @@ def chosen_bounds(folder: str) -> tuple[tuple[str, float], ...]:
         UserError: of a column none was chosen.
     """
     release = ReleaseFolder(folder).release
-    bounds: dict[str, float] = {}
+    bounds: dict[str, float | str] = {}
     for question in release.plan.questions:
         tree = release.tree(question.name)
         assert isinstance(tree, ReleasedBounds)

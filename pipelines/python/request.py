@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pyarrow as pa
 import yaml
 
 from dptrees.dpcore.rows.numbers import MOST_WHOLE, has_fractions
@@ -392,13 +393,20 @@ class Request:
         lower, upper = _pair(bounds)
         stated = [each for each in (lower, upper) if not is_auto(each)]
         if len(stated) < 2:
+            kind = column_type(self.rows, column) or pa.null()
+            keys = {"lower": lower, "upper": upper, "cells": cells}
+            if pa.types.is_date(kind) or date in map(type, stated):
+                return without_none({"type": "date", **keys})
+            keys["cells"] = CELLS if cells is None else cells
+            if pa.types.is_timestamp(kind):
+                return {"type": "timestamp", **keys}
             if not all(isinstance(each, Real | Decimal) for each in stated):
                 raise Error(f"bounds: auto goes with a number, not {stated[0]!r}; state both")
-            return {"lower": lower, "upper": upper, "cells": CELLS if cells is None else cells}
+            return keys
         are_whole = all(isinstance(each, Integral) for each in bounds)
         if are_whole and self.value != _ROWS and lower <= upper:
-            type = column_type(self.rows, column)
-            if type is not None and has_fractions(type):
+            kind = column_type(self.rows, column)
+            if kind is not None and has_fractions(kind):
                 return _rounded_domain(int(lower), int(upper), cells)
         return _domain(bounds, cells)
 

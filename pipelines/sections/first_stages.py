@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,12 @@ from dptrees.dpcore.choices.key_selection import (
     counted_once,
 )
 from dptrees.dpcore.choices.unit_bounds import BoundOf, BoundPlan, BoundQuestion, candidate_sizes
-from dptrees.dpcore.choices.value_bounds import ValueBoundsPlan, ValueBoundsQuestion
+from dptrees.dpcore.choices.value_bounds import (
+    DateBoundsPlan,
+    DateBoundsQuestion,
+    ValueBoundsPlan,
+    ValueBoundsQuestion,
+)
 from dptrees.dpcore.numbers import MeanQuestion
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.question import Question
@@ -31,7 +37,7 @@ from dptrees.dpcore.release.plan import ReleasePlan
 from dptrees.dpcore.rows.key_tables import KeyTable, TableKeys
 from dptrees.dpcore.rows.keys import OTHER
 from dptrees.dpcore.specification import Refusal
-from dptrees.pipelines.sections.privacy import AutoBound, AutoRange
+from dptrees.pipelines.sections.privacy import OF_TIME, AutoBound, AutoRange
 from dptrees.pipelines.sections.tree import PrivateKeys
 
 # Of the budget of a release, what all bounds of values without a fraction spend together.
@@ -96,27 +102,30 @@ def range_question(choice: RangeChoice, guarantee: Guarantee) -> ValueBoundsQues
     Raises:
         Refusal: a share is too small. Its field is the place in the configuration.
     """
-    auto = choice.auto
+    auto, times = choice.auto, choice.auto.kind in OF_TIME
+    given = [value for _, value in auto.given] if times else []
+    question: type[ValueBoundsQuestion] = DateBoundsQuestion if times else ValueBoundsQuestion
     try:
-        plan = ValueBoundsPlan(
+        plan: Any = (DateBoundsPlan if times else ValueBoundsPlan)(
             unit=guarantee.unit.once,
             budget=range_budget(guarantee, auto),
             sides=tuple(side for side, _ in auto.ends),
-            candidates=auto.candidates,
+            candidates=tuple(sorted({*auto.candidates, *given})),
         )
     except Refusal as refusal:
         raise Refusal(f"{choice.key}.{refusal.field}", refusal.rule) from None
-    return ValueBoundsQuestion(
+    return question(
         name=choice.name,
         column=auto.column,
-        integers=auto.integers,
+        integers=auto.kind == "integer",
         trees=choice.trees,
         plan=plan,
     )
 
 
-def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
+def _text(value: float | date) -> str:
+    number = f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
+    return str(value) if isinstance(value, date) else number
 
 
 # Within the output.
@@ -264,7 +273,7 @@ def bounds_entries(plan: ReleasePlan) -> list[dict[str, object]]:
         else:
             what = {"column": question.column, "bounds": list(question.plan.sides)}
             what["trees"] = list(question.trees)
-            listed = {"candidates": list(question.plan.candidates)}
+            listed = {"candidates": question.plan.spec()["candidates"]}
             listed["clear_units"] = question.plan.clear
         found.append(what | spent | listed)
     return found
@@ -282,7 +291,7 @@ def bounds_lines(plan: ReleasePlan) -> Iterator[str]:
         yield (
             f"{question.bounds_in_words}: chosen first, {budget.measure.value} "
             f"{float(budget.amount):.4g}, among {len(candidates)} {noun} from "
-            f"{_number(candidates[0])} to {_number(candidates[-1])}"
+            f"{_text(candidates[0])} to {_text(candidates[-1])}"
         )
         if isinstance(question, BoundQuestion):
             yield (
@@ -295,8 +304,9 @@ def bounds_lines(plan: ReleasePlan) -> Iterator[str]:
             f"  from one noisy histogram: a bin of more than {question.plan.clear:,} "
             f"{units} after noise is clear; if none is, no bound is chosen and no tree is made"
         )
-        of = "its trees" if question.integers else "its means"
-        if question.integers or means & set(question.trees):
+        whole = type(candidates[0]) in (int, date)
+        of = "its trees" if whole else "its means"
+        if whole or means & set(question.trees):
             yield f"  errors of {of} below are for the widest range that may be chosen"
     if not (bounded := [each for each in choices if isinstance(each, BoundQuestion)]):
         return

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from datetime import date, datetime
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import PlainValidator
 from pydantic import model_validator as section_rule
 from typing_extensions import Self
 
-from dptrees.dpcore.choices.value_bounds import LARGEST_INTEGER, LARGEST_NUMBER, candidate_bounds
+from dptrees.dpcore.choices.value_bounds import (
+    LARGEST_INTEGER,
+    LARGEST_NUMBER,
+    candidate_bounds,
+    candidate_dates,
+    common_step,
+)
+from dptrees.dpcore.ordered.step_types import read_moment
 from dptrees.dpcore.privacy.unit import (
     MOST_ROWS,
     Budget,
@@ -29,7 +37,7 @@ from dptrees.dpcore.privacy.unit import (
 from dptrees.dpcore.release.split import BudgetSplit
 from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.sections import rules
-from dptrees.pipelines.sections.document import RuleBroken, shown
+from dptrees.pipelines.sections.document import RuleBroken, moment, shown
 from dptrees.pipelines.sections.rules import Amount, Section
 
 
@@ -182,15 +190,23 @@ def _or_one(bound: int | AutoBound | None) -> int | None:
 
 LOWER, UPPER = "lower", "upper"
 LIMITS = {LOWER: "at_least", UPPER: "at_most"}
-_SIGNS = {LOWER: -1, UPPER: 1}
-# The widest range of integers by default: each of them is a cell.
-_MOST_INTEGERS = 10**6
-AUTO_TYPES = ("number", "integer")
+_LARGEST = {"number": LARGEST_NUMBER, "integer": LARGEST_INTEGER}
+OF_TIME = ("date", "timestamp")
+AUTO_TYPES = (*_LARGEST, *OF_TIME)
+# The widest range by default: each integer and each day is a cell.
+_WIDEST = {
+    "number": (-LARGEST_NUMBER, LARGEST_NUMBER),
+    "integer": (-(10**6), 10**6),
+    **dict.fromkeys(OF_TIME, (date(1800, 1, 1), date(2200, 1, 1))),
+}
+# Each of their values is a cell.
+WHOLE_TYPES = ("integer", "date")
 # Keys of a tree that are written for a known number of cells.
 _OF_CELLS = ("fanouts", "level_weights", "widths", "level_budgets", "guess")
 ONLY_NUMBERS = (
-    "auto is only for a tree of type number or integer whose other bound is a number or "
-    "auto; write a value here"
+    "auto is only for a tree of type number or integer whose other bound is a number or auto, or "
+    "of type date or timestamp (write the type) whose other bound is a date, a time in whole "
+    "minutes or auto; write a value here"
 )
 
 
@@ -205,7 +221,7 @@ class AutoEnd:
     """
 
     share: Fraction | None
-    limit: float
+    limit: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,15 +230,15 @@ class AutoRange:
 
     Args:
         column: whose values are bounded.
-        integers: integers are counted, not numbers.
+        kind: the type of its values, of `AUTO_TYPES`.
         ends: the bounds that are chosen, by "lower" and "upper"; at least one.
         given: the bounds that are given, by the same words.
     """
 
     column: str
-    integers: bool
+    kind: str
     ends: tuple[tuple[str, AutoEnd], ...]
-    given: tuple[tuple[str, float], ...]
+    given: tuple[tuple[str, Any], ...]
 
     @property
     def share(self) -> Fraction:
@@ -235,12 +251,12 @@ class AutoRange:
         return replace(self, ends=tuple(ends))
 
     @property
-    def stand_ins(self) -> dict[str, float]:
+    def stand_ins(self) -> dict[str, Any]:
         """The farthest values that may be chosen, by bound."""
         return {side: end.limit for side, end in self.ends}
 
     @property
-    def candidates(self) -> tuple[float, ...]:
+    def candidates(self) -> tuple[Any, ...]:
         """The values that are chosen from.
 
         Raises:
@@ -248,21 +264,21 @@ class AutoRange:
         """
         ends = self.stand_ins | dict(self.given)
         first = self.ends[0][0]
+        numbers = partial(candidate_bounds, integers=self.kind == "integer")
+        between: Any = candidate_dates if self.kind in OF_TIME else numbers
         try:
-            values = candidate_bounds(ends[LOWER], ends[UPPER], integers=self.integers)
+            values = between(ends[LOWER], ends[UPPER])
         except Refusal as refusal:
             raise RuleBroken(refusal.rule, at=f".domain.{refusal.field}") from None
         given = [value for _, value in self.given]
         left = tuple(value for value in values if value not in given)
         if len(left) < 1 + len(self.ends):
-            raise RuleBroken(
-                f"auto has no choice between {ends[LOWER]:,} and {ends[UPPER]:,}",
-                at=f".domain.{first}",
-            )
+            low, high = (shown(ends[side]) for side in (LOWER, UPPER))
+            raise RuleBroken(f"auto has no choice between {low} and {high}", at=f".domain.{first}")
         return left
 
     @property
-    def narrowest(self) -> dict[str, float]:
+    def narrowest(self) -> dict[str, Any]:
         """Bounds of the smallest range that may be chosen, near the first candidate."""
         values = iter(self.candidates)
         if len(self.ends) > 1:
@@ -307,23 +323,28 @@ def auto_range(tree: Mapping[str, Any]) -> AutoRange | None:
             "auto chooses bounds for values of rows, not of units; write a value here",
             at=f".domain.{wanted[0]}",
         )
-    if not wanted or not is_known or not all(map(_is_number, given.values())):
+    known = {side: _value(kind, each) for side, each in given.items()}
+    if not wanted or not is_known or None in known.values():
         return None
-    integers = kind == "integer"
-    ends = [
-        (side, rules.at(f".domain.{side}", _Ends(side, integers), domain[side])) for side in wanted
-    ]
+    ends = [(side, rules.at(f".domain.{side}", _Ends(side, kind), domain[side])) for side in wanted]
     result = AutoRange(
         column=str(domain.get("column", "")),
-        integers=integers,
+        kind=kind,
         ends=tuple(ends),
-        given=tuple((side, rules.plain_value(each)) for side, each in given.items()),  # type: ignore[misc]
+        given=tuple(known.items()),
     )
-    if integers:
+    if kind in WHOLE_TYPES:
         _check_cells(tree, domain, wanted[0])
     elif isinstance(guess := tree.get("guess"), Mapping) and "below" in guess:
         raise RuleBroken(f"does not go with {wanted[0]}: auto", at=".guess.below")
-    _ = result.candidates
+    values, cells = result.candidates, domain.get("cells")
+    step = common_step(values) if kind == "timestamp" else 0
+    if isinstance(cells, int) and cells > 0 and step % cells:
+        raise RuleBroken(
+            f"{cells} must divide {step:,} microseconds, which divide the distances of all bounds "
+            "that may be chosen",
+            at=".domain.cells",
+        )
     return result
 
 
@@ -333,22 +354,29 @@ def is_auto(value: object) -> bool:
 
 
 def _check_cells(tree: Mapping[str, Any], domain: Mapping[str, Any], side: str) -> None:
-    if "cells" in domain:
+    for key in sorted({"cells", "days_per_cell"} & domain.keys()):
         raise RuleBroken(
-            f"does not go with {side}: auto for integers, each of which is a cell; leave cells "
-            "out, or use type: number",
-            at=".domain.cells",
+            f"does not go with {side}: auto for integers and dates, each of which is a cell; leave "
+            f"{key} out, or use type: number or timestamp",
+            at=f".domain.{key}",
         )
     for key in _OF_CELLS:
         if key in tree and not (key == "level_budgets" and isinstance(tree[key], str)):
             raise RuleBroken(
-                f"does not go with {side}: auto for integers, whose number is not known yet",
+                f"does not go with {side}: auto for integers and dates, whose number is not known "
+                "yet",
                 at=f".{key}",
             )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+def _value(kind: str, value: object) -> Any:
+    """A value of a type, as dpcore takes it; None if it is none."""
+    if kind == "timestamp":
+        time = read_moment(value)
+        return time if time and not time.second + time.microsecond else None
+    found = moment(value) if kind == "date" else rules.plain_value(value)
+    types = date if kind == "date" else (int, float)
+    return found if isinstance(found, types) and not isinstance(found, (bool, datetime)) else None
 
 
 @dataclass(frozen=True)
@@ -356,7 +384,7 @@ class _Ends:
     """The rule of one bound: ``auto``, or a section of ``fraction`` and its limit."""
 
     side: str
-    integers: bool
+    kind: str
 
     def __call__(self, value: object) -> AutoEnd:
         name = LIMITS[self.side]
@@ -364,14 +392,13 @@ class _Ends:
         rules.known_keys(section, ("fraction", name))
         given = section.get("fraction")
         share = None if given is None else rules.at(".fraction", rules.share, given)
-        if name in section:
-            return AutoEnd(share=share, limit=rules.at(f".{name}", self._limit, section[name]))
-        most = _MOST_INTEGERS if self.integers else LARGEST_NUMBER
-        return AutoEnd(share=share, limit=_SIGNS[self.side] * most)
+        limit = section.get(name, _WIDEST[self.kind][self.side == UPPER])
+        return AutoEnd(share=share, limit=rules.at(f".{name}", self._limit, limit))
 
-    def _limit(self, value: object) -> float:
-        most = LARGEST_INTEGER if self.integers else LARGEST_NUMBER
-        number = rules.whole_number(value) if self.integers else rules.plain_value(value)
-        if not _is_number(number) or not abs(number) <= most:  # type: ignore[arg-type]
-            raise RuleBroken(f"{shown(value)} must be a number from -{most:,} to {most:,}")
-        return number  # type: ignore[return-value]
+    def _limit(self, value: object) -> Any:
+        given = rules.whole_number(value) if self.kind == "integer" else value
+        limit, most = _value(self.kind, given), _LARGEST.get(self.kind)
+        if limit is None or (most and not abs(limit) <= most):
+            rule = f"a number from -{most:,} to {most:,}" if most else "a date or a whole minute"
+            raise RuleBroken(f"{shown(value)} must be {rule}")
+        return limit

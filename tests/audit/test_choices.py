@@ -15,7 +15,7 @@ from benchmarks.audit.choices import audit_bounds, losses
 from dptrees.dpcore.choices import unit_bounds as planning
 from dptrees.dpcore.choices import value_bounds as value_planning
 from dptrees.dpcore.choices.unit_bounds import BoundPlan, BoundQuestion
-from dptrees.dpcore.choices.value_bounds import ValueBoundsQuestion
+from dptrees.dpcore.choices.value_bounds import DateBoundsQuestion, ValueBoundsQuestion
 from dptrees.dpcore.noise.laws import NoiseLaw
 from dptrees.dpcore.privacy.unit import Budget, Measure, PrivacyUnit
 from dptrees.dpcore.questions.messages import Increments, RowIncrements
@@ -135,9 +135,22 @@ def a_unit_in_every_bin_below_its_value(patch: Patch) -> None:
     patch.setattr(ValueBoundsQuestion, "row_increments", increments)
 
 
+def a_date_in_two_bins(patch: Patch) -> None:
+    """Each unit counts in its bin and in the first one."""
+    own = ValueBoundsQuestion.row_increments
+
+    def increments(self: DateBoundsQuestion, columns: dict[str, Any]) -> RowIncrements:
+        (cells, *_), rows = own(self, columns)
+        rows = np.arange(len(cells)) if rows is None else rows
+        return RowIncrements(Increments(np.stack([cells, 0 * cells], 1).ravel()), rows.repeat(2))
+
+    patch.setattr(DateBoundsQuestion, "row_increments", increments)
+
+
 @pytest.mark.parametrize(
     "fault",
     [
+        a_date_in_two_bins,
         half_the_sensitivity_of_values,
         values_counted_in_place_of_units,
         a_unit_in_every_bin_below_its_value,

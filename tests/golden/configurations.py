@@ -17,6 +17,7 @@ NONCE = bytes(range(16)).hex()
 WHOLE = "consistency: top_down"
 NUMBERS = "{column: delay, lower: -20, upper: 200, cells: 220}"
 AUTO_NUMBERS = "{column: delay, lower: auto, upper: {at_most: 5000}, cells: 64}"
+AUTO_DAYS = "{column: day, type: date, lower: auto, upper: {at_most: 2030-01-01}}"
 MINUTES = (
     "{column: minutes, type: integer, lower: 0, upper: 300, out_of_range: clamp, missing: first}"
 )
@@ -57,6 +58,7 @@ ADD_REMOVE: dict[str, tuple[str, ...]] = {
     "cdf": (PURE, f"domain: {NUMBERS}, {WHOLE}"),
     "cdf-rho": (RHO, f"domain: {NUMBERS}, {WHOLE}"),
     "value-bounds": (PURE, f"domain: {AUTO_NUMBERS}, {WHOLE}"),
+    "date-bounds": (PURE, f"domain: {AUTO_DAYS}, {WHOLE}"),
     "cdf-approximate": (APPROXIMATE, f"domain: {NUMBERS}"),
     "quantiles-by": (
         PURE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -63,12 +64,28 @@ NUMBER = {"column": "x", "lower": 0, "upper": "auto", "cells": 16}
 INTEGER = {"column": "n", "type": "integer", "lower": "auto", "upper": {"at_most": 1000}}
 
 
+DAY = {"column": "day", "type": "date", "lower": "auto", "upper": "auto"}
+SEEN = {
+    **{"column": "seen", "type": "timestamp", "cells": 1000},
+    **{"lower": {"at_least": "2026-01-01T00:00Z"}, "upper": {"at_most": "2027-01-01T00:00Z"}},
+}
+
+
 def numbers() -> pa.Table:
-    """2,000 people of two rows: a heavy-tailed number, and an integer near 30."""
+    """2,000 people of two rows: a heavy-tailed number, an integer near 30, a birthday of 1930 to
+    1999 or garbage, and a time of two days with a zone."""
     random = np.random.default_rng(3)
     person = np.repeat(np.arange(2000), 2)
     x = [None if each > 900 else each for each in random.lognormal(3, 1, 4000).tolist()]
     values = {"x": pa.array(x, pa.float64()), "n": pa.array(random.poisson(30, 4000))}
+    days = np.datetime64("1930-01-01") + random.integers(0, 70 * 365, 4000)
+    garbage = [None if each is None else day for each, day in zip(x, days.tolist(), strict=True)]
+    garbage[::400] = [date.min, date.max] * 5
+    seen = np.datetime64("2026-03-04", "us") + random.integers(0, 2 * 86_400_000_000, 4000)
+    values["day"] = pa.array(garbage, pa.date32())
+    values["seen"] = pa.array(seen, pa.timestamp("us")).cast(
+        pa.timestamp("ms", "Europe/Berlin"), safe=False
+    )
     return pa.table({"person": pa.array(person), **values})
 
 

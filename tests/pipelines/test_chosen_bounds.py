@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import date
 from fractions import Fraction
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 import pytest
+from pyarrow.csv import write_csv
 
 import dptrees
 from dptrees.dpcore.choices.value_bounds import EarlierBoundsQuestion
@@ -24,13 +27,16 @@ from dptrees.transforms.errors import InputError
 from tests.pipelines.conftest import Change, Workspace, assert_refused, both, put, update
 from tests.pipelines.first_stages import (
     AUTO,
+    DAY,
     INTEGER,
     NUMBER,
+    SEEN,
     bounded,
     chosen,
     keyed,
     numbers,
     people,
+    privacy_with,
     stage_of,
     valued,
 )
@@ -334,9 +340,108 @@ def test_python_takes_auto_for_quantiles_and_cdfs() -> None:
         request.cdf("x", ("2020-01-01", "auto"))
 
 
-DATES = {"column": "x", "type": "date", "lower": "auto", "upper": "2013-01-01"}
+def test_bounds_of_dates_are_chosen_and_named(numbered: Workspace) -> None:
+    folder = numbered.make(valued(DAY, SEEN))
+    lower, upper, *times = chosen(numbered).values()
+    assert ("1925-01-01" <= str(lower) <= "1935-01-01") and ("1995" < str(upper) < "2010")
+    assert times == ["2026-03-04T00:00:00+00:00", "2026-03-06T00:00:00+00:00"]
+    days, seen = (question.domain for question in folder.plan.questions)  # type: ignore[attr-defined]
+    assert (str(days.lower), str(days.upper), days.outside) == (lower, upper, "drop")
+    assert (seen.cells, seen.lower.isoformat(), seen.upper.isoformat()) == (1000, *times)
+    table = stage_of(numbered).release.tree("range-0").table  # type: ignore[attr-defined]
+    assert table.schema.types == [pa.date32(), pa.date32()]
+
+    release = dptrees.open(numbered.output)
+    assert f"chosen first: lower and upper of day {lower} and {upper}, " in repr(release)
+    assert "1960" < str(release["tree0"].median()["value"][0]) < "1970"
+    assert "2026-03-04 22" < str(release["tree1"].median()["value"][0]) < "2026-03-05 02"
+    guarantee: Any = folder.manifest["guarantee"]
+    assert guarantee["bounds_epsilon"] == "1/5" and "a noisy histogram" in guarantee["words"]
+    entry = stage_of(numbered).manifest["trees"][0]  # type: ignore[index]
+    assert entry["candidates"][:2] == ["1800-01-01", "1801-01-01"] and entry["sensitivity"] == 1
+    numbered.succeed("verify", numbered.output, "--data", numbered.configure(valued(DAY, SEEN)))
+    again = numbered.release(valued(DAY, SEEN))
+    assert again.code == 0 and "already there" in again.out
+    assert_refused(
+        numbered,
+        numbered.release(valued(DAY | {"lower": lower, "upper": upper}, SEEN)),
+        "another configuration",
+    )
+
+
+@pytest.mark.parametrize("privacy", [{"epsilon": None, "rho": 0.5}, {"neighbors": "substitute"}])
+def test_dates_of_units_and_keys_have_chosen_bounds(
+    numbered: Workspace, privacy: dict[str, Any]
+) -> None:
+    """By one row of each unit; with the lower bound given the bins begin there."""
+    upper = DAY | {"lower": "1930-01-01", "upper": {"at_most": "2030-01-01", "fraction": 0.1}}
+    change = valued(DAY, upper, by={"column": "person", "keys": [1, 2]}, unit="person", max_rows=2)
+    folder = numbered.make(both(change, lambda settings: privacy_with(settings, privacy)))
+    assert folder.plan.questions[1].domain.lower.isoformat() == "1930-01-01"  # type: ignore[attr-defined]
+    assert "1995" < str(chosen(numbered)["range-1.upper"]) < "2010"
+    candidates = stage_of(numbered).manifest["trees"][1]["candidates"]  # type: ignore[index]
+    assert (candidates[0], candidates[1]) == ("1930-01-01", "1931-01-01")
+
+
+def test_every_kind_of_tree_of_dates_is_made_with_chosen_bounds(numbered: Workspace) -> None:
+    trees = [
+        {"name": "cdf", "domain": DAY},
+        {"name": "median", "domain": DAY, "objective": "quantiles", "quantiles": [0.5]},
+        {"name": "ranges", "domain": DAY, "objective": "ranges", "mechanism": "tree"},
+        {"name": "few", "domain": DAY, "quantiles": [0.5], "mechanism": "exponential"},
+        {"name": "counts", "domain": SEEN, "fanouts": [10, 100]},
+    ]
+    folder = numbered.make(put("trees", trees))
+    assert len(chosen(numbered)) == 4  # one choice for four trees
+    assert len({str(each.domain.upper) for each in folder.plan.questions}) == 2  # type: ignore[attr-defined]
+
+
+def test_dates_in_text_are_read_for_the_choice(workspace: Workspace) -> None:
+    """CSV, whose columns have no types of their own."""
+    write_csv(numbers().select(["day"]), workspace.rows / "rows.csv")
+    path = str(workspace.rows / "*.csv")
+    workspace.make(both(valued(DAY), put("input", {"format": "csv", "path": path})))
+    assert "1995" < str(chosen(workspace)["range-0.upper"]) < "2010"
+
+
+def test_the_plan_describes_bounds_of_dates(workspace: Workspace) -> None:
+    path = workspace.configure(valued(DAY, SEEN))
+    printed = workspace.succeed("plan", path).out
+    assert "lower and upper of day: chosen first, epsilon 0.1, among 401 values from" in printed
+    assert "from 1800-01-01 to 2200-01-01" in printed
+    assert printed.count("errors of its trees below are for the widest range") == 1  # of days
+    entries = json.loads(workspace.succeed("plan", path, "--json").out)["bounds"]
+    assert entries[1]["candidates"][1] == "2026-01-02T00:00:00+00:00"
+
+
+def test_python_takes_auto_for_dates() -> None:
+    rows = numbers()
+    request = dptrees.of(rows, epsilon=1)
+    limits = (SEEN["lower"], SEEN["upper"])
+    trees = request.cdf("day", ("auto", "auto")).cdf("seen", limits, cells=1000).config["trees"]
+    assert [each["domain"] for each in trees] == [DAY, SEEN]
+    release = request.median("day", ("auto", date(2030, 1, 1))).release()
+    assert "1960" < str(release["day"].median()["value"][0]) < "1970"
+    days = request.cdf("seen", (date(2026, 1, 1), "auto")).config["trees"][0]["domain"]
+    assert days["type"] == "date" and "cells" not in days
+    with pytest.raises(dptrees.Error, match=r"domain.cells: does not go with lower: auto"):
+        request.cdf("day", ("auto", "auto"), cells=10).plan()
+    with pytest.raises(dptrees.Error, match="a timestamp domain needs a column of timestamps"):
+        request.cdf("seen", ("auto", "auto")).release()
+
+
+DATES = {"column": "x", "lower": "auto", "upper": "2013-01-01"}
 REFUSED_VALUES: list[tuple[dict[str, Any], str]] = [
     (DATES, "lower: auto is only for a tree of type number or integer"),
+    (DAY | {"upper": "2013-01-01T00:00"}, "lower: auto is only for a tree of type number or"),
+    (SEEN | {"upper": "2026-02-01T00:00:01Z"}, "lower: auto is only for a tree of type"),
+    (DAY | {"lower": {"at_least": 9}}, "lower.at_least: 9 must be a date or a whole minute"),
+    (SEEN | {"lower": "auto"}, "lower: 1800-01-01 00:00:00 and 2027-01-01 00:00:00+00:00 must"),
+    (DAY | {"lower": "2030-01-01", "upper": {"at_most": "2020-01-01"}}, "upper: no candidate"),
+    (DAY | {"lower": "2030-01-01", "upper": {"at_most": "2030-01-02"}}, "upper: auto has no"),
+    (DAY | {"days_per_cell": 7}, "days_per_cell: does not go with lower: auto for integers and"),
+    (SEEN | {"cells": 7}, "cells: 7 must divide 86,400,000,000 microseconds"),
+    (SEEN | {"cells": 0}, "cells: 0"),
     (INTEGER | {"cells": 4}, "cells: does not go with lower: auto for integers"),
     (NUMBER | {"upper": {"fraction": 1}}, "upper.fraction: 1 must be below 1"),
     (NUMBER | {"upper": {"most": 1}}, "upper.most: unknown key"),
