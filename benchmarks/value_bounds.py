@@ -1,4 +1,4 @@
-"""Means with chosen bounds of values, beside means with the best bounds in hindsight.
+"""Means with chosen bounds of values, beside means with the best bounds in hindsight; and dates.
 
 Run as ``python -m benchmarks.value_bounds``. The error of a mean of n values with bounds L and U is
 the root of two squares: the noise that `objective: mean` adds (of standard deviation
@@ -8,20 +8,34 @@ that they cannot cancel. The choice has a share of the budget, and the mean has 
 bounds are searched among values of the data and 0, at no cost and with the whole budget. Printed
 are the root mean square of 300 errors divided by the best error, a geometric mean for each set, and
 how often no bin is clear. The rule was tuned on the first families and not on the rest.
+
+The second table is of dates: the error in rows of the rank of a median with chosen bounds and the
+rest of the budget, divided by the error with the range of the dates and the whole budget. It is the
+root of two squares: half of the difference of the numbers of rows beyond both bounds, and the error
+that is predicted for a point of the CDF of a tree of that many days, between 12 numbers of days by
+the logarithm.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from datetime import date, timedelta
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
+import dptrees
 from benchmarks.harness import print_lines
 from dptrees.dpcore.arrays import Floats
-from dptrees.dpcore.choices.value_bounds import ValueBoundsPlan, candidate_bounds
+from dptrees.dpcore.choices.value_bounds import (
+    DateBoundsPlan,
+    ValueBoundsPlan,
+    candidate_bounds,
+    candidate_dates,
+)
 from dptrees.dpcore.privacy.unit import ADD_REMOVE_ROW, Budget, Measure
 from dptrees.pipelines.sections.first_stages import RANGES_SHARE
 
@@ -125,5 +139,75 @@ def lines() -> Iterator[str]:
         yield f"| **{name}: worst** | {' | '.join(f'{each:.2f}' for each in worst)} |"
 
 
+# Years with fractions; garbage is no part of the range.
+DATES: Families = {
+    "birthdays of a century": lambda rng, n: 2025 - 100 * rng.beta(1.3, 1.6, n),
+    "orders of three years": lambda rng, n: 2025 - 3 * rng.beta(1, 2, n),
+    "orders of three years, 1 % on 1970-01-01": lambda rng, n: np.where(
+        rng.random(n) < 0.01, 1970, 2025 - 3 * rng.beta(1, 2, n)
+    ),
+    "events, twice as many every three years": lambda rng, n: np.maximum(
+        2025 - rng.exponential(3 / math.log(2), n), 1990
+    ),
+    "one month": lambda rng, n: 2025.2 + rng.random(n) / 12,
+}
+_FIRST, _LAST = 1800, 2200
+_DAYS = 365.2425
+
+
+def tree_errors(epsilon: float) -> tuple[Floats, Floats]:
+    """Logarithms of numbers of days, and the predicted error of a tree of each, in rows."""
+    days = np.unique(np.geomspace(2, 146_000, 12).astype(int))
+    found = []
+    for each in days.tolist():
+        domain = {"column": "d", "lower": date(_FIRST, 1, 1)}
+        domain["upper"] = date(_FIRST, 1, 1) + timedelta(days=each)
+        privacy = {"epsilon": epsilon, "neighbors": "add_remove"}
+        plan = dptrees.plan({"privacy": privacy, "trees": [{"name": "d", "domain": domain}]})
+        found.append(plan.to_dicts()[0]["error"])
+    return np.log(days), np.array(found)
+
+
+def date_ratio(
+    name: str, draw: Callable[..., Any], n: int, whole: Any, rest: Any
+) -> tuple[float, float, float]:
+    """The error with chosen bounds beside the error with the range, the part of the rows beyond the
+    bounds, and how often none are chosen."""
+    rng = np.random.default_rng(sum(name.encode()))
+    years = np.sort(np.asarray(draw(rng, n), float))
+    plan = DateBoundsPlan(
+        unit=ADD_REMOVE_ROW,
+        budget=Budget(measure=Measure.EPSILON, amount=RANGES_SHARE),
+        sides=("lower", "upper"),
+        candidates=candidate_dates(date(_FIRST, 1, 1), date(_LAST, 1, 1)),
+    )
+    counts = np.bincount((years - _FIRST).astype(int), minlength=plan.cells)
+    up, down = rng.geometric(1 - math.exp(-float(RANGES_SHARE)), (2, CHOICES, plan.cells))
+    found, beyond = [], []
+    for lower, upper in filter(None, map(plan.chosen, counts + up - down)):
+        before, after = (years < lower.year).sum(), (years >= upper.year).sum()
+        noise = np.interp(math.log((upper.year - lower.year) * _DAYS), *rest)
+        found.append(math.hypot((before - after) / 2, noise))
+        beyond.append((before + after) / n)
+    true = years[years != 1970]
+    best = np.interp(math.log(max((true[-1] - true[0]) * _DAYS, 1)), *whole)
+    root = math.sqrt(np.square(found).mean())
+    return root / best, float(np.mean(beyond)), 1 - len(found) / CHOICES
+
+
+def date_lines() -> Iterator[str]:
+    """The lines of the table of dates."""
+    titles = (f"n epsilon = {n:,} | rows beyond" for n in SIZES)
+    yield f"| dates | {' | '.join(titles)} |"
+    yield "|---|" + "---:|" * (2 * len(SIZES))
+    whole, rest = tree_errors(1.0), tree_errors(float(1 - RANGES_SHARE))
+    for name, draw in DATES.items():
+        cells = []
+        for n in SIZES:
+            error, beyond, none = date_ratio(name, draw, n, whole, rest)
+            cells += [f"{error:.2f}" + (f" (none: {none:.0%})" if none else ""), f"{beyond:.1%}"]
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
 if __name__ == "__main__":
-    print_lines(__doc__, lines)
+    print_lines(__doc__, lambda: chain(lines(), [""], date_lines()))

@@ -140,7 +140,7 @@ def candidate_bounds(
     return tuple(sorted({number(lowest), number(highest)} | inside))
 
 
-# Calendar units, the finest first; those of dates from the third on.
+# Calendar units, the finest first; dates have units from the third on.
 _UNITS = ("m", "h", "D", "M", "Y", "10Y")
 
 
@@ -180,7 +180,7 @@ def candidate_dates(lowest: date, highest: date) -> tuple[date, ...]:
 
 
 def common_step(candidates: Sequence[date]) -> int:
-    """The largest number of microseconds of which all bins between candidates are multiples.
+    """The largest number of microseconds that divides all bins between candidates.
 
     >>> common_step(candidate_dates(date(2020, 1, 1), date(2300, 1, 1))) // 10**6
     86400

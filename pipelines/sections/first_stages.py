@@ -300,9 +300,10 @@ def bounds_lines(plan: ReleasePlan) -> Iterator[str]:
             )
             continue
         units = "rows" if question.unit.is_row else "units"
+        also = ", or bins next to each other with more" if isinstance(candidates[0], date) else ""
         yield (
-            f"  from one noisy histogram: a bin of more than {question.plan.clear:,} "
-            f"{units} after noise is clear; if none is, no bound is chosen and no tree is made"
+            f"  from one noisy histogram: a bin of more than {question.plan.clear:,} {units} after "
+            f"noise is clear{also}; if none is, no bound is chosen and no tree is made"
         )
         whole = type(candidates[0]) in (int, date)
         of = "its trees" if whole else "its means"

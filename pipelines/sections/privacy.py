@@ -194,11 +194,8 @@ _LARGEST = {"number": LARGEST_NUMBER, "integer": LARGEST_INTEGER}
 OF_TIME = ("date", "timestamp")
 AUTO_TYPES = (*_LARGEST, *OF_TIME)
 # The widest range by default: each integer and each day is a cell.
-_WIDEST = {
-    "number": (-LARGEST_NUMBER, LARGEST_NUMBER),
-    "integer": (-(10**6), 10**6),
-    **dict.fromkeys(OF_TIME, (date(1800, 1, 1), date(2200, 1, 1))),
-}
+_WIDEST: dict[str, tuple[Any, Any]] = dict.fromkeys(OF_TIME, (date(1800, 1, 1), date(2200, 1, 1)))
+_WIDEST |= {"number": (-LARGEST_NUMBER, LARGEST_NUMBER), "integer": (-(10**6), 10**6)}
 # Each of their values is a cell.
 WHOLE_TYPES = ("integer", "date")
 # Keys of a tree that are written for a known number of cells.
