@@ -31,7 +31,7 @@ from tests.transforms.eager import release_table
 COMMITTED = Path(__file__).with_name("integers.json")
 # "mixed" and those that stay have what these have: plans of relative errors, and trees in chunks.
 LONG = {"relative", "thresholds", "chunks-by-rho"}
-ON_BEAM = {"value-bounds", "mixed", "sparse-labels"}
+ON_BEAM = {"date-bounds", "value-bounds", "mixed", "sparse-labels"}
 
 
 @pytest.fixture(scope="module")
