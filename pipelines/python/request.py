@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,6 +18,7 @@ from dptrees.dpcore.rows.numbers import MOST_WHOLE, has_fractions
 from dptrees.pipelines.python.config import plain, without_none
 from dptrees.pipelines.python.error import Error, short_tracebacks
 from dptrees.pipelines.python.rows import column_type
+from dptrees.pipelines.sections.document import moment
 from dptrees.pipelines.sections.privacy import is_auto
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class Request:
                 numbers and dates have a cell each. If the column has floats or decimals, numbers
                 are rounded to the nearest part of 1 (such as 0.1 between 0 and 100), so whole
                 numbers stay exact, and intervals include the rounding. The last time is excluded.
-                "auto" in place of a number: it is chosen privately, for a part of the budget.
+                "auto" in place of a bound: it is chosen privately, for a part of the budget.
                 Numbers outside the bounds are clamped to the nearest one; dates and times outside
                 do not count.
             cells: the number of cells between numbers or times; 1,024 by default between floats or
@@ -396,7 +397,9 @@ class Request:
             kind = column_type(self.rows, column) or pa.null()
             keys = {"lower": lower, "upper": upper, "cells": cells}
             if pa.types.is_date(kind) or date in map(type, stated):
-                return without_none({"type": "date", **keys})
+                last = moment(upper)
+                after = last + timedelta(days=1) if type(last) is date else upper
+                return without_none({"type": "date", **keys, "upper": after})
             keys["cells"] = CELLS if cells is None else cells
             if pa.types.is_timestamp(kind):
                 return {"type": "timestamp", **keys}

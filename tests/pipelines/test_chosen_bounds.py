@@ -422,6 +422,9 @@ def test_python_takes_auto_for_dates() -> None:
     assert [each["domain"] for each in trees] == [DAY, SEEN]
     release = request.median("day", ("auto", date(2030, 1, 1))).release()
     assert "1960" < str(release["day"].median()["value"][0]) < "1970"
+    for last in (date(2029, 12, 31), "2029-12-31"):  # the last date is included
+        domain = request.cdf("day", ("auto", last)).config["trees"][0]["domain"]
+        assert str(domain["upper"]) == "2030-01-01"
     days = request.cdf("seen", (date(2026, 1, 1), "auto")).config["trees"][0]["domain"]
     assert days["type"] == "date" and "cells" not in days
     with pytest.raises(dptrees.Error, match=r"domain.cells: does not go with lower: auto"):
