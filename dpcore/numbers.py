@@ -53,7 +53,7 @@ from dptrees.dpcore.questions.released import Answer, Statistic, StatisticKind, 
 from dptrees.dpcore.questions.sparse_counts import NodeCounts
 from dptrees.dpcore.questions.tree_question import KeyedQuestion, budget_entry, column_policies
 from dptrees.dpcore.rows.columns import fixed_width_values, pack, unpack
-from dptrees.dpcore.rows.keys import keys_from_spec
+from dptrees.dpcore.rows.keys import KEY_BITS, counts_by_key, keys_from_spec
 from dptrees.dpcore.rows.policies import MISSING_VALUE, RowOutcome, check_column, missing_flags
 from dptrees.dpcore.specification import CONTEXT, Coded, Refusal, coded
 
@@ -200,7 +200,6 @@ class NumberWorkload(Workload[Any]):
         return question.error
 
 
-_BITS = 64
 _TYPES = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64()}
 NEEDED = "strings, numbers, truth values, dates or times"
 
@@ -254,24 +253,6 @@ class DistinctDomain(Coded):
         """Rows without a value."""
         missing = missing_flags(columns[self.column])
         return [RowOutcome(self.column, MISSING_VALUE, "drop", missing)]
-
-
-def counts_by_key(cells: Integers, keys: int) -> Integers:
-    """Number of different cells under each key, (keys,).
-
-    Args:
-        cells: uint64, (n,) all different.
-        keys: how many there are.
-
-    >>> cells = np.array([1, 2**63, 2**63 + 5], np.uint64)
-    >>> counts_by_key(cells, 2).tolist(), counts_by_key(cells, 1).tolist()
-    ([1, 2], [3])
-    """
-    bits = (keys - 1).bit_length()
-    if not bits:
-        return np.array([len(cells)], np.int64)
-    codes = (cells >> np.uint64(_BITS - bits)).astype(np.int64)
-    return np.bincount(codes, minlength=keys).astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,7 +338,7 @@ class DistinctQuestion(NumberQuestion, ShardedKeys):
             codes = self.keys.row_codes(columns)
             if bits := (self.key_count - 1).bit_length():
                 cells >>= np.uint64(bits)
-                cells |= codes.astype(np.uint64) << np.uint64(_BITS - bits)
+                cells |= codes.astype(np.uint64) << np.uint64(KEY_BITS - bits)
             dropped = dropped | (codes < 0)
         if not dropped.any():
             return RowIncrements(Increments(pa.array(cells)))

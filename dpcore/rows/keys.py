@@ -360,3 +360,25 @@ def make_key_list(values: Mapping[str, object]) -> KeyList:
     if isinstance(names := given.get("value_names"), list):
         given["value_names"] = tuple(names)
     return made(KeyList, "a key list", given)
+
+
+# Of a cell that begins with the code of a key.
+KEY_BITS = 64
+
+
+def counts_by_key(cells: Integers, keys: int) -> Integers:
+    """Number of different cells under each key, (keys,).
+
+    Args:
+        cells: uint64, (n,) all different.
+        keys: how many there are.
+
+    >>> cells = np.array([1, 2**63, 2**63 + 5], np.uint64)
+    >>> counts_by_key(cells, 2).tolist(), counts_by_key(cells, 1).tolist()
+    ([1, 2], [3])
+    """
+    bits = (keys - 1).bit_length()
+    if not bits:
+        return np.array([len(cells)], np.int64)
+    codes = (cells >> np.uint64(KEY_BITS - bits)).astype(np.int64)
+    return np.bincount(codes, minlength=keys).astype(np.int64)

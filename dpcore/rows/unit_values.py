@@ -80,9 +80,16 @@ def decimal_digits(lower: float, upper: float) -> int:
     digits = 0
     while digits < _MOST_DIGITS and largest * float(10 ** (digits + 1)) <= _MOST_STEPS:
         digits += 1
-    while largest / float(10**-digits if digits < 0 else 1) > _MOST_STEPS:
+    while largest / float(_power(digits) if digits < 0 else 1) > _MOST_STEPS:
         digits -= 1
     return digits
+
+
+def _power(digits: int) -> int:
+    """10^|d|, whose float is the nearest on every machine."""
+    places = abs(digits)
+    power: int = 10**places
+    return power
 
 
 def amounts_of(numbers: Floats, digits: int) -> Integers:
@@ -96,8 +103,8 @@ def amounts_of(numbers: Floats, digits: int) -> Integers:
     [10, -999]
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        # Powers as integers: their floats are the nearest on every machine.
-        steps = numbers * float(10**digits) if digits >= 0 else numbers / float(10**-digits)
+        power = float(_power(digits))
+        steps = numbers * power if digits >= 0 else numbers / power
         steps = np.rint(np.clip(steps, -LARGEST_AMOUNT, LARGEST_AMOUNT))
     amounts = np.where(np.isnan(steps), 0.0, steps).astype(np.int64)
     amounts[np.isnan(steps)] = NO_AMOUNT
@@ -107,7 +114,8 @@ def amounts_of(numbers: Floats, digits: int) -> Integers:
 def numbers_of(amounts: Integers, digits: int) -> Floats:
     """Return the numbers nearest to whole steps of 10^-d, the inverse of `amounts_of`."""
     steps = amounts.astype(np.float64)
-    return steps / float(10**digits) if digits >= 0 else steps * float(10**-digits)
+    power = float(_power(digits))
+    return steps / power if digits >= 0 else steps * power
 
 
 def unit_amounts(

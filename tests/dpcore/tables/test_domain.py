@@ -128,7 +128,7 @@ def test_what_is_refused() -> None:
         ((whole(4), whole(4, "y")), 1, "cells: 1 is not from 2 to 1024"),
         ((whole(4), names(MOST_CELLS + 1)), 32, "'kind' has 1025 categories; a column of a table "),
         (wide, 1024, "cells: all columns and pairs of columns have 6,295,552 cells"),
-        ((whole(4), UnitRowsDomain(column="u", most=5)), 32, "unit_rows counts units, not rows"),
+        ((whole(4), UnitRowsDomain(column="u", most=5)), 32, "counts units, not rows"),
     ]
     fields = [({"axes": axes, "cells": cells}, words) for axes, cells, words in rows]
     check_refusals(TableDomain, fields, Refusal)
