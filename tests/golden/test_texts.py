@@ -97,20 +97,20 @@ def stored(text: str) -> list[str]:
 def read(area: str) -> dict[str, Texts]:
     """Read the committed output of an area."""
     path = EXPECTED / f"{area}.json"
-    found: dict[str, Texts] = json.loads(path.read_text()) if path.exists() else {}
+    found: dict[str, Texts] = json.loads((path.exists() and path.read_text()) or "{}")
     return found
 
 
 def write(area: str, case: str, texts: Texts) -> None:
     """Renew the output of a case; two processes may do so at once."""
-    folder = os.open(EXPECTED, os.O_RDONLY)
-    fcntl.flock(folder, fcntl.LOCK_EX)
-    known = {name for found, name in CASES if found == area}
-    every = {name: each for name, each in read(area).items() if name in known}
-    every[case] = texts
-    text = json.dumps(dict(sorted(every.items())), indent=1, ensure_ascii=False)
-    (EXPECTED / f"{area}.json").write_text(text + "\n")
-    os.close(folder)
+    with (EXPECTED / f"{area}.json").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        known = {name for found, name in CASES if found == area}
+        every = {name: each for name, each in read(area).items() if name in known}
+        every[case] = texts
+        text = json.dumps(dict(sorted(every.items())), indent=1, ensure_ascii=False)
+        file.truncate(0)
+        file.write(text + "\n")
 
 
 def compare(area: str, case: str, texts: dict[str, str]) -> str:
