@@ -337,7 +337,7 @@ DOMAIN = [
     ("lower: 0, upper: 1, cells: true", "cells: true must be a whole number"),
     ("lower: 0, upper: 1, cells: 9999999999999", "cells: 9999999999999 must be a"),
     ("lower: 0, upper: 1, cells: , missing: drop", "cells: has no value"),
-    ("lower: 0, upper: 1, cells: 2, unit: s", "unit: unknown key; known are kind,"),
+    ("lower: 0, upper: 1, cells: 2, unit: s", "unit: unknown key; did you mean per_unit?"),
     ("lower: 0, upper: 1, cells: 2, ordered: true", "ordered: unknown key"),
     ("type: [number]", "type: a list must be number, integer"),
     ("type: integer, lower: 5, upper: 0", "lower: 5 must be less than upper 0"),

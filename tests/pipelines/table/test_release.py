@@ -59,12 +59,11 @@ def test_rows_are_sampled_into_a_file(wide: Workspace, tmp_path: Path) -> None:
 
 
 def test_pairs_that_were_not_measured_are_said(workspace: Workspace) -> None:
-    """`a` and `b` are equal, and no other pair is worth its noise."""
-    random, size = np.random.default_rng(1), 2_000
-    a, c = (random.integers(0, 2, size).astype(str) for _ in range(2))
-    d = np.where(random.random(size) < 0.5, "0", "1")
+    """`a` and `b` are equal, and no other pair associates at all."""
+    a, c, d = ((np.arange(8 * 512) // step % 8).astype(str) for step in (1, 8, 64))
     data = pa.table({"a": a, "b": a, "c": c, "d": d})
-    tree = table("wide", [{"column": name, "categories": ["0", "1"]} for name in "abcd"])
+    cells = list(map(str, range(8)))
+    tree = table("wide", [{"column": name, "categories": cells} for name in "abcd"])
     path = write_inputs(workspace, data, tree)
     path = workspace.configure(lambda s: s.update(trees=[tree], privacy=BUDGET))
     workspace.succeed("release", path, *NONCE)
