@@ -25,7 +25,7 @@ from dptrees.dpcore.ordered.domain import (
     policy_cell,
 )
 from dptrees.dpcore.ordered.numbers import NumberDomain
-from dptrees.dpcore.ordered.step_types import STEP_TYPES, clock_text, read_moment
+from dptrees.dpcore.ordered.step_types import STEP_TYPES, clock_text
 from dptrees.dpcore.ordered.steps import StepDomain, UnitRowsDomain
 from dptrees.dpcore.privacy.unit import PrivacyUnit
 from dptrees.dpcore.rows.columns import missing_rows
@@ -36,6 +36,7 @@ from dptrees.dpcore.rows.keys import (
     needed_type,
     value_list,
 )
+from dptrees.dpcore.rows.numbers import read_moment
 from dptrees.dpcore.rows.policies import (
     DROPPED,
     MISSING_VALUE,

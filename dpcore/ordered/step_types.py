@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from dptrees.dpcore.arrays import Integers
 from dptrees.dpcore.rows.columns import AnyArray, as_int64, is_utc
-from dptrees.dpcore.rows.numbers import is_number
+from dptrees.dpcore.rows.numbers import is_number, read_moment
 from dptrees.dpcore.rows.policies import is_integer
 
 # Differences of two numbers within this bound, and their products below, stay inside int64.
@@ -284,23 +284,6 @@ def _times_from(type: pa.DataType) -> Callable[[AnyArray], Integers]:
     if pa.types.is_time(type):
         return lambda block: as_int64(block) * times // parts
     return lambda block: block % (_DAY * parts // times) * times // parts
-
-
-def read_moment(value: object) -> datetime | None:
-    """A literal date, datetime or ISO 8601 text as a datetime; None when it is none of these.
-
-    >>> read_moment("2013-01-01T00:00Z")
-    datetime.datetime(2013, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)
-    """
-    if isinstance(value, datetime):
-        return value
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day)
-    try:
-        # Python 3.10 does not read the letter Z.
-        return datetime.fromisoformat(str(value).strip().replace("Z", "+00:00"))
-    except ValueError:
-        return None
 
 
 def _day_number(day: date) -> int:

@@ -305,6 +305,23 @@ _TEXT = re.compile(
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
+def read_moment(value: object) -> datetime | None:
+    """A literal date, datetime or ISO 8601 text as a datetime; None when it is none of these.
+
+    >>> read_moment("2013-01-01T00:00Z")
+    datetime.datetime(2013, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)
+    """
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    try:
+        # Python 3.10 does not read the letter Z.
+        return datetime.fromisoformat(str(value).strip().replace("Z", "+00:00"))
+    except ValueError:
+        return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class TimeLine:
     """Equal units of time, one after the other.

@@ -24,7 +24,6 @@ from dptrees.dpcore.choices.value_bounds import (
     candidate_dates,
     common_step,
 )
-from dptrees.dpcore.ordered.step_types import read_moment
 from dptrees.dpcore.privacy.unit import (
     MOST_ROWS,
     Budget,
@@ -35,6 +34,7 @@ from dptrees.dpcore.privacy.unit import (
     UnitType,
 )
 from dptrees.dpcore.release.split import BudgetSplit
+from dptrees.dpcore.rows.numbers import read_moment
 from dptrees.dpcore.specification import Refusal
 from dptrees.pipelines.sections import rules
 from dptrees.pipelines.sections.document import RuleBroken, moment, shown

@@ -235,7 +235,7 @@ def test_a_tree_of_millions_of_leaves_is_quick() -> None:
     # An epsilon: the laws that are inverted.
     plan = make_plan(tree, *(Fraction(each, 20) for each in (0, 2, 3, 4, 5, 6)))
     found = []
-    assert takes_less(6, lambda: found.append(irregular_widths(plan, 0.95)))  # 1.6 measured
+    assert takes_less(25, lambda: found.append(irregular_widths(plan, 0.95)))  # 1.6 to 6 measured
     widths = found[-1]
     errors = IrregularErrors(plan)
     for level, each in enumerate(widths.levels):

@@ -293,7 +293,7 @@ def test_a_narrower_width_is_seen(random_plan: Callable[..., TreePlan]) -> None:
 def test_any_level_of_confidence_is_quick(measure: Measure, fanouts: tuple[int, ...]) -> None:
     levels = len(fanouts) + 1
     plan = tree_plan(700_001, fanouts, [Fraction(1, levels)] * levels, ROWS, measure)
-    assert takes_less(1.5, lambda: interval_widths(plan, 0.9))  # 0.3 measured
+    assert takes_less(10, lambda: interval_widths(plan, 0.9))  # 0.3 to 1.3 measured
     assert interval_widths(plan, 0.9).prefix > 1.6
 
 
