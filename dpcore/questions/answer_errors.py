@@ -553,3 +553,59 @@ class BlockedValues:
             ci_high=std.ci_high * std.ci_high,
             within=std.ci_high * std.ci_high - high,
         )
+
+
+# A ratio has an interval where its denominator is so many half widths above 0.
+_CLEAR = 2.0
+
+
+class Compared(NamedTuple):
+    """An estimate that is compared with another one, whose noise is independent.
+
+    The half width of a - t b, with half widths u and v of a and b, is the root of u^2 + t^2 v^2.
+    That is exact for normal noise, and at 95 % of two Laplace laws the interval holds in 95.5 % of
+    cases (tests/dpcore/questions/test_compared.py).
+
+    Attributes:
+        value: the estimate.
+        below, above: the half widths of its interval, from noise alone.
+        within: how much it is off beside noise, at most.
+    """
+
+    value: float
+    below: float
+    above: float
+    within: float = 0.0
+
+    def less(self, other: Compared) -> tuple[float, float, float]:
+        """The lower end, the value and the upper end of this less another.
+
+        >>> Compared(9, 3, 3, 0.5).less(Compared(2, 4, 4))
+        (1.5, 7, 12.5)
+        """
+        value, within = self.value - other.value, self.within + other.within
+        low = value - math.hypot(self.below, other.above) - within
+        return low, value, value + math.hypot(self.above, other.below) + within
+
+    def over(self, other: Compared) -> tuple[float | None, float | None, float | None]:
+        """The lower end, the value and the upper end of this divided by another; None: unknown.
+
+        The ends are those of all t for which a - t b is within its half width of 0 (Fieller), for
+        any a and b within what they are off. The condition is linear in a and in b, so the ends of
+        the four corners are the outermost.
+
+        >>> Compared(9, 0, 0).over(Compared(3, 0, 0)), Compared(9, 1, 1).over(Compared(3, 2, 2))
+        ((3.0, 3.0, 3.0), (None, 3.0, None))
+        """
+        if other.value == 0:
+            return None, None, None
+        value, ends = self.value / other.value, []
+        own, others = max(self.below, self.above), max(other.below, other.above)
+        if math.isinf(own) or not _CLEAR * others < other.value - other.within:
+            return None, value, None
+        for a in (self.value - self.within, self.value + self.within):
+            for b in (other.value - other.within, other.value + other.within):
+                over = b**2 - others**2
+                root = math.sqrt((a * others) ** 2 + own**2 * over)
+                ends += [(a * b - root) / over, (a * b + root) / over]
+        return min(ends), value, max(ends)

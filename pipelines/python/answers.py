@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dptrees.dpcore.questions.answer_errors import Compared
 from dptrees.pipelines.python.error import Error
 from dptrees.pipelines.show.answers import TextTable
 from dptrees.pipelines.show.figures import (
@@ -24,6 +25,7 @@ from dptrees.pipelines.terminal_text import escaped
 
 if TYPE_CHECKING:
     import pandas
+    import polars
 
 
 def table_html(caption: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -361,6 +363,18 @@ class Answers:
             raise Error("to_pandas: needs pandas: pip install pandas") from None
         return self.table.to_pandas()
 
+    def to_polars(self) -> polars.DataFrame:
+        """Return the answers as a Polars DataFrame.
+
+        Raises:
+            Error: if Polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError:
+            raise Error("to_polars: needs Polars: pip install polars") from None
+        return polars.DataFrame(self.table)
+
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return the answers as a list of dictionaries."""
         rows: list[dict[str, Any]] = self.table.to_pylist()
@@ -451,6 +465,52 @@ class Answers:
         mask = pa.array([each == key for each in keys])
         return replace(self, table=self.table.filter(mask), title=f"{self.title}, {key}")
 
+    def compare(self, first: str, second: str, *, ratio: bool = False) -> Answers:
+        """Return the difference of the answers of two keys, first less second, or their ratio.
+
+            release["pay"].mean().compare("men", "women")
+
+        The noise of keys is independent. So the half width of a difference is the root of the sum
+        of the squares of both half widths, and the interval of a ratio has all values that these
+        do not exclude (Fieller 1954). That is exact for normal noise. Of two keys with Laplace
+        noise, intervals of 95 % hold in 95.5 %. `within` is added to both sides. The intervals are
+        about these rows: they do not contain the error of a sample.
+
+        Args:
+            first, second: the labels of the keys.
+            ratio: return first divided by second.
+
+        Returns:
+            The columns that name each answer, then ``value``, ``ci_low`` and ``ci_high``; the ends
+            are null where they are not known, and of a ratio if the second is below twice the half
+            width of its interval.
+
+        Raises:
+            Error: if there is no such key, or the answers are no numbers.
+        """
+        number = "estimate" if "estimate" in self.table.column_names else "value"
+        about = [name for name in self.table.column_names if name not in _NUMBERS]
+        ones, twos = self.of_key(first), self.of_key(second)
+        named = {tuple(row[name] for name in about): row for row in twos}
+        rows = []
+        for row in ones:
+            if (other := named.get(tuple(row[name] for name in about))) is None:
+                raise Error(f"compare: {second} has no answer for {row.get('label', row)}")
+            one, two = (_compared(each, number, sided="q" in each) for each in (row, other))
+            ends: tuple[Any, ...] = (None, None, None)
+            if one is not None and two is not None:
+                ends = one.over(two) if ratio else one.less(two)
+            found = dict(zip(("ci_low", "value", "ci_high"), ends, strict=True))
+            rows.append({name: row[name] for name in about} | found)
+        return replace(
+            self,
+            table=to_table(rows, (*about, "value", "ci_low", "ci_high")),
+            title=f"{self.title}, {first} {'divided by' if ratio else 'less'} {second}",
+            form=POINTS if "label" in about else NO_DRAWING,
+            noun="ratio" if ratio else "difference",
+            keys="",
+        )
+
     @property
     def _heading(self) -> str:
         return f"{self.title}, {100 * self.confidence:.4g} % intervals"
@@ -470,6 +530,35 @@ class Answers:
 
     def _repr_html_(self) -> str:
         return table_html(self._caption, self.table.column_names, self._cells())
+
+
+# Columns of answers that do not name what they are about.
+_NUMBERS = {
+    *("key", "estimate", "value", "std_error", "ci_low", "ci_high"),
+    *("count", "fraction", "within", "in_words"),
+}
+
+
+def _compared(row: Mapping[str, Any], number: str, *, sided: bool) -> Compared | None:
+    """Return the estimate of an answer with the half widths of its interval; None if it has none.
+
+    Args:
+        row: the answer.
+        number: the name of its value.
+        sided: the sides are as they are; else both are the wider one, since an interval may be cut
+            at 0.
+    """
+    value, low, high = row[number], row["ci_low"], row["ci_high"]
+    if value is None:
+        return None
+    if isinstance(value, str | datetime.date):
+        raise Error(f"compare: {value} is no number")
+    within = row.get("within") or 0.0
+    below = math.inf if low is None else max(value - low - within, 0.0)
+    above = math.inf if high is None else max(high - value - within, 0.0)
+    if not sided:
+        below = above = max(below, above)
+    return Compared(value, below, above, within)
 
 
 def to_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:

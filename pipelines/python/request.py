@@ -140,14 +140,15 @@ class Request:
         """Count the rows with each value of a column, or in each group; after `per`, the units.
 
         Args:
-            column: the column to count; None: the column of the groups.
+            column: the column to count; None: the column of the groups, or all combinations of
+                several columns (a cross table).
             values: the values of the column, known without the rows: a list, or a dictionary of
                 labels.
             name: the name of the tree; by default the name of the column.
             weight: the part of the budget, relative to the other queries.
 
         Raises:
-            Error: if there are no values, and no groups of one column.
+            Error: if there are no values, and no listed groups.
         """
         without = self
         if self.value is not None:
@@ -157,9 +158,17 @@ class Request:
             return replace(units, value=self.value)
         if column is None:
             groups = self.groups or {}
+            if isinstance(groups.get("keys"), Mapping):  # a count of the last column by the others
+                *others, column = groups["columns"]
+                keys = {each: groups["keys"][each] for each in others}
+                crossed = (
+                    self.by(others, keys) if others[1:] else self.by(others[0], keys[others[0]])
+                )
+                counted = crossed.count(column, groups["keys"][column], name=name, weight=weight)
+                return replace(counted, groups=self.groups)
             if "column" not in groups or groups["keys"] == _PRIVATE:
                 raise Error(
-                    "count: give a column and its values, or groups of one column by "
+                    "count: give a column and its values, or groups of listed columns by "
                     "by(column, keys=[...])"
                 )
             column, without = groups["column"], replace(self, groups=None)

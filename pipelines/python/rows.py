@@ -76,6 +76,8 @@ def to_batches(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
     if isinstance(rows, (list, tuple)):
         return _in_batches(_read_dictionaries(rows, columns), columns)
     if type(rows).__module__.startswith("polars."):
+        if hasattr(rows, "collect"):  # a LazyFrame
+            rows = rows.select(_present(columns, rows.collect_schema().names())).collect()
         rows = _polars_columns(rows, columns)
     reader = _to_reader(rows)
     if reader is not None:
@@ -123,8 +125,6 @@ def _to_reader(rows: Any) -> pa.RecordBatchReader | None:
 
 def _polars_columns(frame: Any, columns: Sequence[str]) -> Any:
     """Return the columns to read of a Polars frame: the others may have types that Arrow lacks."""
-    if hasattr(frame, "collect"):
-        raise Error("rows: a LazyFrame has no rows yet: give rows.collect()")
     if not hasattr(frame, "columns"):
         return frame  # a single column
     chosen = frame.select(_present(columns, frame.columns))
