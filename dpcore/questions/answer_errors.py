@@ -590,9 +590,9 @@ class Compared(NamedTuple):
     def over(self, other: Compared) -> tuple[float | None, float | None, float | None]:
         """The lower end, the value and the upper end of this divided by another; None: unknown.
 
-        The ends are those of all t for which a - t b is within its half width of 0 (Fieller), for
-        any a and b within what they are off. The condition is linear in a and in b, so the ends of
-        the four corners are the outermost.
+        The interval has all t for which a - t b is within its half width of 0 (Fieller), for any a
+        and b within what they are off. The condition is linear in a and in b, so the ends at the
+        four corners are the outermost.
 
         >>> Compared(9, 0, 0).over(Compared(3, 0, 0)), Compared(9, 1, 1).over(Compared(3, 2, 2))
         ((3.0, 3.0, 3.0), (None, 3.0, None))
