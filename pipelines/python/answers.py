@@ -472,9 +472,9 @@ class Answers:
 
         The noise of keys is independent. So the half width of a difference is the root of the sum
         of the squares of both half widths, and the interval of a ratio has all values that these
-        do not exclude (Fieller 1954). That is exact for normal noise. Of two keys with Laplace
-        noise, intervals of 95 % hold in 95.5 %. `within` is added to both sides. The intervals are
-        about these rows: they do not contain the error of a sample.
+        do not exclude (Fieller 1954). `within` is added to both sides, and so is the half width of
+        an answer without a standard error, such as a quantile. The intervals are about these rows:
+        they do not contain the error of a sample.
 
         Args:
             first, second: the labels of the keys.
@@ -482,8 +482,8 @@ class Answers:
 
         Returns:
             The columns that name each answer, then ``value``, ``ci_low`` and ``ci_high``; the ends
-            are null where they are not known, and of a ratio if the second is below twice the half
-            width of its interval.
+            are null where they are not known, and of a ratio if the second is below 1.75 half
+            widths of its interval.
 
         Raises:
             Error: if there is no such key, or the answers are no numbers.
@@ -496,7 +496,7 @@ class Answers:
         for row in ones:
             if (other := named.get(tuple(row[name] for name in about))) is None:
                 raise Error(f"compare: {second} has no answer for {row.get('label', row)}")
-            one, two = (_compared(each, number, sided="q" in each) for each in (row, other))
+            one, two = (_compared(each, number, self.confidence) for each in (row, other))
             ends: tuple[Any, ...] = (None, None, None)
             if one is not None and two is not None:
                 ends = one.over(two) if ratio else one.less(two)
@@ -539,26 +539,25 @@ _NUMBERS = {
 }
 
 
-def _compared(row: Mapping[str, Any], number: str, *, sided: bool) -> Compared | None:
-    """Return the estimate of an answer with the half widths of its interval; None if it has none.
+def _compared(row: Mapping[str, Any], number: str, confidence: float) -> Compared | None:
+    """Return the estimate of an answer with the error of its interval; None if it has no value.
 
     Args:
         row: the answer.
         number: the name of its value.
-        sided: the sides are as they are; else both are the wider one, since an interval may be cut
-            at 0.
+        confidence: of the interval.
     """
     value, low, high = row[number], row["ci_low"], row["ci_high"]
     if value is None:
         return None
     if isinstance(value, str | datetime.date):
         raise Error(f"compare: {value} is no number")
-    within = row.get("within") or 0.0
-    below = math.inf if low is None else max(value - low - within, 0.0)
-    above = math.inf if high is None else max(high - value - within, 0.0)
-    if not sided:
-        below = above = max(below, above)
-    return Compared(value, below, above, within)
+    # An interval may be cut at 0, so the wider side is both.
+    half = math.inf if low is None or high is None else max(value - low, high - value)
+    within, std_error = row.get("within") or 0.0, row.get("std_error")
+    return Compared.estimated(
+        value, half, within=within, std_error=std_error, confidence=confidence
+    )
 
 
 def to_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:

@@ -85,7 +85,7 @@ class Request:
                 (private partition selection), which needs a delta.
 
         Raises:
-            Error: if there are columns without keys.
+            Error: if there are columns without keys, or keys without columns.
         """
         if not columns:
             return replace(self, groups=None)
@@ -102,6 +102,8 @@ class Request:
                 "because it would reveal who is in them; keys='private' selects the groups "
                 "privately"
             )
+        if isinstance(keys, Mapping) and set(keys) != set(columns):
+            raise Error(f"by: keys must have a list for each of {', '.join(columns)}, and no other")
         return replace(self, groups={**named, "keys": keys})
 
     def per(self, unit: str | Sequence[str] | None, value: str = "sum") -> Request:
@@ -161,9 +163,7 @@ class Request:
             if isinstance(groups.get("keys"), Mapping):  # a count of the last column by the others
                 *others, column = groups["columns"]
                 keys = {each: groups["keys"][each] for each in others}
-                crossed = (
-                    self.by(others, keys) if others[1:] else self.by(others[0], keys[others[0]])
-                )
+                crossed = self.by(others, keys) if others[1:] else self.by(*others, *keys.values())
                 counted = crossed.count(column, groups["keys"][column], name=name, weight=weight)
                 return replace(counted, groups=self.groups)
             if "column" not in groups or groups["keys"] == _PRIVATE:

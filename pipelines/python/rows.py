@@ -76,9 +76,7 @@ def to_batches(rows: Any, columns: Sequence[str]) -> list[pa.RecordBatch]:
     if isinstance(rows, (list, tuple)):
         return _in_batches(_read_dictionaries(rows, columns), columns)
     if type(rows).__module__.startswith("polars."):
-        if hasattr(rows, "collect"):  # a LazyFrame
-            rows = rows.select(_present(columns, rows.collect_schema().names())).collect()
-        rows = _polars_columns(rows, columns)
+        rows = _polars_columns(_collected(rows, columns), columns)
     reader = _to_reader(rows)
     if reader is not None:
         return _read_batches(reader, columns)
@@ -121,6 +119,18 @@ def _to_reader(rows: Any) -> pa.RecordBatchReader | None:
     except (pa.ArrowException, ValueError):
         pass
     return None
+
+
+def _collected(frame: Any, columns: Sequence[str]) -> Any:
+    """Return the columns to read of a LazyFrame as a DataFrame; another frame as it is."""
+    if not hasattr(frame, "collect"):
+        return frame
+    from polars.exceptions import PolarsError
+
+    try:
+        return frame.select(_present(columns, frame.collect_schema().names())).collect()
+    except PolarsError:  # its message may show values
+        raise Error("rows: the LazyFrame cannot be collected: rows.collect() shows why") from None
 
 
 def _polars_columns(frame: Any, columns: Sequence[str]) -> Any:
