@@ -36,7 +36,7 @@ import pyarrow as pa
 
 from dptrees.dpcore.arithmetic.elementary import log
 from dptrees.dpcore.arithmetic.normal import normal_quantile
-from dptrees.dpcore.arithmetic.sums import dot
+from dptrees.dpcore.arithmetic.sums import dot, hypotenuse
 from dptrees.dpcore.arrays import Floats, Integers
 from dptrees.dpcore.questions.released import Answer, Statistic, StatisticKind
 from dptrees.dpcore.trees.error_laws import QuantileMargin, clipped_intervals, prefix_margin
@@ -603,7 +603,7 @@ class Compared(NamedTuple):
         (1.5, 7, 12.5)
         """
         value = self.value - other.value
-        half = math.hypot(self.half, other.half) + self.within + other.within
+        half = hypotenuse(self.half, other.half) + self.within + other.within
         return value - half, value, value + half
 
     def over(self, other: Compared) -> tuple[float | None, float | None, float | None]:
